@@ -1,0 +1,56 @@
+# The few commands; CMake does the work.
+#
+#   make             build ./build/cleave
+#   make quickstart  install what is missing, build, look at a network and train it
+#   make test        install what is missing, build and run everything that can fail
+#   make bench       install what is missing, build, compare with the others
+#   make install     after make: the program, the library, its headers (PREFIX=/usr/local)
+#   make format      put the sources into the house format
+#   make tsan        the tests under the thread sanitizer (build-tsan)
+#   make clean
+#
+# DEPS=no leaves the installed packages alone. JOBS=N builds and tests N things at a time.
+
+PREFIX ?= /usr/local
+DEPS ?= yes
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+export DEPS JOBS
+
+.PHONY: all build deps quickstart test bench tsan install format clean
+.NOTPARALLEL:
+
+all: build
+
+build:
+	@tools/build.sh build
+
+deps:
+	@tools/install-deps.sh build
+
+quickstart:
+	@tools/install-deps.sh build
+	@tools/build.sh build -DCLEAVE_TESTS=OFF
+	@tools/quickstart.sh
+
+test:
+	@tools/install-deps.sh build test
+	@tools/test.sh
+
+bench:
+	@tools/install-deps.sh build bench
+	@tools/build.sh build
+	@tools/bench.sh
+
+tsan:
+	@tools/install-deps.sh build test
+	@tools/build.sh build-tsan -DCLEAVE_TESTS=ON -DCLEAVE_SANITIZE=thread
+	@ctest --test-dir build-tsan -LE check --output-on-failure -j $(JOBS)
+
+install: build
+	cmake --install build --prefix $(PREFIX)
+
+format:
+	@tools/sources.sh | xargs -d '\n' clang-format -i
+
+clean:
+	rm -rf build build-clang build-asan build-tsan

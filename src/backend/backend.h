@@ -1,0 +1,176 @@
+/* backend.h: what runs kernels: a commented table of functions that every backend fills.
+ *
+ * A backend opens devices. A device has memory, streams, and layouts (how a tensor's elements are
+ * placed; opaque outside the backend). The unit of computation is the group: one op with what is
+ * folded into it (a residual sum, an activation), created once when a program is loaded, with its
+ * workspace asked for beforehand, and then run many times without any allocation.
+ *
+ * The interface suits a CPU and a GPU: everything in the step is enqueued on a stream, in order;
+ * pointers are device memory; only memory_upload/download and stream_synchronize meet the host.
+ *
+ *     struct group_layouts io = {.input = {input_layout}};
+ *     TRY(backend->group_create(device, &spec, &io, &group));   // chooses output and param layouts
+ *     backend->group_get_needs(group, &needs);                  // workspace and saved bytes
+ *     ...
+ *     TRY(backend->group_run(group, PASS_FORWARD, stream, &args, &step));
+ */
+#ifndef CLEAVE_BACKEND_BACKEND_H
+#define CLEAVE_BACKEND_BACKEND_H
+
+#include "base/status.h"
+#include "model/op.h"
+
+enum { GROUP_MAX_ADDENDS = 8 };
+
+enum precision { PRECISION_FLOAT, PRECISION_DOUBLE };
+
+typedef struct device device;
+typedef struct stream stream;
+typedef struct event event;
+typedef struct layout layout;
+typedef struct group group;
+
+struct device_options {
+    enum precision precision;
+    int threads; /* CPU threads of this device; 0: all cores of the process */
+};
+
+/* What a group computes:  output = activation(op(inputs) + residual). */
+struct group_spec {
+    struct op_case op;
+    enum activation activation;
+    bool residual;          /* shape of the output */
+    bool training;          /* false: evaluation (running statistics, no dropout, nothing saved) */
+    bool input_gradient;    /* the gradient of inputs (and residual) will be asked for */
+    uint32_t random_stream; /* dropout: which sequence of random.h this node draws from */
+    int64_t global_batch;   /* loss: gradients are scaled by 1 / global_batch */
+};
+
+/* Layouts in and out of a group. The caller fixes inputs and residual. Output and params that are
+ * NULL are chosen by the backend and set; those given are kept (converted inside if need be). The
+ * gradient of a tensor has the layout of the tensor. */
+struct group_layouts {
+    const layout *input[OP_MAX_INPUTS];
+    const layout *residual;
+    const layout *output;
+    const layout *param[OP_MAX_PARAMS];
+};
+
+struct group_needs {
+    int64_t saved_bytes; /* handed from forward to backward (indices, statistics) */
+    int64_t forward_workspace_bytes, backward_workspace_bytes;
+    bool reads_input, reads_output; /* whether backward really reads these tensors */
+    bool in_place_gradient; /* input_grad[0] may be the memory of the (folded) output gradient */
+    bool output_is_input;   /* the output has the same bytes as input 0: nothing to run, neither
+                               forward nor backward; the caller lets both share one buffer */
+};
+
+enum pass {
+    PASS_FORWARD,
+    PASS_BACKWARD,         /* all gradients at once: ops without OP_SPLIT_GRADIENT; never asked of
+                              ops with OP_PASSES_GRADIENT */
+    PASS_BACKWARD_DATA,    /* ops with OP_SPLIT_GRADIENT */
+    PASS_BACKWARD_WEIGHTS, /* likewise */
+    PASS_COUNT
+};
+
+/* Where a group's tensors are; bound once per program. Not every pass reads every field. */
+struct group_args {
+    const void *input[OP_MAX_INPUTS];
+    const void *residual;
+    void *output;
+    void *param[OP_MAX_PARAMS]; /* running statistics are updated by a training forward pass */
+    void *saved, *workspace;
+    const int32_t *labels; /* loss only; device memory */
+    /* Gradients of the output, to be summed. Ops without OP_FOLDS_GRADIENTS get exactly one, with
+     * the activation already folded in (see fold). */
+    int n_output_grads;
+    const void *output_grad[GROUP_MAX_ADDENDS];
+    /* Ops with OP_FOLDS_GRADIENTS that have an activation or several output gradients: where the
+     * folded gradient (sum, times the activation's derivative) goes; it is the residual's gradient,
+     * too. May be the same memory as one of output_grad, or (in_place_gradient) as input_grad[0].
+     * NULL where there is nothing to fold: then output_grad[0] is the residual's gradient. */
+    void *folded_grad;
+    void *input_grad[OP_MAX_INPUTS]; /* NULL: not wanted */
+    void *param_grad[OP_MAX_PARAMS];
+};
+
+/* What changes from step to step. */
+struct step_state {
+    uint64_t seed;
+    uint32_t step;
+};
+
+enum update_kind { UPDATE_SGD, UPDATE_ADAMW, UPDATE_KIND_COUNT };
+struct update_rule {
+    enum update_kind kind;
+    double learning_rate, weight_decay;
+    double momentum; /* SGD; 0: no state is read or written */
+    bool nesterov;
+    double beta1, beta2, epsilon; /* AdamW */
+    int64_t step;                 /* AdamW: 1 for the first update */
+};
+
+struct backend {
+    const char *name;
+    const char *about; /* one line for people */
+
+    /* -- devices -- */
+    enum status (*device_open)(const struct device_options *options, device **out);
+    void (*device_close)(device *d);
+    int (*device_threads)(const device *d);
+    enum precision (*device_precision)(const device *d);
+    /* library versions and instruction set, for run records: "oneDNN 2.6.3 avx2" */
+    const char *(*device_describe)(const device *d);
+
+    /* -- memory: 64-byte aligned, zeroed -- */
+    enum status (*memory_alloc)(device *d, int64_t n_bytes, void **out);
+    void (*memory_free)(device *d, void *p);
+
+    /* -- order: one stream runs in order; an event marks a point in it -- */
+    enum status (*stream_create)(device *d, stream **out);
+    void (*stream_destroy)(stream *s);
+    enum status (*stream_synchronize)(stream *s);
+    enum status (*event_create)(device *d, event **out);
+    void (*event_destroy)(event *e);
+    enum status (*event_record)(event *e, stream *s);
+    enum status (*event_wait)(event *e, stream *s); /* s goes on when e was reached */
+
+    /* -- layouts: owned by the device, equal layouts are the same pointer -- */
+    enum status (*layout_plain)(device *d, const struct shape *shape, const layout **out);
+    int64_t (*layout_bytes)(const layout *l);
+    const struct shape *(*layout_shape)(const layout *l);
+
+    /* Whole tensors between host (plain layout, float) and device. Also convert precision. */
+    enum status (*upload)(stream *s, const float *host, void *to, const layout *to_layout);
+    enum status (*download)(stream *s, const void *from, const layout *from_layout, float *host);
+    enum status (*upload_labels)(stream *s, const int32_t *host, int64_t count, int32_t *to);
+
+    /* -- groups -- */
+    enum status (*group_create)(device *d, const struct group_spec *spec,
+                                struct group_layouts *layouts, group **out);
+    void (*group_destroy)(group *g);
+    void (*group_get_needs)(const group *g, struct group_needs *needs);
+    enum status (*group_run)(group *g, enum pass pass, stream *s, const struct group_args *args,
+                             const struct step_state *step);
+
+    /* to = (sum of addends) * activation'(output); `output` may be NULL without an activation;
+     * `to` may be one of the addends. All have layout l. */
+    enum status (*fold)(stream *s, const layout *l, int n_addends, const void *const *addends,
+                        enum activation activation, const void *output, void *to);
+
+    /* One optimizer update of n_bytes / element size elements; state[i] as many (SGD: the momentum
+     * buffer; AdamW: first and second moments). Padding elements are zero and stay zero. */
+    enum status (*update)(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
+                          const void *gradient, void *const state[2]);
+};
+
+/* The registered backends, ending with NULL, and the one of that name (STATUS_USAGE with the
+ * nearest match). The first one is the default. */
+const struct backend *const *backend_list(void);
+enum status backend_find(const char *name, const struct backend **out) MUST_USE;
+
+/* How many state tensors an update rule keeps per weight: 0, 1 or 2. */
+int update_rule_states(const struct update_rule *rule);
+
+#endif

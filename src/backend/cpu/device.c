@@ -1,0 +1,238 @@
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/internal.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum status cpu_check(dnnl_status_t status, const char *call)
+{
+    static const char *const names[] = {"success",       "out of memory", "invalid arguments",
+                                        "unimplemented", "iterator ends", "runtime error",
+                                        "not required"};
+    if (status == dnnl_success)
+        return STATUS_OK;
+    unsigned n = (unsigned)status;
+    return status_fail(STATUS_FAILED, "oneDNN: %s in %.*s",
+                       n < sizeof names / sizeof names[0] ? names[n] : "error",
+                       (int)strcspn(call, "("), call);
+}
+
+static const char *isa_name(void)
+{
+    switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx2:
+        return "avx2";
+    case dnnl_cpu_isa_avx512_core:
+        return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+        return "avx512_core_amx";
+    default:
+        return "other";
+    }
+}
+
+/* The loops must be as wide as the blocks that oneDNN's kernels for this machine want. */
+static const struct cpu_loops *choose_loops(void)
+{
+    const struct cpu_loops *loops = NULL;
+    if (dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core)
+        loops = cpu_loops_avx512();
+    if (!loops)
+        loops = cpu_loops_avx2();
+    return loops ? loops : cpu_loops_baseline();
+}
+
+static void device_close(device *d)
+{
+    if (!d)
+        return;
+    for (layout *l = d->layouts, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
+    if (d->stream)
+        (void)dnnl_stream_destroy(d->stream);
+    if (d->engine)
+        (void)dnnl_engine_destroy(d->engine);
+    free(d);
+}
+
+static enum status open_engine(device *d)
+{
+    TRY_DNNL(dnnl_engine_create(&d->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags));
+    return STATUS_OK;
+}
+
+static enum status device_open(const struct device_options *options, device **out)
+{
+    if (options->precision != PRECISION_FLOAT)
+        return status_fail(STATUS_USAGE, "the cpu backend computes in float; "
+                                         "for double use --backend reference");
+    device *d = calloc(1, sizeof *d);
+    if (!d)
+        return status_no_memory(sizeof *d);
+    d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
+    omp_set_num_threads(d->threads);
+    d->loops = choose_loops();
+    const dnnl_version_t *v = dnnl_version();
+    (void)snprintf(d->description, sizeof d->description,
+                   "oneDNN %d.%d.%d %s, loops %s, threads %d", v->major, v->minor, v->patch,
+                   isa_name(), d->loops->name, d->threads);
+    enum status st = open_engine(d);
+    if (st != STATUS_OK) {
+        device_close(d);
+        return st;
+    }
+    *out = d;
+    return STATUS_OK;
+}
+
+static int device_threads(const device *d)
+{
+    return d->threads;
+}
+
+static enum precision device_precision(const device *d)
+{
+    (void)d;
+    return PRECISION_FLOAT;
+}
+
+static const char *device_describe(const device *d)
+{
+    return d->description;
+}
+
+/* Pages are touched here, by the team that will use them, so the step meets no page fault and NUMA
+ * places memory near its user. */
+static enum status memory_alloc(device *d, int64_t n_bytes, void **out)
+{
+    enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+    size_t alignment = n_bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    size_t size = ((size_t)n_bytes + alignment - 1) / alignment * alignment;
+    char *p = aligned_alloc(alignment, size);
+    if (!p)
+        return status_no_memory(size);
+#pragma omp parallel for num_threads(d->threads) schedule(static)
+    for (size_t at = 0; at < size; at += PAGE)
+        memset(p + at, 0, size - at < PAGE ? size - at : PAGE);
+    *out = p;
+    return STATUS_OK;
+}
+
+static void memory_free(device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+/* A CPU stream runs what it is given at once; events are always reached. */
+static enum status stream_create(device *d, stream **out)
+{
+    *out = malloc(sizeof **out);
+    if (!*out)
+        return status_no_memory(sizeof **out);
+    (*out)->device = d;
+    return STATUS_OK;
+}
+
+static void stream_destroy(stream *s)
+{
+    free(s);
+}
+
+static enum status stream_synchronize(stream *s)
+{
+    (void)s;
+    return STATUS_OK;
+}
+
+struct event {
+    device *device;
+};
+
+static enum status event_create(device *d, event **out)
+{
+    *out = malloc(sizeof **out);
+    if (!*out)
+        return status_no_memory(sizeof **out);
+    (*out)->device = d;
+    return STATUS_OK;
+}
+
+static void event_destroy(event *e)
+{
+    free(e);
+}
+
+static enum status event_reached(event *e, stream *s)
+{
+    (void)e;
+    (void)s;
+    return STATUS_OK;
+}
+
+static int64_t layout_bytes(const layout *l)
+{
+    return l->n_bytes;
+}
+
+static const struct shape *layout_shape(const layout *l)
+{
+    return &l->shape;
+}
+
+static enum status upload(stream *s, const float *host, void *to, const layout *l)
+{
+    return layout_pack(s->device, l, host, to);
+}
+
+static enum status download(stream *s, const void *from, const layout *l, float *host)
+{
+    return layout_unpack(s->device, l, from, host);
+}
+
+static enum status upload_labels(stream *s, const int32_t *host, int64_t count, int32_t *to)
+{
+    (void)s;
+    memcpy(to, host, (size_t)count * sizeof *host);
+    return STATUS_OK;
+}
+
+const struct backend backend_cpu = {
+    .name = "cpu",
+    .about = "oneDNN and vectorised loops on the cores of this machine",
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_threads = device_threads,
+    .device_precision = device_precision,
+    .device_describe = device_describe,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_reached,
+    .event_wait = event_reached,
+    .layout_plain = layout_get_plain,
+    .layout_bytes = layout_bytes,
+    .layout_shape = layout_shape,
+    .upload = upload,
+    .download = download,
+    .upload_labels = upload_labels,
+    .group_create = cpu_group_create,
+    .group_destroy = cpu_group_destroy,
+    .group_get_needs = cpu_group_get_needs,
+    .group_run = cpu_group_run,
+    .fold = cpu_fold,
+    .update = cpu_update,
+};

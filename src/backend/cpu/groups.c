@@ -1,0 +1,159 @@
+/* Groups: which family serves an op, and inputs that must be converted before it can. */
+#include "backend/cpu/convert.h"
+
+#include <stdlib.h>
+
+static const struct kernel_family *const families[] = {
+    [OP_CONV2D] = &cpu_conv,
+    [OP_LINEAR] = &cpu_linear,
+    [OP_MAX_POOL] = &cpu_pool,
+    [OP_AVERAGE_POOL] = &cpu_pool,
+    [OP_GLOBAL_POOL] = &cpu_mean_pool,
+    [OP_ADAPTIVE_POOL] = &cpu_mean_pool,
+    [OP_BATCH_NORM] = &cpu_batch_norm,
+    [OP_LOCAL_RESPONSE_NORM] = &cpu_local_response_norm,
+    [OP_RELU] = &cpu_activation,
+    [OP_RELU6] = &cpu_activation,
+    [OP_LOGISTIC] = &cpu_activation,
+    [OP_TANH] = &cpu_activation,
+    [OP_DROPOUT] = &cpu_dropout,
+    [OP_ADD] = &cpu_add,
+    [OP_CONCAT] = &cpu_concat,
+    [OP_FLATTEN] = &cpu_flatten,
+    [OP_SOFTMAX_CROSS_ENTROPY] = &cpu_loss,
+};
+_Static_assert(sizeof families / sizeof families[0] == OP_KIND_COUNT, "one family per op");
+
+/* ---- inputs that came plain though the family wants them blocked ----
+ * They are converted by the forward pass into memory behind what the family itself saves, where the
+ * backward pass finds them; their gradients are made in the workspace and converted back. */
+
+static bool must_convert(const struct kernel_family *family, const layout *l)
+{
+    return family->wants_blocked && l && l->kind == LAYOUT_PLAIN && l->shape.rank == 4;
+}
+
+static enum status convert_layout(group *g, const layout **l, int64_t *n_bytes)
+{
+    *n_bytes = 0;
+    if (!must_convert(g->family, *l))
+        return STATUS_OK;
+    TRY(layout_get_blocked(g->device, &(*l)->shape, l));
+    *n_bytes = round_up((*l)->n_bytes, 64);
+    return STATUS_OK;
+}
+
+static enum status convert_layouts(group *g)
+{
+    for (int k = 0; k < g->spec.op.n_inputs; k++) {
+        TRY(convert_layout(g, &g->layouts.input[k], &g->converted_bytes[k]));
+        g->all_converted_bytes += g->converted_bytes[k];
+    }
+    TRY(convert_layout(g, &g->layouts.residual, &g->converted_residual_bytes));
+    g->all_converted_bytes += g->converted_residual_bytes;
+    return STATUS_OK;
+}
+
+static const void *convert_input(group *g, const layout *l, int64_t n_bytes, const void *plain,
+                                 char **place, bool now)
+{
+    if (!n_bytes)
+        return plain;
+    float *blocked = (float *)*place;
+    *place += n_bytes;
+    if (now)
+        convert_to_blocked(g->device, &l->shape, plain, blocked);
+    return blocked;
+}
+
+static enum status run_converted(group *g, enum pass pass, const struct group_args *args,
+                                 const struct step_state *step)
+{
+    struct group_args own = *args;
+    bool forward = pass == PASS_FORWARD;
+    char *place = (char *)args->saved + round_up(g->own_saved_bytes, 64);
+    char *gradients = args->workspace;
+    for (int k = 0; k < g->spec.op.n_inputs; k++) {
+        own.input[k] = convert_input(g, g->layouts.input[k], g->converted_bytes[k], args->input[k],
+                                     &place, forward);
+        if (args->input_grad[k] && g->converted_bytes[k]) {
+            own.input_grad[k] = gradients;
+            gradients += g->converted_bytes[k];
+        }
+    }
+    own.residual = convert_input(g, g->layouts.residual, g->converted_residual_bytes,
+                                 args->residual, &place, forward);
+    if (!forward)
+        own.workspace = gradients;
+    TRY(g->family->run[pass](g, &own, step));
+    for (int k = 0; !forward && k < g->spec.op.n_inputs; k++)
+        if (args->input_grad[k] && g->converted_bytes[k])
+            convert_to_plain(g->device, &g->spec.op.input[k], own.input_grad[k],
+                             args->input_grad[k]);
+    return STATUS_OK;
+}
+
+/* ---- the backend's functions ---- */
+
+static enum status create_in(group *g, struct group_layouts *layouts)
+{
+    g->layouts = *layouts;
+    TRY(convert_layouts(g));
+    TRY(g->family->create(g));
+    layouts->output = g->layouts.output;
+    for (int k = 0; k < OP_MAX_PARAMS; k++)
+        layouts->param[k] = g->layouts.param[k];
+    g->own_saved_bytes = g->needs.saved_bytes;
+    if (g->all_converted_bytes) {
+        g->needs.saved_bytes = round_up(g->own_saved_bytes, 64) + g->all_converted_bytes;
+        g->needs.backward_workspace_bytes += g->all_converted_bytes;
+        g->needs.reads_input = false;
+        g->needs.in_place_gradient = g->needs.output_is_input = false;
+    }
+    return STATUS_OK;
+}
+
+enum status cpu_group_create(device *d, const struct group_spec *spec,
+                             struct group_layouts *layouts, group **out)
+{
+    const struct kernel_family *family = families[spec->op.op];
+    if (!family)
+        return status_fail(STATUS_FAILED, "the cpu backend does not run %s",
+                           op_get_info(spec->op.op)->name);
+    group *g = calloc(1, family->group_bytes);
+    if (!g)
+        return status_no_memory(family->group_bytes);
+    g->device = d;
+    g->family = family;
+    g->spec = *spec;
+    enum status st = create_in(g, layouts);
+    if (st != STATUS_OK) {
+        cpu_group_destroy(g);
+        return st;
+    }
+    *out = g;
+    return STATUS_OK;
+}
+
+void cpu_group_destroy(group *g)
+{
+    if (!g)
+        return;
+    if (g->family->destroy)
+        g->family->destroy(g);
+    free(g);
+}
+
+void cpu_group_get_needs(const group *g, struct group_needs *needs)
+{
+    *needs = g->needs;
+}
+
+enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
+                          const struct step_state *step)
+{
+    (void)s;
+    if (g->all_converted_bytes)
+        return run_converted(g, pass, args, step);
+    return g->family->run[pass](g, args, step);
+}

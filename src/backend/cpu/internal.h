@@ -1,0 +1,150 @@
+/* internal.h: what the files of the CPU backend share.
+ *
+ * Tensors of rank 4 are blocked by channel: [n, C/B, h, w, B] with B the vector width of the
+ * machine (8 floats with AVX2, 16 with AVX-512), channels rounded up to a multiple of B. The added
+ * channels always hold zero: weights that touch them are zero, so their outputs and gradients are,
+ * too. To oneDNN the rounded tensor is the tensor, so its fast kernels serve any channel count.
+ * Images, and tensors of rank 2 and 1, are plain.
+ */
+#ifndef CLEAVE_BACKEND_CPU_INTERNAL_H
+#define CLEAVE_BACKEND_CPU_INTERNAL_H
+
+#include "backend/backend.h"
+#include "backend/cpu/loops.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+/* ---- device.c ---- */
+
+struct device {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    const struct cpu_loops *loops;
+    int threads;
+    char description[96];
+    layout *layouts; /* all that were handed out */
+};
+
+struct stream {
+    device *device;
+};
+
+/* The status of a oneDNN call, with the call in the message. */
+enum status cpu_check(dnnl_status_t status, const char *call) MUST_USE;
+#define TRY_DNNL(call) TRY(cpu_check((call), #call))
+
+/* ---- layouts.c ---- */
+
+enum layout_kind {
+    LAYOUT_PLAIN,   /* row-major, as on the host */
+    LAYOUT_BLOCKED, /* [n, C/B, h, w, B] */
+    LAYOUT_WEIGHTS, /* what a oneDNN descriptor says, over rounded extents */
+};
+
+struct layout {
+    layout *next;
+    enum layout_kind kind;
+    struct shape shape;      /* logical */
+    dnnl_memory_desc_t desc; /* over the rounded extents, except LAYOUT_PLAIN */
+    int64_t n_bytes;
+};
+
+enum status layout_get_plain(device *d, const struct shape *shape, const layout **out) MUST_USE;
+enum status layout_get_blocked(device *d, const struct shape *shape, const layout **out) MUST_USE;
+/* A weights layout from a descriptor. A descriptor of rank 5 (groups first) serves a shape of rank
+ * 4: the group axis and the next are one axis of the shape. */
+enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
+                               const layout **out) MUST_USE;
+
+int64_t round_up(int64_t n, int64_t multiple);
+
+/* Whole tensors between a layout and row-major floats. Rounded-up elements become zero. */
+enum status layout_pack(device *d, const layout *l, const float *plain, float *packed) MUST_USE;
+enum status layout_unpack(device *d, const layout *l, const float *packed, float *plain) MUST_USE;
+
+/* How own loops see an activation: n images of c channels in blocks of `block` lanes. */
+struct view {
+    int64_t n, channels, blocks, block; /* the last block may have fewer real lanes */
+    int64_t plane;                      /* h * w */
+    int64_t n_stride, block_stride;     /* in floats; a position's lanes are contiguous */
+    int64_t position_stride;            /* from one position of the plane to the next */
+};
+void layout_view(const device *d, const layout *l, struct view *view);
+
+/* ---- primitives.c: a oneDNN primitive with its arguments ---- */
+
+enum { PRIMITIVE_MAX_ARGS = 8 };
+
+struct primitive {
+    dnnl_primitive_t primitive;
+    dnnl_primitive_desc_t desc;
+    int n_args;
+    dnnl_exec_arg_t args[PRIMITIVE_MAX_ARGS + 1]; /* the last one is the scratchpad */
+    int64_t scratch_bytes;
+};
+
+/* An activation folded into a primitive, and oneDNN's scratch memory handed over by us. */
+enum status primitive_attributes(enum activation activation, dnnl_primitive_attr_t *out) MUST_USE;
+
+/* From an operation descriptor. On STATUS_OK with *found false oneDNN has no implementation, or
+ * only its reference one (and allow_reference is false). */
+enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
+                               const struct primitive *hint, bool allow_reference,
+                               struct primitive *p, bool *found) MUST_USE;
+/* Creates it, with one memory per argument; `args` are DNNL_ARG_... numbers, ended by 0. */
+enum status primitive_finish(device *d, struct primitive *p, const int *args) MUST_USE;
+/* pointers[i] belongs to args[i] of primitive_finish. */
+enum status primitive_run(struct primitive *p, const device *d, void *const *pointers,
+                          void *scratch) MUST_USE;
+void primitive_deinit(struct primitive *p);
+const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t what);
+
+/* ---- one file per family of ops ---- */
+
+/* What every group has; each family's own struct begins with it. */
+struct group {
+    device *device;
+    const struct kernel_family *family;
+    struct group_spec spec;
+    struct group_layouts layouts;
+    struct group_needs needs;
+    /* Inputs that came plain though the family wants them blocked (groups.c); 0: not converted. */
+    int64_t converted_bytes[OP_MAX_INPUTS], converted_residual_bytes, all_converted_bytes;
+    int64_t own_saved_bytes; /* what the family saves, before the converted inputs */
+};
+
+/* The functions of one family. `create` fills the group's layouts and needs. */
+struct kernel_family {
+    size_t group_bytes;
+    bool wants_blocked; /* inputs of rank 4 must be blocked */
+    enum status (*create)(group *g);
+    void (*destroy)(group *g); /* NULL: nothing but the struct */
+    enum status (*run[PASS_COUNT])(group *g, const struct group_args *args,
+                                   const struct step_state *step);
+};
+
+extern const struct kernel_family cpu_conv, cpu_linear, cpu_pool, cpu_mean_pool, cpu_batch_norm,
+    cpu_local_response_norm, cpu_activation, cpu_dropout, cpu_add, cpu_concat, cpu_flatten,
+    cpu_loss;
+
+/* The layout that an op which keeps its input's form gives its output. */
+enum status layout_like(device *d, const layout *like, const struct shape *shape,
+                        const layout **out) MUST_USE;
+
+/* ---- groups.c: the group functions of the backend's table ---- */
+enum status cpu_group_create(device *d, const struct group_spec *spec,
+                             struct group_layouts *layouts, group **out) MUST_USE;
+void cpu_group_destroy(group *g);
+void cpu_group_get_needs(const group *g, struct group_needs *needs);
+enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
+                          const struct step_state *step) MUST_USE;
+
+/* ---- elementwise.c ---- */
+enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *const *addends,
+                     enum activation activation, const void *output, void *to) MUST_USE;
+
+/* ---- update.c ---- */
+enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
+                       const void *gradient, void *const state[2]) MUST_USE;
+
+#endif

@@ -1,0 +1,196 @@
+#include "backend/cpu/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t round_up(int64_t n, int64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* The device's one layout that equals *wanted, made if there is none. */
+static enum status intern(device *d, const layout *wanted, const layout **out)
+{
+    for (layout *l = d->layouts; l; l = l->next)
+        if (l->kind == wanted->kind && shape_equal(&l->shape, &wanted->shape) &&
+            dnnl_memory_desc_equal(&l->desc, &wanted->desc)) {
+            *out = l;
+            return STATUS_OK;
+        }
+    layout *l = malloc(sizeof *l);
+    if (!l)
+        return status_no_memory(sizeof *l);
+    *l = *wanted;
+    l->n_bytes = (int64_t)dnnl_memory_desc_get_size(&wanted->desc);
+    l->next = d->layouts;
+    d->layouts = l;
+    *out = l;
+    return STATUS_OK;
+}
+
+static enum status describe(const struct shape *shape, dnnl_format_tag_t tag,
+                            dnnl_memory_desc_t *desc)
+{
+    dnnl_dims_t dims = {0}; /* oneDNN's own, longer array */
+    for (int i = 0; i < shape->rank; i++)
+        dims[i] = shape->dim[i];
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(desc, shape->rank, dims, dnnl_f32, tag));
+    return STATUS_OK;
+}
+
+enum status layout_get_plain(device *d, const struct shape *shape, const layout **out)
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
+                                             dnnl_abcd};
+    layout l = {.kind = LAYOUT_PLAIN, .shape = *shape};
+    TRY(describe(shape, tags[shape->rank], &l.desc));
+    return intern(d, &l, out);
+}
+
+enum status layout_get_blocked(device *d, const struct shape *shape, const layout **out)
+{
+    layout l = {.kind = LAYOUT_BLOCKED, .shape = *shape};
+    struct shape rounded = *shape;
+    rounded.dim[1] = round_up(shape->dim[1], d->loops->lanes);
+    TRY(describe(&rounded, d->loops->lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c, &l.desc));
+    return intern(d, &l, out);
+}
+
+enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
+                               const layout **out)
+{
+    layout l = {.kind = LAYOUT_WEIGHTS, .shape = *shape, .desc = *desc};
+    return intern(d, &l, out);
+}
+
+enum status layout_like(device *d, const layout *like, const struct shape *shape,
+                        const layout **out)
+{
+    if (like->kind == LAYOUT_BLOCKED && shape->rank == 4)
+        return layout_get_blocked(d, shape, out);
+    return layout_get_plain(d, shape, out);
+}
+
+void layout_view(const device *d, const layout *l, struct view *v)
+{
+    const struct shape *s = &l->shape;
+    int64_t lanes = d->loops->lanes;
+    v->n = s->dim[0];
+    v->channels = s->dim[1];
+    v->blocks = round_up(v->channels, lanes) / lanes;
+    v->block = lanes;
+    v->plane = s->rank == 4 ? s->dim[2] * s->dim[3] : 1;
+    if (l->kind == LAYOUT_BLOCKED) {
+        v->position_stride = lanes;
+        v->block_stride = v->plane * lanes;
+        v->n_stride = v->blocks * v->block_stride;
+    } else { /* [n, c]: the lanes of a block are neighbours; there is one position */
+        v->position_stride = v->channels;
+        v->block_stride = lanes;
+        v->n_stride = v->channels;
+    }
+}
+
+/* ---- packing: an element's place is a sum of one term per axis ---- */
+
+/* place[a][i]: what index i of axis a adds to the offset, in floats. */
+struct places {
+    int64_t *axis[SHAPE_MAX_RANK];
+};
+
+/* The place of index i along descriptor axis a: the outer stride times the block number, plus the
+ * place inside the (possibly nested) inner blocks. */
+static int64_t descriptor_place(const dnnl_memory_desc_t *desc, int axis, int64_t i)
+{
+    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
+    int64_t place = 0, inner_stride = 1, block = 1;
+    for (int k = b->inner_nblks - 1; k >= 0; k--) {
+        if (b->inner_idxs[k] == axis) {
+            place += i / block % b->inner_blks[k] * inner_stride;
+            block *= b->inner_blks[k];
+        }
+        inner_stride *= b->inner_blks[k];
+    }
+    return place + i / block * b->strides[axis];
+}
+
+static int64_t shape_place(const layout *l, int axis, int64_t i)
+{
+    if (l->desc.ndims == l->shape.rank)
+        return descriptor_place(&l->desc, axis, i);
+    /* Groups first: axis 0 of the shape is the group and the channel inside it. */
+    if (axis > 0)
+        return descriptor_place(&l->desc, axis + 1, i);
+    int64_t per_group = l->desc.dims[1];
+    return descriptor_place(&l->desc, 0, i / per_group) +
+           descriptor_place(&l->desc, 1, i % per_group);
+}
+
+static enum status find_places(const layout *l, struct places *p)
+{
+    int64_t total = 0;
+    for (int a = 0; a < l->shape.rank; a++)
+        total += l->shape.dim[a];
+    p->axis[0] = malloc((size_t)total * sizeof *p->axis[0]);
+    if (!p->axis[0])
+        return status_no_memory((size_t)total * sizeof *p->axis[0]);
+    for (int a = 0; a < l->shape.rank; a++) {
+        if (a > 0)
+            p->axis[a] = p->axis[a - 1] + l->shape.dim[a - 1];
+        for (int64_t i = 0; i < l->shape.dim[a]; i++)
+            p->axis[a][i] = shape_place(l, a, i);
+    }
+    return STATUS_OK;
+}
+
+/* Goes through all elements in row-major order; to_plain says which way they are copied. */
+static void copy_elements(const layout *l, const struct places *p, float *packed, float *plain,
+                          bool to_plain)
+{
+    int64_t dim[SHAPE_MAX_RANK] = {1, 1, 1, 1}, zero = 0;
+    const int64_t *place[SHAPE_MAX_RANK] = {&zero, &zero, &zero, &zero};
+    for (int a = 0, at = SHAPE_MAX_RANK - l->shape.rank; a < l->shape.rank; a++, at++) {
+        dim[at] = l->shape.dim[a];
+        place[at] = p->axis[a];
+    }
+    for (int64_t a = 0; a < dim[0]; a++)
+        for (int64_t b = 0; b < dim[1]; b++)
+            for (int64_t c = 0; c < dim[2]; c++) {
+                int64_t base = place[0][a] + place[1][b] + place[2][c];
+                for (int64_t i = 0; i < dim[3]; i++, plain++) {
+                    if (to_plain)
+                        *plain = packed[base + place[3][i]];
+                    else
+                        packed[base + place[3][i]] = *plain;
+                }
+            }
+}
+
+enum status layout_pack(device *d, const layout *l, const float *plain, float *packed)
+{
+    (void)d;
+    if (l->kind == LAYOUT_PLAIN) {
+        memcpy(packed, plain, (size_t)l->n_bytes);
+        return STATUS_OK;
+    }
+    struct places p;
+    TRY(find_places(l, &p));
+    memset(packed, 0, (size_t)l->n_bytes);
+    copy_elements(l, &p, packed, (float *)(uintptr_t)plain, false);
+    free(p.axis[0]);
+    return STATUS_OK;
+}
+
+enum status layout_unpack(device *d, const layout *l, const float *packed, float *plain)
+{
+    (void)d;
+    if (l->kind == LAYOUT_PLAIN) {
+        memcpy(plain, packed, (size_t)l->n_bytes);
+        return STATUS_OK;
+    }
+    struct places p;
+    TRY(find_places(l, &p));
+    copy_elements(l, &p, (float *)(uintptr_t)packed, plain, true);
+    free(p.axis[0]);
+    return STATUS_OK;
+}

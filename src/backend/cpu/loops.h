@@ -1,0 +1,69 @@
+/* loops.h: the backend's own inner loops, compiled once per instruction set.
+ *
+ * Each function works on one contiguous run by one thread and knows nothing of tensors; the callers
+ * cut the work and give runs to threads. The lanes of a block are the innermost index everywhere,
+ * so that the compiler turns a position into one vector. `lanes` is the block width of the table,
+ * or fewer for the last channels of a plain tensor. */
+#ifndef CLEAVE_BACKEND_CPU_LOOPS_H
+#define CLEAVE_BACKEND_CPU_LOOPS_H
+
+#include "backend/backend.h"
+
+enum { LOOPS_MAX_LANES = 16 };
+
+/* Sums of x - shift and of its square, per lane. */
+struct lane_moments {
+    float sum[LOOPS_MAX_LANES], square[LOOPS_MAX_LANES];
+};
+
+/* A plane of positions, `stride` floats apart, of which each has `lanes` contiguous floats. */
+struct lane_plane {
+    int64_t positions, stride;
+    int lanes;
+};
+
+struct cpu_loops {
+    const char *name;
+    int lanes; /* vector width in floats: the block of channels */
+
+    /* y = activation(x), n floats; may be in place */
+    void (*activate)(enum activation a, int64_t n, const float *x, float *y);
+    /* to = sum of addends times activation'(y) */
+    void (*fold)(enum activation a, int64_t n, int n_addends, const float *const *addends,
+                 const float *y, float *to);
+    /* to = activation(sum of addends) */
+    void (*add)(enum activation a, int64_t n, int n_addends, const float *const *addends,
+                float *to);
+    /* per lane, over a plane */
+    void (*moments)(struct lane_plane p, const float *x, const float *shift,
+                    struct lane_moments *to);
+    void (*sum_plane)(struct lane_plane p, const float *x, float *sum);
+    void (*fill_plane)(struct lane_plane p, const float *value, float *x);
+    /* y = activation(scale x + offset + residual); residual may be NULL */
+    void (*normalize)(struct lane_plane p, enum activation a, const float *scale,
+                      const float *offset, const float *x, const float *residual, float *y);
+    /* dz = (sum of dy) activation'(y), where y is scale x + offset if `y` is NULL; stored to `dz`
+     * unless that is NULL; sum += dz, product += dz (x - mean), per lane */
+    void (*norm_gradient_sums)(struct lane_plane p, enum activation a, int n_dy,
+                               const float *const *dy, const float *x, const float *y,
+                               const float *scale, const float *offset, const float *mean,
+                               float *dz, float *sum, float *product);
+    /* dx = a dz + b x + c, per lane; may be in place of dz */
+    void (*norm_gradient)(struct lane_plane p, const float *a, const float *b, const float *c,
+                          const float *x, const float *dz, float *dx);
+    /* one optimizer step over n floats */
+    void (*update_sgd)(int64_t n, float lr, float decay, float momentum, bool nesterov, float *w,
+                       const float *g, float *m);
+    void (*update_adamw)(int64_t n, const struct update_rule *rule, float *w, const float *g,
+                         float *m, float *v);
+    /* kept elements times `scale`, others zero; element i of the run has index first + i */
+    void (*dropout)(int64_t n, uint64_t seed, uint32_t node, uint32_t step, uint64_t first,
+                    uint32_t threshold, float scale, const float *x, float *y);
+};
+
+/* NULL where the build or the machine lacks the instructions. */
+const struct cpu_loops *cpu_loops_avx512(void);
+const struct cpu_loops *cpu_loops_avx2(void);
+const struct cpu_loops *cpu_loops_baseline(void);
+
+#endif

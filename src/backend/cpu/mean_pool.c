@@ -1,0 +1,103 @@
+/* Global and adaptive average pooling: each output position averages its own window of the input,
+ * rows floor(p H/P) to ceil((p+1) H/P). Global pooling is the window that is everything. */
+#include "backend/cpu/internal.h"
+
+#include <string.h>
+
+struct extents {
+    int64_t h, w, p, q;
+};
+
+static struct extents extents_of(const group *g)
+{
+    const int64_t *in = g->spec.op.input[0].dim, *out = g->spec.op.output.dim;
+    return (struct extents){in[2], in[3], out[2], out[3]};
+}
+
+static struct range window(int64_t at, int64_t in, int64_t out)
+{
+    return (struct range){at * in / out, ((at + 1) * in + out - 1) / out};
+}
+
+static enum status create(group *g)
+{
+    struct extents e = extents_of(g);
+    g->needs.output_is_input = e.h == e.p && e.w == e.q;
+    return layout_get_blocked(g->device, &g->spec.op.output, &g->layouts.output);
+}
+
+/* One block of channels of one image. */
+static void forward_block(const struct cpu_loops *loops, struct extents e, const float *x, float *y)
+{
+    int64_t block = loops->lanes;
+    for (int64_t p = 0; p < e.p; p++)
+        for (int64_t q = 0; q < e.q; q++, y += block) {
+            struct range rows = window(p, e.h, e.p), columns = window(q, e.w, e.q);
+            int64_t width = columns.end - columns.begin;
+            float total[LOOPS_MAX_LANES] = {0}, row[LOOPS_MAX_LANES];
+            for (int64_t r = rows.begin; r < rows.end; r++) {
+                struct lane_plane plane = {width, block, loops->lanes};
+                loops->sum_plane(plane, x + (r * e.w + columns.begin) * block, row);
+                for (int64_t l = 0; l < block; l++)
+                    total[l] += row[l];
+            }
+            float scale = 1 / (float)(width * (rows.end - rows.begin));
+            for (int64_t l = 0; l < block; l++)
+                y[l] = total[l] * scale;
+        }
+}
+
+static void backward_block(const struct cpu_loops *loops, struct extents e, const float *dy,
+                           float *dx)
+{
+    int64_t block = loops->lanes;
+    memset(dx, 0, (size_t)(e.h * e.w * block) * sizeof *dx);
+    for (int64_t p = 0; p < e.p; p++)
+        for (int64_t q = 0; q < e.q; q++, dy += block) {
+            struct range rows = window(p, e.h, e.p), columns = window(q, e.w, e.q);
+            int64_t area = (rows.end - rows.begin) * (columns.end - columns.begin);
+            for (int64_t r = rows.begin; r < rows.end; r++)
+                for (int64_t c = columns.begin; c < columns.end; c++)
+                    for (int64_t l = 0; l < block; l++)
+                        dx[(r * e.w + c) * block + l] += dy[l] / (float)area;
+        }
+}
+
+static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+{
+    (void)step;
+    struct extents e = extents_of(g);
+    struct view in, out;
+    layout_view(g->device, g->layouts.input[0], &in);
+    layout_view(g->device, g->layouts.output, &out);
+    const float *x = args->input[0];
+    float *y = args->output;
+#pragma omp parallel for num_threads(g->device->threads) schedule(static)
+    for (int64_t i = 0; i < in.n * in.blocks; i++)
+        forward_block(g->device->loops, e, x + i * in.block_stride, y + i * out.block_stride);
+    return STATUS_OK;
+}
+
+static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+{
+    (void)step;
+    struct extents e = extents_of(g);
+    struct view in, out;
+    layout_view(g->device, g->layouts.input[0], &in);
+    layout_view(g->device, g->layouts.output, &out);
+    const float *dy = args->output_grad[0];
+    float *dx = args->input_grad[0];
+    if (!dx)
+        return STATUS_OK;
+#pragma omp parallel for num_threads(g->device->threads) schedule(static)
+    for (int64_t i = 0; i < in.n * in.blocks; i++)
+        backward_block(g->device->loops, e, dy + i * out.block_stride, dx + i * in.block_stride);
+    return STATUS_OK;
+}
+
+const struct kernel_family cpu_mean_pool = {
+    .group_bytes = sizeof(struct group),
+    .wants_blocked = true,
+    .create = create,
+    .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD] = backward},
+};

@@ -1,0 +1,127 @@
+/* Max and average pooling by oneDNN, on blocked tensors. */
+#include "backend/cpu/internal.h"
+
+struct pool_group {
+    struct group base;
+    struct primitive forward, backward;
+    int64_t indices_bytes; /* where each maximum came from */
+};
+
+static struct pool_group *pool_of(group *g)
+{
+    return (struct pool_group *)g;
+}
+
+static dnnl_alg_kind_t algorithm(const struct op_case *op)
+{
+    if (op->op == OP_MAX_POOL)
+        return dnnl_pooling_max;
+    return op->attrs.count_padding ? dnnl_pooling_avg_include_padding
+                                   : dnnl_pooling_avg_exclude_padding;
+}
+
+/* The window in oneDNN's own, longer arrays; its dilation of 0 means none. */
+struct window {
+    dnnl_dims_t stride, kernel, dilates, before, after;
+};
+
+static struct window window_of(const struct op_attrs *a)
+{
+    struct window w = {0};
+    for (int i = 0; i < 2; i++) {
+        w.stride[i] = a->stride[i];
+        w.kernel[i] = a->kernel[i];
+        w.dilates[i] = a->dilation[i] > 1 ? a->dilation[i] - 1 : 0;
+        w.before[i] = a->pad_before[i];
+        w.after[i] = a->pad_after[i];
+    }
+    return w;
+}
+
+static enum status create_forward(struct pool_group *g, const dnnl_memory_desc_t *source,
+                                  const dnnl_memory_desc_t *target)
+{
+    const struct op_case *op = &g->base.spec.op;
+    struct window w = window_of(&op->attrs);
+    dnnl_pooling_v2_desc_t desc;
+    bool found;
+    TRY_DNNL(dnnl_pooling_v2_forward_desc_init(
+        &desc, g->base.spec.training ? dnnl_forward_training : dnnl_forward_inference,
+        algorithm(op), source, target, w.stride, w.kernel, w.dilates, w.before, w.after));
+    TRY(primitive_describe(g->base.device, &desc, ACTIVATION_NONE, NULL, true, &g->forward,
+                           &found));
+    if (!found)
+        return status_fail(STATUS_FAILED, "oneDNN has no pooling for this shape");
+    const dnnl_memory_desc_t *indices = primitive_md(&g->forward, dnnl_query_workspace_md);
+    g->indices_bytes = indices ? (int64_t)dnnl_memory_desc_get_size(indices) : 0;
+    static const int with_indices[] = {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE, 0};
+    static const int without[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
+    return primitive_finish(g->base.device, &g->forward, g->indices_bytes ? with_indices : without);
+}
+
+static enum status create_backward(struct pool_group *g, const dnnl_memory_desc_t *source,
+                                   const dnnl_memory_desc_t *target)
+{
+    const struct op_case *op = &g->base.spec.op;
+    struct window w = window_of(&op->attrs);
+    dnnl_pooling_v2_desc_t desc;
+    bool found;
+    TRY_DNNL(dnnl_pooling_v2_backward_desc_init(&desc, algorithm(op), source, target, w.stride,
+                                                w.kernel, w.dilates, w.before, w.after));
+    TRY(primitive_describe(g->base.device, &desc, ACTIVATION_NONE, &g->forward, true, &g->backward,
+                           &found));
+    if (!found)
+        return status_fail(STATUS_FAILED, "oneDNN has no pooling gradient for this shape");
+    static const int with_indices[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_WORKSPACE, 0};
+    static const int without[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
+    return primitive_finish(g->base.device, &g->backward,
+                            g->indices_bytes ? with_indices : without);
+}
+
+static enum status create(group *base)
+{
+    struct pool_group *g = pool_of(base);
+    TRY(layout_get_blocked(base->device, &base->spec.op.output, &base->layouts.output));
+    const dnnl_memory_desc_t *source = &base->layouts.input[0]->desc;
+    const dnnl_memory_desc_t *target = &base->layouts.output->desc;
+    TRY(create_forward(g, source, target));
+    if (base->spec.training)
+        TRY(create_backward(g, source, target));
+    base->needs.saved_bytes = g->indices_bytes;
+    base->needs.forward_workspace_bytes = g->forward.scratch_bytes;
+    base->needs.backward_workspace_bytes = g->backward.scratch_bytes;
+    return STATUS_OK;
+}
+
+static void destroy(group *base)
+{
+    primitive_deinit(&pool_of(base)->forward);
+    primitive_deinit(&pool_of(base)->backward);
+}
+
+static enum status forward(group *base, const struct group_args *args,
+                           const struct step_state *step)
+{
+    (void)step;
+    void *const pointers[] = {(void *)(uintptr_t)args->input[0], args->output, args->saved};
+    return primitive_run(&pool_of(base)->forward, base->device, pointers, args->workspace);
+}
+
+static enum status backward(group *base, const struct group_args *args,
+                            const struct step_state *step)
+{
+    (void)step;
+    if (!args->input_grad[0])
+        return STATUS_OK;
+    void *const pointers[] = {(void *)(uintptr_t)args->output_grad[0], args->input_grad[0],
+                              args->saved};
+    return primitive_run(&pool_of(base)->backward, base->device, pointers, args->workspace);
+}
+
+const struct kernel_family cpu_pool = {
+    .group_bytes = sizeof(struct pool_group),
+    .wants_blocked = true,
+    .create = create,
+    .destroy = destroy,
+    .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD] = backward},
+};

@@ -1,0 +1,44 @@
+/* Optimizer updates: one pass over flat memory. */
+#include "backend/cpu/internal.h"
+
+#include <assert.h>
+
+typedef void update_function(const struct cpu_loops *loops, const struct update_rule *rule,
+                             int64_t n, float *w, const float *g, float *s0, float *s1);
+
+static void update_sgd(const struct cpu_loops *loops, const struct update_rule *r, int64_t n,
+                       float *w, const float *g, float *s0, float *s1)
+{
+    (void)s1;
+    loops->update_sgd(n, (float)r->learning_rate, (float)r->weight_decay, (float)r->momentum,
+                      r->nesterov, w, g, r->momentum != 0 ? s0 : NULL);
+}
+
+static void update_adamw(const struct cpu_loops *loops, const struct update_rule *r, int64_t n,
+                         float *w, const float *g, float *s0, float *s1)
+{
+    loops->update_adamw(n, r, w, g, s0, s1);
+}
+
+static update_function *const updates[] = {
+    [UPDATE_SGD] = update_sgd,
+    [UPDATE_ADAMW] = update_adamw,
+};
+static_assert(sizeof updates / sizeof updates[0] == UPDATE_KIND_COUNT, "one each");
+
+enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
+                       const void *gradient, void *const state[2])
+{
+    enum { PIECE = 1 << 14 }; /* floats: a few pages of each array, enough to share out */
+    const device *d = s->device;
+    int64_t n = n_bytes / (int64_t)sizeof(float), pieces = (n + PIECE - 1) / PIECE;
+    int threads = pieces < d->threads ? (int)pieces : d->threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < pieces; i++) {
+        int64_t at = i * PIECE, count = n - at < PIECE ? n - at : PIECE;
+        updates[rule->kind](d->loops, rule, count, (float *)weight + at,
+                            (const float *)gradient + at, state[0] ? (float *)state[0] + at : NULL,
+                            state[1] ? (float *)state[1] + at : NULL);
+    }
+    return STATUS_OK;
+}

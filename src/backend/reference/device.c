@@ -1,0 +1,219 @@
+/* Devices, memory, streams, layouts, transfers, and the table of the reference backend. Work is
+ * done when it is asked for, so streams and events have nothing to order. */
+#include "backend/reference/internal.h"
+#include "backend/reference/reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status device_open(const struct device_options *options, device **out)
+{
+    device *d = calloc(1, sizeof *d);
+    if (!d)
+        return status_no_memory(sizeof *d);
+    d->precision = options->precision;
+    d->kernels = options->precision == PRECISION_DOUBLE ? &kernels_double : &kernels_float;
+    *out = d;
+    return STATUS_OK;
+}
+
+static void device_close(device *d)
+{
+    if (!d)
+        return;
+    while (d->layouts) {
+        struct layout *next = d->layouts->next;
+        free(d->layouts);
+        d->layouts = next;
+    }
+    free(d);
+}
+
+static int device_threads(const device *d)
+{
+    (void)d;
+    return 1;
+}
+
+static enum precision device_precision(const device *d)
+{
+    return d->precision;
+}
+
+static const char *device_describe(const device *d)
+{
+    return d->precision == PRECISION_DOUBLE ? "reference double" : "reference float";
+}
+
+/* ---- memory ---- */
+
+static enum status memory_alloc(device *d, int64_t n_bytes, void **out)
+{
+    enum { ALIGNMENT = 64 };
+    (void)d;
+    if (n_bytes < 0 || n_bytes > INT64_MAX - ALIGNMENT)
+        return status_no_memory((size_t)n_bytes);
+    /* aligned_alloc wants a multiple of the alignment, and nothing is still something */
+    size_t rounded = ((size_t)n_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    void *p = aligned_alloc(ALIGNMENT, rounded);
+    if (!p)
+        return status_no_memory(rounded);
+    memset(p, 0, rounded);
+    *out = p;
+    return STATUS_OK;
+}
+
+static void memory_free(device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+/* ---- order ---- */
+
+static enum status stream_create(device *d, stream **out)
+{
+    stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return status_no_memory(sizeof *s);
+    s->device = d;
+    *out = s;
+    return STATUS_OK;
+}
+
+static void stream_destroy(stream *s)
+{
+    free(s);
+}
+
+static enum status stream_synchronize(stream *s)
+{
+    (void)s;
+    return STATUS_OK;
+}
+
+static enum status event_create(device *d, event **out)
+{
+    event *e = calloc(1, sizeof *e);
+    if (!e)
+        return status_no_memory(sizeof *e);
+    e->device = d;
+    *out = e;
+    return STATUS_OK;
+}
+
+static void event_destroy(event *e)
+{
+    free(e);
+}
+
+static enum status event_record(event *e, stream *s)
+{
+    (void)e;
+    (void)s;
+    return STATUS_OK;
+}
+
+static enum status event_wait(event *e, stream *s)
+{
+    (void)e;
+    (void)s;
+    return STATUS_OK;
+}
+
+/* ---- layouts ---- */
+
+enum status reference_layout_plain(device *d, const struct shape *shape, const layout **out)
+{
+    for (struct layout *l = d->layouts; l; l = l->next)
+        if (shape_equal(&l->shape, shape)) {
+            *out = l;
+            return STATUS_OK;
+        }
+    struct layout *l = calloc(1, sizeof *l);
+    if (!l)
+        return status_no_memory(sizeof *l);
+    l->shape = *shape;
+    l->n_bytes = shape_elements(shape) * d->kernels->element_bytes;
+    l->next = d->layouts;
+    d->layouts = l;
+    *out = l;
+    return STATUS_OK;
+}
+
+static int64_t layout_bytes(const layout *l)
+{
+    return l->n_bytes;
+}
+
+static const struct shape *layout_shape(const layout *l)
+{
+    return &l->shape;
+}
+
+/* ---- transfers and whole-tensor arithmetic ---- */
+
+static enum status upload(stream *s, const float *host, void *to, const layout *to_layout)
+{
+    s->device->kernels->from_float(shape_elements(&to_layout->shape), host, to);
+    return STATUS_OK;
+}
+
+static enum status download(stream *s, const void *from, const layout *from_layout, float *host)
+{
+    s->device->kernels->to_float(shape_elements(&from_layout->shape), from, host);
+    return STATUS_OK;
+}
+
+static enum status upload_labels(stream *s, const int32_t *host, int64_t count, int32_t *to)
+{
+    (void)s;
+    memcpy(to, host, (size_t)count * sizeof *to);
+    return STATUS_OK;
+}
+
+static enum status fold(stream *s, const layout *l, int n_addends, const void *const *addends,
+                        enum activation activation, const void *output, void *to)
+{
+    s->device->kernels->fold(shape_elements(&l->shape), n_addends, addends, activation, output, to);
+    return STATUS_OK;
+}
+
+static enum status update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
+                          const void *gradient, void *const state[2])
+{
+    const struct kernel_table *kernels = s->device->kernels;
+    kernels->update(rule, n_bytes / kernels->element_bytes, weight, gradient, state);
+    return STATUS_OK;
+}
+
+const struct backend backend_reference = {
+    .name = "reference",
+    .about = "plain C, one thread, float or double: slow, and easy to believe",
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_threads = device_threads,
+    .device_precision = device_precision,
+    .device_describe = device_describe,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .layout_plain = reference_layout_plain,
+    .layout_bytes = layout_bytes,
+    .layout_shape = layout_shape,
+    .upload = upload,
+    .download = download,
+    .upload_labels = upload_labels,
+    .group_create = reference_group_create,
+    .group_destroy = reference_group_destroy,
+    .group_get_needs = reference_group_get_needs,
+    .group_run = reference_group_run,
+    .fold = fold,
+    .update = update,
+};

@@ -1,0 +1,239 @@
+/* Groups: what each op needs beyond its tensors, and which kernel a pass runs. */
+#include "backend/reference/internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct group {
+    struct device *device;
+    struct group_spec spec;
+    struct group_needs needs;
+};
+
+/* ---- needs: one row per op. The kernels' own arrays are doubles in both precisions. ---- */
+
+enum reads { READS_NOTHING = 0, READS_INPUT = 1, READS_OUTPUT = 2 };
+
+/* An amount of workspace or saved data, in bytes. */
+typedef int64_t amount(const struct op_case *op);
+
+struct needs_row {
+    unsigned reads;            /* enum reads: what backward reads, folded activation aside */
+    amount *saved;             /* NULL: none, likewise below */
+    amount *forward_workspace; /* in training and in evaluation */
+    amount *backward_workspace;
+};
+
+static int64_t doubles(int64_t count)
+{
+    return count * (int64_t)sizeof(double);
+}
+
+static int64_t input_plane(const struct op_case *op)
+{
+    return doubles(op->input[0].dim[2] * op->input[0].dim[3]);
+}
+
+static int64_t output_plane(const struct op_case *op)
+{
+    return doubles(op->output.dim[2] * op->output.dim[3]);
+}
+
+static int64_t input_row(const struct op_case *op)
+{
+    return doubles(op->input[0].dim[1]);
+}
+
+static int64_t two_per_channel(const struct op_case *op)
+{
+    return doubles(2 * op->input[0].dim[1]);
+}
+
+static int64_t place_per_output(const struct op_case *op)
+{
+    return shape_elements(&op->output) * (int64_t)sizeof(int32_t);
+}
+
+static const struct needs_row needs_table[] = {
+    [OP_INPUT] = {READS_NOTHING, NULL, NULL, NULL},
+    [OP_CONV2D] = {READS_INPUT, NULL, output_plane, input_plane},
+    [OP_LINEAR] = {READS_INPUT, NULL, NULL, input_row},
+    [OP_MAX_POOL] = {READS_NOTHING, place_per_output, NULL, input_plane},
+    [OP_AVERAGE_POOL] = {READS_NOTHING, NULL, NULL, input_plane},
+    [OP_GLOBAL_POOL] = {READS_NOTHING, NULL, NULL, input_plane},
+    [OP_ADAPTIVE_POOL] = {READS_NOTHING, NULL, NULL, input_plane},
+    [OP_BATCH_NORM] = {READS_INPUT, two_per_channel, NULL, NULL},
+    [OP_LOCAL_RESPONSE_NORM] = {READS_INPUT, NULL, NULL, two_per_channel},
+    [OP_RELU] = {READS_OUTPUT, NULL, NULL, NULL},
+    [OP_RELU6] = {READS_OUTPUT, NULL, NULL, NULL},
+    [OP_LOGISTIC] = {READS_OUTPUT, NULL, NULL, NULL},
+    [OP_TANH] = {READS_OUTPUT, NULL, NULL, NULL},
+    [OP_DROPOUT] = {READS_NOTHING, NULL, NULL, NULL},
+    [OP_ADD] = {READS_NOTHING, NULL, NULL, NULL},
+    [OP_CONCAT] = {READS_NOTHING, NULL, NULL, NULL},
+    [OP_FLATTEN] = {READS_NOTHING, NULL, NULL, NULL},
+    [OP_SOFTMAX_CROSS_ENTROPY] = {READS_INPUT, NULL, NULL, NULL},
+};
+static_assert(sizeof needs_table / sizeof needs_table[0] == OP_KIND_COUNT, "one row per op");
+
+static int64_t amount_of(amount *rule, const struct op_case *op)
+{
+    return rule ? rule(op) : 0;
+}
+
+static void set_needs(const struct group_spec *spec, struct group_needs *needs)
+{
+    const struct needs_row *row = &needs_table[spec->op.op];
+    const bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
+    *needs = (struct group_needs){
+        .forward_workspace_bytes = amount_of(row->forward_workspace, &spec->op),
+        .output_is_input = spec->op.op == OP_FLATTEN && !folds,
+    };
+    if (!spec->training)
+        return;
+    needs->saved_bytes = amount_of(row->saved, &spec->op);
+    needs->backward_workspace_bytes = amount_of(row->backward_workspace, &spec->op);
+    needs->reads_input = row->reads & READS_INPUT;
+    /* A folded activation's derivative is taken from the output, here or in fold. */
+    needs->reads_output = row->reads & READS_OUTPUT || spec->activation != ACTIVATION_NONE;
+}
+
+/* ---- creation ---- */
+
+/* A layout that is given must have the shape that the op says; one that is not is made. */
+static enum status settle_layout(device *d, const char *op, const char *tensor,
+                                 const struct shape *shape, bool is_given, const layout **l)
+{
+    char expected[64], actual[64];
+    if (!*l && !is_given)
+        return reference_layout_plain(d, shape, l);
+    if (!*l)
+        return status_fail(STATUS_FAILED, "%s: the layout of its %s is missing", op, tensor);
+    if (shape_equal(&(*l)->shape, shape))
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED, "%s: its %s should be %s, but the layout is %s", op, tensor,
+                       shape_text(expected, sizeof expected, shape),
+                       shape_text(actual, sizeof actual, &(*l)->shape));
+}
+
+static enum status settle_layouts(device *d, const struct group_spec *spec, struct group_layouts *l)
+{
+    const char *name = op_get_info(spec->op.op)->name;
+    const struct op_case *op = &spec->op;
+    for (int i = 0; i < op->n_inputs; i++)
+        TRY(settle_layout(d, name, "input", &op->input[i], true, &l->input[i]));
+    if (spec->residual)
+        TRY(settle_layout(d, name, "residual", &op->output, true, &l->residual));
+    TRY(settle_layout(d, name, "output", &op->output, false, &l->output));
+    struct op_param params[OP_MAX_PARAMS];
+    const int n_params = op_get_params(op, params);
+    for (int i = 0; i < n_params; i++)
+        TRY(settle_layout(d, name, params[i].name, &params[i].shape, false, &l->param[i]));
+    return STATUS_OK;
+}
+
+enum status reference_group_create(device *d, const struct group_spec *spec,
+                                   struct group_layouts *layouts, group **out)
+{
+    if (!d->kernels->op[spec->op.op].forward)
+        return status_fail(STATUS_FAILED, "%s computes nothing, so it cannot be a group",
+                           op_get_info(spec->op.op)->name);
+    TRY(settle_layouts(d, spec, layouts));
+    group *g = calloc(1, sizeof *g);
+    if (!g)
+        return status_no_memory(sizeof *g);
+    g->device = d;
+    g->spec = *spec;
+    set_needs(spec, &g->needs);
+    *out = g;
+    return STATUS_OK;
+}
+
+void reference_group_destroy(group *g)
+{
+    free(g);
+}
+
+void reference_group_get_needs(const group *g, struct group_needs *needs)
+{
+    *needs = g->needs;
+}
+
+/* ---- running ---- */
+
+static kernel *choose_kernel(const group *g, enum pass pass)
+{
+    const struct op_kernels *kernels = &g->device->kernels->op[g->spec.op.op];
+    const bool splits = op_get_info(g->spec.op.op)->flags & OP_SPLIT_GRADIENT;
+    if (pass == PASS_FORWARD)
+        return kernels->forward;
+    if (!g->spec.training)
+        return NULL;
+    if (pass == PASS_BACKWARD_WEIGHTS)
+        return kernels->backward_weights;
+    return splits == (pass == PASS_BACKWARD_DATA) ? kernels->backward : NULL;
+}
+
+static enum status check_args(const group *g, enum pass pass, const struct group_args *args)
+{
+    const char *name = op_get_info(g->spec.op.op)->name;
+    const struct group_needs *needs = &g->needs;
+    int64_t workspace_bytes =
+        pass == PASS_FORWARD ? needs->forward_workspace_bytes : needs->backward_workspace_bytes;
+    if (workspace_bytes && !args->workspace)
+        return status_fail(STATUS_FAILED, "%s: its workspace is missing", name);
+    if (needs->saved_bytes && !args->saved)
+        return status_fail(STATUS_FAILED, "%s: its saved data is missing", name);
+    if (pass == PASS_FORWARD && g->spec.residual && !args->residual)
+        return status_fail(STATUS_FAILED, "%s: its residual is missing", name);
+    return STATUS_OK;
+}
+
+/* Sets call->output_grad: what came in, or, where the op folds by itself, the folded gradient. */
+static enum status fold_output_grad(const group *g, const struct group_args *args,
+                                    struct kernel_call *call)
+{
+    const struct op_info *info = op_get_info(g->spec.op.op);
+    if (info->flags & OP_IS_LOSS)
+        return STATUS_OK;
+    if (args->n_output_grads < 1)
+        return status_fail(STATUS_FAILED, "%s: its output gradient is missing", info->name);
+    const bool folds = g->spec.residual || g->spec.activation != ACTIVATION_NONE;
+    call->output_grad = args->output_grad[0];
+    if (!(info->flags & OP_FOLDS_GRADIENTS)) {
+        if (args->n_output_grads == 1)
+            return STATUS_OK;
+        return status_fail(STATUS_FAILED, "%s: takes one output gradient, not %d", info->name,
+                           args->n_output_grads);
+    }
+    if (!folds && args->n_output_grads == 1)
+        return STATUS_OK;
+    /* One gradient that only a residual shares is its own folded gradient. */
+    if (args->n_output_grads == 1 && g->spec.activation == ACTIVATION_NONE && !args->folded_grad)
+        return STATUS_OK;
+    if (!args->folded_grad)
+        return status_fail(STATUS_FAILED, "%s: has no place for its folded gradient", info->name);
+    g->device->kernels->fold(shape_elements(&g->spec.op.output), args->n_output_grads,
+                             args->output_grad, g->spec.activation, args->output,
+                             args->folded_grad);
+    call->output_grad = args->folded_grad;
+    return STATUS_OK;
+}
+
+enum status reference_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
+                                const struct step_state *step)
+{
+    static const char *const pass_names[PASS_COUNT] = {"forward", "backward", "backward-data",
+                                                       "backward-weights"};
+    (void)s;
+    kernel *run = choose_kernel(g, pass);
+    if (!run)
+        return status_fail(STATUS_FAILED, "%s: a group for %s has no %s pass",
+                           op_get_info(g->spec.op.op)->name,
+                           g->spec.training ? "training" : "evaluation", pass_names[pass]);
+    TRY(check_args(g, pass, args));
+    struct kernel_call call = {.spec = &g->spec, .args = args, .step = step};
+    if (pass != PASS_FORWARD)
+        TRY(fold_output_grad(g, args, &call));
+    return run(&call);
+}

@@ -1,0 +1,42 @@
+/* internal.h: the reference backend's own types, and its functions by file. */
+#ifndef CLEAVE_BACKEND_REFERENCE_INTERNAL_H
+#define CLEAVE_BACKEND_REFERENCE_INTERNAL_H
+
+#include "backend/backend.h"
+#include "backend/reference/kernels.h"
+
+struct layout {
+    struct shape shape;
+    int64_t n_bytes;
+    struct layout *next;
+};
+
+struct device {
+    enum precision precision;
+    const struct kernel_table *kernels;
+    struct layout *layouts; /* one per shape asked for so far */
+};
+
+struct stream {
+    struct device *device;
+};
+
+struct event {
+    struct device *device;
+};
+
+/* ---- group.c ---- */
+
+enum status reference_group_create(device *d, const struct group_spec *spec,
+                                   struct group_layouts *layouts, group **out) MUST_USE;
+void reference_group_destroy(group *g);
+void reference_group_get_needs(const group *g, struct group_needs *needs);
+enum status reference_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
+                                const struct step_state *step) MUST_USE;
+
+/* ---- device.c ---- */
+
+enum status reference_layout_plain(device *d, const struct shape *shape,
+                                   const layout **out) MUST_USE;
+
+#endif

@@ -1,0 +1,3 @@
+#define REAL float
+#define KERNELS kernels_float
+#include "backend/reference/kernels.inc.h"

@@ -1,0 +1,99 @@
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 16, BLOCK_BYTES = 64 * 1024 };
+
+struct block {
+    struct block *next;
+    size_t capacity, used;
+    _Alignas(ALIGNMENT) unsigned char bytes[];
+};
+
+struct arena {
+    struct block *blocks; /* the head is the one being filled */
+    size_t used_bytes;
+};
+
+enum status arena_create(arena **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? STATUS_OK : status_no_memory(sizeof **out);
+}
+
+void arena_destroy(arena *a)
+{
+    if (!a)
+        return;
+    for (struct block *b = a->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(a);
+}
+
+static enum status add_block(arena *a, size_t n_bytes)
+{
+    size_t capacity = n_bytes > BLOCK_BYTES ? n_bytes : BLOCK_BYTES;
+    struct block *b = calloc(1, sizeof *b + capacity);
+    if (!b)
+        return status_no_memory(capacity);
+    b->capacity = capacity;
+    b->next = a->blocks;
+    a->blocks = b;
+    return STATUS_OK;
+}
+
+enum status arena_alloc(arena *a, size_t n_bytes, void *out)
+{
+    if (n_bytes > SIZE_MAX / 2)
+        return status_no_memory(n_bytes);
+    size_t rounded = (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (!a->blocks || a->blocks->capacity - a->blocks->used < rounded)
+        TRY(add_block(a, rounded));
+    void *p = a->blocks->bytes + a->blocks->used;
+    a->blocks->used += rounded;
+    a->used_bytes += rounded;
+    memcpy(out, &p, sizeof p);
+    return STATUS_OK;
+}
+
+enum status arena_alloc_array(arena *a, size_t count, size_t element_bytes, void *out)
+{
+    size_t n_bytes;
+    if (__builtin_mul_overflow(count, element_bytes, &n_bytes))
+        return status_no_memory(SIZE_MAX);
+    return arena_alloc(a, n_bytes, out);
+}
+
+enum status arena_copy_text(arena *a, const char *text, const char **out)
+{
+    return arena_print(a, out, "%s", text);
+}
+
+enum status arena_print(arena *a, const char **out, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = NULL;
+    enum status st = STATUS_FAILED;
+    if (length >= 0)
+        st = arena_alloc(a, (size_t)length + 1, &text);
+    if (st == STATUS_OK) {
+        (void)vsnprintf(text, (size_t)length + 1, format, again);
+        *out = text;
+    }
+    va_end(again);
+    return st;
+}
+
+size_t arena_used_bytes(const arena *a)
+{
+    return a->used_bytes;
+}

@@ -1,0 +1,72 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static enum log_level level = LOG_WARN;
+static bool progress_shown;
+
+void log_set_level(enum log_level new_level)
+{
+    level = new_level;
+}
+
+void log_progress_end(void)
+{
+    if (progress_shown)
+        (void)fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+static void print_line(const char *prefix, const char *format, va_list args)
+{
+    char line[2048];
+    (void)vsnprintf(line, sizeof line, format, args);
+    log_progress_end();
+    (void)fprintf(stderr, "cleave: %s%s\n", prefix, line);
+}
+
+void log_warn(const char *format, ...)
+{
+    if (level < LOG_WARN)
+        return;
+    va_list args;
+    va_start(args, format);
+    print_line("warning: ", format, args);
+    va_end(args);
+}
+
+void log_info(const char *format, ...)
+{
+    if (level < LOG_INFO)
+        return;
+    va_list args;
+    va_start(args, format);
+    print_line("", format, args);
+    va_end(args);
+}
+
+void log_debug(const char *format, ...)
+{
+    if (level < LOG_DEBUG)
+        return;
+    va_list args;
+    va_start(args, format);
+    print_line("debug: ", format, args);
+    va_end(args);
+}
+
+void log_progress(const char *format, ...)
+{
+    if (level == LOG_QUIET || !isatty(STDERR_FILENO))
+        return;
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    (void)fprintf(stderr, "\r\033[K%s", line);
+    (void)fflush(stderr);
+    progress_shown = true;
+}

@@ -1,0 +1,22 @@
+/* log.h: everything that is not a result goes to stderr through here. */
+#ifndef CLEAVE_BASE_LOG_H
+#define CLEAVE_BASE_LOG_H
+
+#include "base/status.h"
+
+enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+/* The level is set once, by the program, before other threads start. The default is LOG_WARN. */
+void log_set_level(enum log_level level);
+
+/* One line each; a progress line on the terminal is cleared first. */
+void log_warn(const char *format, ...) PRINTF_LIKE(1, 2);
+void log_info(const char *format, ...) PRINTF_LIKE(1, 2);
+void log_debug(const char *format, ...) PRINTF_LIKE(1, 2);
+
+/* Rewrites the one progress line; does nothing unless stderr is a terminal. */
+void log_progress(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Ends the progress line, if one is shown, leaving the cursor on an empty line. */
+void log_progress_end(void);
+
+#endif

@@ -1,0 +1,138 @@
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_MAX = 63 };
+
+static int least_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Optimal string alignment distance: three rows of the dynamic programme suffice. */
+static int edit_distance(const char *a, const char *b)
+{
+    int la = (int)strnlen(a, WORD_MAX), lb = (int)strnlen(b, WORD_MAX);
+    int rows[3][WORD_MAX + 1];
+    for (int j = 0; j <= lb; j++)
+        rows[0][j] = j;
+    for (int i = 1; i <= la; i++) {
+        int *now = rows[i % 3];
+        const int *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
+            int best = least_of(above[j] + 1, now[j - 1] + 1);
+            best = least_of(best, above[j - 1] + (ca != cb));
+            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+                cb == tolower((unsigned char)a[i - 2]))
+                best = least_of(best, above2[j - 2] + 1);
+            now[j] = best;
+        }
+    }
+    return rows[la % 3][lb];
+}
+
+const char *text_nearest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    int limit = (int)strnlen(word, WORD_MAX) / 3;
+    int best_distance = (limit < 1 ? 1 : limit) + 1;
+    for (; *names; names++) {
+        int d = edit_distance(word, *names);
+        if (d < best_distance) {
+            best_distance = d;
+            best = *names;
+        }
+    }
+    return best;
+}
+
+enum status text_fail_unknown(const char *what, const char *word, const char *const *names)
+{
+    char list[640];
+    size_t used = 0;
+    list[0] = '\0';
+    for (const char *const *n = names; *n; n++) {
+        int k = snprintf(list + used, sizeof list - used, "%s%s", n == names ? "" : ", ", *n);
+        if (k < 0 || (size_t)k >= sizeof list - used)
+            break;
+        used += (size_t)k;
+    }
+    const char *near = text_nearest(word, names);
+    if (near)
+        return status_fail(STATUS_USAGE, "unknown %s '%.80s': did you mean '%s'? (allowed: %s)",
+                           what, word, near, list);
+    return status_fail(STATUS_USAGE, "unknown %s '%.80s' (allowed: %s)", what, word, list);
+}
+
+enum status text_parse_integer(const char *what, const char *text, int64_t least, int64_t most,
+                               int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most)
+        return status_fail(STATUS_USAGE, "%s '%.80s' must be a whole number from %lld to %lld",
+                           what, text, (long long)least, (long long)most);
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status text_parse_real(const char *what, const char *text, double least, double most,
+                            double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value < least || value > most)
+        return status_fail(STATUS_USAGE, "%s '%.80s' must be a number from %g to %g", what, text,
+                           least, most);
+    *out = value;
+    return STATUS_OK;
+}
+
+static const char *scaled(char *buffer, size_t size, double value, const char *const *units,
+                          int n_units)
+{
+    int u = 0;
+    while (u + 1 < n_units && fabs(value) >= 999.5) {
+        value /= 1000;
+        u++;
+    }
+    int digits = u == 0 || fabs(value) >= 99.95 ? 0 : fabs(value) >= 9.995 ? 1 : 2;
+    (void)snprintf(buffer, size, "%.*f%s", digits, value, units[u]);
+    return buffer;
+}
+
+const char *text_bytes(char *buffer, size_t size, double n_bytes)
+{
+    static const char *const units[] = {" B", " KB", " MB", " GB", " TB", " PB"};
+    return scaled(buffer, size, n_bytes, units, 6);
+}
+
+const char *text_count(char *buffer, size_t size, double count)
+{
+    static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+    return scaled(buffer, size, count, units, 6);
+}
+
+const char *text_seconds(char *buffer, size_t size, double seconds)
+{
+    if (seconds >= 3600)
+        (void)snprintf(buffer, size, "%d h %02d min", (int)(seconds / 3600),
+                       (int)(seconds / 60) % 60);
+    else if (seconds >= 100)
+        (void)snprintf(buffer, size, "%d min %02d s", (int)(seconds / 60), (int)seconds % 60);
+    else if (seconds >= 1)
+        (void)snprintf(buffer, size, "%.2f s", seconds);
+    else if (seconds >= 1e-3)
+        (void)snprintf(buffer, size, "%.2f ms", seconds * 1e3);
+    else
+        (void)snprintf(buffer, size, "%.2f us", seconds * 1e6);
+    return buffer;
+}

@@ -1,0 +1,30 @@
+/* text.h: reading what people type, and saying numbers back to them. */
+#ifndef CLEAVE_BASE_TEXT_H
+#define CLEAVE_BASE_TEXT_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* The candidate nearest to `word` by edit distance (insert, delete, replace, swap neighbours),
+ * ignoring case; NULL if none is near enough to be a slip (distance over a third of the length,
+ * at least 1). `names` ends with NULL. */
+const char *text_nearest(const char *word, const char *const *names);
+
+/* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:
+ *   unknown model 'resnt18': did you mean 'resnet18'? (models: mlp, lenet5, ...) */
+enum status text_fail_unknown(const char *what, const char *word,
+                              const char *const *names) MUST_USE;
+
+/* Whole-text numbers within [least, most]; the error names `what` and the range. */
+enum status text_parse_integer(const char *what, const char *text, int64_t least, int64_t most,
+                               int64_t *out) MUST_USE;
+enum status text_parse_real(const char *what, const char *text, double least, double most,
+                            double *out) MUST_USE;
+
+/* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
+const char *text_bytes(char *buffer, size_t size, double n_bytes);
+const char *text_seconds(char *buffer, size_t size, double seconds);
+const char *text_count(char *buffer, size_t size, double count); /* "11.7 M" */
+
+#endif

@@ -1,0 +1,39 @@
+/* command.h: the program's commands.
+ *
+ * A command gets its own name as argv[0], prints results on stdout and everything else on stderr
+ * (base/log.h), and returns a status, which becomes the exit code of the program.
+ */
+#ifndef CLEAVE_CLI_COMMAND_H
+#define CLEAVE_CLI_COMMAND_H
+
+#include "base/status.h"
+
+struct command {
+    const char *name;
+    const char *about; /* one line */
+    enum status (*run)(int argc, char **argv);
+};
+
+/* A level of commands: those of the program, or those of one command (bench). */
+struct command_set {
+    const char *path;               /* "cleave", "cleave bench" */
+    const char *about;              /* printed above the list; ends with a newline */
+    const char *examples;           /* printed below it; ends with a newline */
+    const struct command *commands; /* ends with a NULL name */
+    const char *const *options;     /* what may stand in a command's place, ending with NULL */
+};
+
+/* Runs the command that argv[1] names; --help or no argument at all prints the list. STATUS_USAGE
+ * with the nearest match if there is none of that name. */
+enum status command_dispatch(const struct command_set *set, int argc, char **argv) MUST_USE;
+
+/* One per file of the same name. */
+enum status command_bench(int argc, char **argv) MUST_USE;
+enum status command_bench_gemm(int argc, char **argv) MUST_USE;
+enum status command_bench_layers(int argc, char **argv) MUST_USE;
+enum status command_bench_step(int argc, char **argv) MUST_USE;
+enum status command_pack(int argc, char **argv) MUST_USE;
+enum status command_show(int argc, char **argv) MUST_USE;
+enum status command_train(int argc, char **argv) MUST_USE;
+
+#endif

@@ -1,0 +1,89 @@
+/* main.c: the program: finds the command, and turns its status into the exit code. */
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum status command_help(int argc, char **argv);
+
+static const struct command commands[] = {
+    {"show", "the layers of a network: shapes, parameters, operations, loops", command_show},
+    {"train", "train a network", command_train},
+    {"bench", "measure layers, matrix products and whole steps", command_bench},
+    {"pack", "make one fast file out of many small images", command_pack},
+    {"help", "what a command accepts: 'cleave help train'", command_help},
+    {0},
+};
+
+static const char *const program_options[] = {"--help", "--version", NULL};
+
+static const struct command_set program = {
+    .path = "cleave",
+    .about = "Trains neural networks, and shows what their layers cost.\n",
+    .examples = "  cleave show resnet18 --data imagenet\n"
+                "  cleave train lenet5 --data fashion-mnist\n"
+                "  cleave bench layers alexnet --batch 1,8,64\n",
+    .commands = commands,
+    .options = program_options,
+};
+
+enum { MAX_HELP_WORDS = 4 };
+
+/* `cleave help bench layers` is `cleave bench layers --help`. */
+static enum status command_help(int argc, char **argv)
+{
+    char *words[MAX_HELP_WORDS + 2] = {argv[0]};
+    static char help[] = "--help", self[] = "help";
+    int n = 1;
+    for (int i = 1; i < argc && n <= MAX_HELP_WORDS; i++)
+        if (strcmp(argv[i], self) != 0)
+            words[n++] = argv[i];
+    words[n++] = help;
+    return command_dispatch(&program, n, words);
+}
+
+/* Results that could not be written must not look like success. */
+static enum status finish_output(void)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return status_fail(STATUS_FAILED, "cannot write the results to standard output: %s",
+                           errno ? strerror(errno) : "an earlier write failed");
+    return STATUS_OK;
+}
+
+static void report(enum status st)
+{
+    const char *message = status_message();
+    (void)fprintf(stderr, "cleave: %s%s\n", st == STATUS_STOPPED ? "" : "error: ",
+                  *message ? message : "failed without a reason");
+    if (options_debug())
+        (void)fprintf(stderr, "%s", status_trace_text());
+}
+
+static enum status run(int argc, char **argv)
+{
+    if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
+        printf("cleave %s\n", CLEAVE_VERSION);
+        return STATUS_OK;
+    }
+    return command_dispatch(&program, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    if (options_debug())
+        log_set_level(LOG_DEBUG);
+    enum status st = run(argc, argv);
+    log_progress_end();
+    enum status output = finish_output();
+    if (st == STATUS_OK)
+        st = output;
+    if (st != STATUS_OK)
+        report(st);
+    return (int)st;
+}

@@ -1,0 +1,266 @@
+#include "cli/options.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OPTIONS = 64, HELP_WIDTH = 79, HELP_COLUMN = 26 };
+
+static bool debug_asked;
+
+static bool shared_help; /* never read: --help is looked for before anything is parsed */
+
+/* What every command accepts beside its own options. */
+static const struct option shared_options[] = {
+    OPTION_FLAG("--debug", &debug_asked, "say more while running, and where an error came from"),
+    OPTION_FLAG("--help", &shared_help, "this text"),
+    OPTION_END,
+};
+
+bool options_debug(void)
+{
+    const char *text = getenv("CLEAVE_DEBUG");
+    return debug_asked || (text && strcmp(text, "1") == 0);
+}
+
+/* ---- values ---- */
+
+static enum status set_choice(const struct option *o, const char *text)
+{
+    for (int i = 0; o->choices[i]; i++)
+        if (strcmp(o->choices[i], text) == 0) {
+            *(int *)o->target = i;
+            return STATUS_OK;
+        }
+    char what[64];
+    (void)snprintf(what, sizeof what, "value of %s", o->name);
+    return text_fail_unknown(what, text, o->choices);
+}
+
+static enum status set_value(const struct option *o, const char *text)
+{
+    switch (o->kind) {
+    case OPTION_KIND_FLAG:
+        *(bool *)o->target = true;
+        return STATUS_OK;
+    case OPTION_KIND_INTEGER:
+        return text_parse_integer(o->name, text, o->least, o->most, o->target);
+    case OPTION_KIND_REAL:
+        return text_parse_real(o->name, text, o->real_least, o->real_most, o->target);
+    case OPTION_KIND_TEXT:
+        if (!*text)
+            return status_fail(STATUS_USAGE, "%s must not be empty", o->name);
+        *(const char **)o->target = text;
+        return STATUS_OK;
+    case OPTION_KIND_CHOICE:
+        return set_choice(o, text);
+    case OPTION_KIND_NONE:
+        break;
+    }
+    return status_fail(STATUS_FAILED, "%s: a bad row in the table of options", o->name);
+}
+
+static enum status set_presets(const struct option *options)
+{
+    for (const struct option *o = options; o->kind != OPTION_KIND_NONE; o++) {
+        if (o->kind == OPTION_KIND_FLAG)
+            *(bool *)o->target = false;
+        else if (o->preset)
+            TRY(set_value(o, o->preset));
+    }
+    return STATUS_OK;
+}
+
+/* ---- finding ---- */
+
+static const struct option *find_in(const struct option *options, const char *name, size_t length)
+{
+    for (const struct option *o = options; o->kind != OPTION_KIND_NONE; o++)
+        if (strlen(o->name) == length && memcmp(o->name, name, length) == 0)
+            return o;
+    return NULL;
+}
+
+static enum status fail_unknown(const struct option_set *set, const char *name, size_t length)
+{
+    const char *names[MAX_OPTIONS + 1];
+    int n = 0;
+    const struct option *const tables[] = {set->options, shared_options};
+    for (int t = 0; t < 2; t++)
+        for (const struct option *o = tables[t]; o->kind != OPTION_KIND_NONE; o++)
+            if (n < MAX_OPTIONS)
+                names[n++] = o->name;
+    names[n] = NULL;
+    char word[80];
+    (void)snprintf(word, sizeof word, "%.*s", (int)(length < 79 ? length : 79), name);
+    const char *near = text_nearest(word, names);
+    if (near)
+        return status_fail(STATUS_USAGE,
+                           "unknown option '%s': did you mean '%s'? ('cleave %s --help' lists all)",
+                           word, near, set->command);
+    return status_fail(STATUS_USAGE, "unknown option '%s' ('cleave %s --help' lists all)", word,
+                       set->command);
+}
+
+/* ---- parsing ---- */
+
+struct arguments {
+    int argc, next;
+    char **argv;
+};
+
+static enum status parse_option(const struct option_set *set, struct arguments *a)
+{
+    const char *argument = a->argv[a->next++];
+    size_t length = strcspn(argument, "=");
+    const struct option *o = find_in(set->options, argument, length);
+    if (!o)
+        o = find_in(shared_options, argument, length);
+    if (!o)
+        return fail_unknown(set, argument, length);
+    if (o->kind == OPTION_KIND_FLAG) {
+        if (argument[length])
+            return status_fail(STATUS_USAGE, "%s takes no value", o->name);
+        return set_value(o, NULL);
+    }
+    if (argument[length])
+        return set_value(o, argument + length + 1);
+    if (a->next == a->argc || strncmp(a->argv[a->next], "--", 2) == 0)
+        return status_fail(STATUS_USAGE, "%s needs a value ('cleave %s --help' says which)",
+                           o->name, set->command);
+    return set_value(o, a->argv[a->next++]);
+}
+
+static enum status take_positional(const struct option_set *set, const char *text, int *n_taken)
+{
+    const struct positional *p = &set->positionals[*n_taken];
+    if (!p->name)
+        return status_fail(STATUS_USAGE,
+                           "unexpected argument '%.80s' ('cleave %s --help' says more)", text,
+                           set->command);
+    if (!*text)
+        return status_fail(STATUS_USAGE, "%s must not be empty", p->name);
+    *p->target = text;
+    ++*n_taken;
+    return STATUS_OK;
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static void print_help(const struct option_set *set);
+
+enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help)
+{
+    *help = asks_for_help(argc, argv);
+    if (*help) {
+        print_help(set);
+        return STATUS_OK;
+    }
+    TRY(set_presets(set->options));
+    struct arguments a = {.argc = argc, .next = 1, .argv = argv};
+    int n_taken = 0;
+    bool options_ended = false;
+    while (a.next < argc) {
+        const char *text = argv[a.next];
+        if (!options_ended && strcmp(text, "--") == 0) {
+            options_ended = true;
+            a.next++;
+        } else if (!options_ended && text[0] == '-' && text[1]) {
+            TRY(parse_option(set, &a));
+        } else {
+            TRY(take_positional(set, text, &n_taken));
+            a.next++;
+        }
+    }
+    if (set->positionals[n_taken].name)
+        return status_fail(STATUS_USAGE, "%s is missing: %s ('cleave %s --help' shows an example)",
+                           set->positionals[n_taken].name, set->positionals[n_taken].help,
+                           set->command);
+    if (options_debug())
+        log_set_level(LOG_DEBUG);
+    return STATUS_OK;
+}
+
+/* ---- help ---- */
+
+/* Text from column HELP_COLUMN on, broken between words. */
+static void print_wrapped(const char *text)
+{
+    int column = HELP_COLUMN;
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        if (column > HELP_COLUMN && column + 1 + (int)length > HELP_WIDTH) {
+            printf("\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        } else if (column > HELP_COLUMN) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)length, text);
+        column += (int)length;
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void print_entry(const char *name, const char *value, const char *help, const char *preset)
+{
+    char head[96], body[640];
+    (void)snprintf(head, sizeof head, "  %s%s%s", name, value ? " " : "", value ? value : "");
+    if (preset)
+        (void)snprintf(body, sizeof body, "%s [%s]", help, preset);
+    else
+        (void)snprintf(body, sizeof body, "%s", help);
+    if ((int)strlen(head) < HELP_COLUMN - 1)
+        printf("%-*s", HELP_COLUMN, head);
+    else
+        printf("%s\n%*s", head, HELP_COLUMN, "");
+    print_wrapped(body);
+}
+
+static void join_choices(const struct option *o, char *buffer, size_t size)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int i = 0; o->choices[i] && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? "|" : "", o->choices[i]);
+}
+
+static void print_options(const struct option *options)
+{
+    for (const struct option *o = options; o->kind != OPTION_KIND_NONE; o++) {
+        char choices[96];
+        const char *value = o->value;
+        if (o->kind == OPTION_KIND_CHOICE) {
+            join_choices(o, choices, sizeof choices);
+            value = choices;
+        }
+        print_entry(o->name, value, o->help, o->preset);
+    }
+}
+
+static void print_help(const struct option_set *set)
+{
+    printf("Usage: cleave %s", set->command);
+    for (const struct positional *p = set->positionals; p->name; p++)
+        printf(" %s", p->name);
+    printf(" [options]\n\n%s\n\n", set->about);
+    for (const struct positional *p = set->positionals; p->name; p++)
+        print_entry(p->name, NULL, p->help, NULL);
+    printf("\nOptions, with their defaults in brackets:\n");
+    print_options(set->options);
+    print_options(shared_options);
+    if (set->notes)
+        printf("\n%s", set->notes);
+    printf("\nExamples:\n%s", set->examples);
+}

@@ -1,0 +1,54 @@
+/* output.h: results for people (tables) and for programs (JSON), on stdout. */
+#ifndef CLEAVE_CLI_OUTPUT_H
+#define CLEAVE_CLI_OUTPUT_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* ---- tables ----
+ *
+ * Cells are added row by row; the first failure is remembered and comes out of table_finish.
+ *
+ *     static const struct table_column columns[] = {{"layer", TABLE_LEFT, 10}, {"ms",
+ * TABLE_RIGHT}}; table *t; TRY(table_create(columns, 2, &t)); table_cell(t, "%s", "conv1");
+ *     table_cell(t, "%.2f", 1.25);
+ *     TRY(table_finish(t, stdout));
+ */
+
+enum { TABLE_WIDTH = 80 };
+
+enum table_align { TABLE_LEFT, TABLE_RIGHT };
+
+struct table_column {
+    const char *title;
+    enum table_align align;
+    int least; /* where the table is wider than TABLE_WIDTH, cells of this column lose their middle,
+                  down to this width; 0: never */
+};
+
+typedef struct table table;
+
+/* `columns` must outlive the table. */
+enum status table_create(const struct table_column *columns, int n_columns, table **out) MUST_USE;
+
+/* The next cell, printf-style. */
+void table_cell(table *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* A line between the row that was just completed and the next. */
+void table_rule(table *t);
+
+/* Prints the table, or returns the first failure; destroys it either way. */
+enum status table_finish(table *t, FILE *out) MUST_USE;
+
+/* ---- JSON ---- */
+
+/* One JSON text and a newline, flushed; `value` is given up. NULL, the result of a json function
+ * that ran out of memory or was given a number that JSON cannot hold, is a failure. */
+enum status output_json(json_t *value) MUST_USE;
+
+/* A JSON number, or null for one that is not finite. */
+json_t *output_number(double value);
+
+#endif

@@ -1,0 +1,62 @@
+#include "cli/subject.h"
+
+#include "base/text.h"
+#include "model/network.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char subject_data_notes[] =
+    "Data is named by one of\n"
+    "  fashion-mnist[:DIR]      mnist:DIR      cifar10:DIR\n"
+    "  imagefolder:DIR[@SIZE]   folders of JPEG and PNG images, one per class\n"
+    "  packed:FILE[,TESTFILE]   what 'cleave pack' wrote\n"
+    "  synthetic:NAME           mnist, cifar10, imagenet, highres or imagenet22k\n"
+    "  synthetic:CxHxW/CLASSES[/COUNT]\n";
+
+const char *subject_model_help(void)
+{
+    static char text[512];
+    size_t used = 0;
+    for (const char *const *name = network_names(); *name && used < sizeof text; name++) {
+        const char *between = name == network_names() ? "" : name[1] ? ", " : " or ";
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", between, *name);
+    }
+    return text;
+}
+
+enum status subject_parse_batches(const char *text, int64_t sizes[SUBJECT_MAX_BATCHES],
+                                  int *n_sizes)
+{
+    *n_sizes = 0;
+    for (;;) {
+        size_t length = strcspn(text, ",");
+        char word[32];
+        (void)snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), text);
+        if (*n_sizes == SUBJECT_MAX_BATCHES)
+            return status_fail(STATUS_USAGE, "--batch takes at most %d sizes", SUBJECT_MAX_BATCHES);
+        TRY(text_parse_integer("--batch", word, 1, SUBJECT_LARGEST_BATCH, &sizes[*n_sizes]));
+        ++*n_sizes;
+        if (!text[length])
+            return STATUS_OK;
+        text += length + 1;
+    }
+}
+
+enum status subject_build(const char *model, const char *spec, int64_t batch,
+                          double drop_probability, struct dataset_info *info, struct graph **out)
+{
+    const struct network *network;
+    TRY(network_find(model, &network));
+    TRY(dataset_describe(spec, info));
+    struct graph_variant variant = {
+        .batch = batch,
+        .channels = info->channels,
+        .height = info->height,
+        .width = info->width,
+        .classes = info->classes,
+        .small_form = info->form == DATASET_FORM_SMALL,
+        .drop_probability = drop_probability,
+    };
+    return network_build(model, &variant, out);
+}

@@ -1,0 +1,307 @@
+/* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
+#include "base/log.h"
+#include "base/text.h"
+#include "base/timer.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/subject.h"
+#include "runtime/stop.h"
+#include "runtime/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
+
+struct train_options {
+    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan;
+    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit,
+        workers;
+    double rate, momentum, weight_decay, dropout;
+    int optimizer, precision;
+    bool nesterov, augment, no_eval, resume, json, quiet;
+};
+
+static const char *const optimizer_names[] = {
+    [UPDATE_SGD] = "sgd", [UPDATE_ADAMW] = "adamw", [UPDATE_KIND_COUNT] = NULL};
+static const char *const precision_names[] = {
+    [PRECISION_FLOAT] = "float", [PRECISION_DOUBLE] = "double", NULL};
+
+/* What an optimizer starts from where nothing is given. */
+static const struct {
+    double rate, weight_decay;
+} optimizer_defaults[UPDATE_KIND_COUNT] = {
+    [UPDATE_SGD] = {0.05, 5e-4},
+    [UPDATE_ADAMW] = {0.001, 0.01},
+};
+
+/* ---- options ---- */
+
+static enum status parse(int argc, char **argv, struct train_options *o, bool *help)
+{
+    *o = (struct train_options){.epochs = NOT_GIVEN,
+                                .steps = NOT_GIVEN,
+                                .rate = NOT_GIVEN,
+                                .weight_decay = NOT_GIVEN,
+                                .dropout = NOT_GIVEN};
+    const struct option options[] = {
+        OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist", "the data to train on"),
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
+                       "images in a step"),
+        OPTION_INTEGER("--epochs", "N", &o->epochs, 1, 1000000, NULL,
+                       "passes over the data [5, or as many as --steps needs]"),
+        OPTION_INTEGER("--steps", "N", &o->steps, 1, INT64_C(1) << 40, NULL,
+                       "end after this many steps [no limit]"),
+        OPTION_CHOICE("--optimizer", &o->optimizer, optimizer_names, "sgd", "the update rule"),
+        OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,
+                    "learning rate [0.05; with adamw 0.001]"),
+        OPTION_REAL("--momentum", "M", &o->momentum, 0, 1, "0.9", "of sgd"),
+        OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
+        OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
+                    "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
+        OPTION_TEXT("--schedule", "S", &o->schedule, "cosine",
+                    "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
+        OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
+                       "steps in which the rate grows from 0"),
+        OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
+                       "of weights, order, augmentation and dropout"),
+        OPTION_FLAG("--augment", &o->augment, "flip and crop the training images at random"),
+        OPTION_REAL("--dropout", "P", &o->dropout, 0, 0.999, NULL,
+                    "replaces every dropout's probability [the network's own]"),
+        OPTION_INTEGER("--limit", "N", &o->limit, 1, INT64_MAX, NULL,
+                       "train on the first N images only [all]"),
+        OPTION_FLAG("--no-eval", &o->no_eval, "skip the test after each epoch"),
+        OPTION_INTEGER("--eval-batch", "N", &o->eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+                       "images in a step of the test [as --batch]"),
+        OPTION_TEXT("--weights", "FILE", &o->weights, NULL,
+                    "start from the weights in this .safetensors file [random]"),
+        OPTION_TEXT("--checkpoint", "PATH", &o->checkpoint, NULL,
+                    "save the run as PATH.json and PATH-STEP.safetensors after each epoch, at the "
+                    "end and when stopped [nothing is saved]"),
+        OPTION_INTEGER("--checkpoint-every", "STEPS", &o->checkpoint_every, 1, INT64_C(1) << 40,
+                       NULL, "save also after every so many steps [no]"),
+        OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
+        OPTION_TEXT("--backend", "NAME", &o->backend, NULL,
+                    "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
+        OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL, "of the backend [all cores]"),
+        OPTION_CHOICE("--precision", &o->precision, precision_names, "float", "of the numbers"),
+        OPTION_TEXT("--plan", "NAME", &o->plan, "serial", "how the work is split"),
+        OPTION_INTEGER("--workers", "N", &o->workers, 1, 1 << 20, "1", "who share the work"),
+        OPTION_FLAG("--json", &o->json, "print JSON lines: events step, epoch and done"),
+        OPTION_FLAG("--quiet", &o->quiet,
+                    "print the summary alone; with --json leave out the steps"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {{"MODEL", &o->model, subject_model_help()}, {0}};
+    const struct option_set set = {
+        .command = "train",
+        .about =
+            "Trains a network, with a line of results for each epoch. SIGTERM and Ctrl-C stop\n"
+            "it in good order, with exit code 6.",
+        .positionals = positionals,
+        .options = options,
+        .notes = subject_data_notes,
+        .examples =
+            "  cleave train lenet5 --data fashion-mnist\n"
+            "  cleave train resnet18 --data cifar10:/data/cifar10 --epochs 30 --augment \\\n"
+            "      --checkpoint runs/a --resume\n"
+            "  cleave train vgg11 --data synthetic:imagenet --batch 8 --steps 10 --json\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status check_options(const struct train_options *o)
+{
+    if (strcmp(o->plan, "serial") != 0 || o->workers != 1)
+        return status_fail(STATUS_USAGE, "this build trains with one worker (--plan serial)");
+    if (o->resume && !o->checkpoint)
+        return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
+    if (o->checkpoint_every && !o->checkpoint)
+        return status_fail(STATUS_USAGE, "--checkpoint-every needs --checkpoint PATH to save to");
+    if (o->nesterov && (o->optimizer != UPDATE_SGD || o->momentum == 0))
+        return status_fail(STATUS_USAGE, "--nesterov needs --optimizer sgd and a --momentum");
+    return STATUS_OK;
+}
+
+static enum status fill_trainer_options(const struct train_options *o, struct trainer_options *t)
+{
+    *t = trainer_default_options();
+    t->model = o->model;
+    t->data = o->data;
+    t->data_limit = o->limit;
+    t->batch = o->batch;
+    t->max_steps = o->steps == NOT_GIVEN ? 0 : o->steps;
+    t->epochs = o->epochs != NOT_GIVEN ? o->epochs : o->steps != NOT_GIVEN ? 0 : DEFAULT_EPOCHS;
+    t->seed = (uint64_t)o->seed;
+    t->augment = o->augment;
+    t->drop_probability = o->dropout;
+    t->backend = o->backend;
+    t->precision = (enum precision)o->precision;
+    t->threads = (int)o->threads;
+    t->rule.kind = (enum update_kind)o->optimizer;
+    t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[o->optimizer].rate : o->rate;
+    t->rule.weight_decay =
+        o->weight_decay < 0 ? optimizer_defaults[o->optimizer].weight_decay : o->weight_decay;
+    t->rule.momentum = o->momentum;
+    t->rule.nesterov = o->nesterov;
+    TRY(schedule_parse(o->schedule, &t->schedule));
+    t->schedule.warmup_steps = o->warmup;
+    t->evaluate = !o->no_eval;
+    t->eval_batch = o->eval_batch;
+    t->weights = o->weights;
+    t->checkpoint = o->checkpoint;
+    t->resume = o->resume;
+    t->checkpoint_every_steps = o->checkpoint_every;
+    return STATUS_OK;
+}
+
+/* ---- what is printed ---- */
+
+struct train_view {
+    const struct train_options *options;
+    const struct trainer_info *info;
+    int64_t wait_ns, step_ns; /* of all steps so far */
+    int64_t next_progress_ns;
+};
+
+static double seconds(int64_t t_ns)
+{
+    return (double)t_ns * 1e-9;
+}
+
+static void print_start(const struct trainer_info *info)
+{
+    char memory[32];
+    log_info("%s on %s: %lld parameters, %lld images in batches of %lld; backend %s (%s), %d "
+             "thread%s, %s",
+             info->model, info->data.name, (long long)info->n_parameters, (long long)info->n_train,
+             (long long)info->batch, info->backend, info->device, info->threads,
+             info->threads == 1 ? "" : "s",
+             text_bytes(memory, sizeof memory, (double)info->memory_bytes));
+    if (info->resumed)
+        log_info("going on after step %lld", (long long)info->first_step);
+}
+
+static int64_t count_epochs(const struct trainer_info *info)
+{
+    return (info->steps_total + info->steps_per_epoch - 1) / info->steps_per_epoch;
+}
+
+/* Rounded: a time that is guessed. */
+static const char *time_left(char *buffer, size_t size, double left_s)
+{
+    if (left_s >= 100)
+        return text_seconds(buffer, size, left_s);
+    (void)snprintf(buffer, size, "%.0f s", left_s);
+    return buffer;
+}
+
+static void show_progress(struct train_view *v, const struct trainer_step *s)
+{
+    int64_t now_ns = timer_now_ns();
+    if (now_ns < v->next_progress_ns)
+        return;
+    v->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
+    char left[32];
+    double wait_percent = v->step_ns ? 100.0 * (double)v->wait_ns / (double)v->step_ns : 0;
+    log_progress("epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f images/s  %s left  waiting for "
+                 "data %.0f %%",
+                 (long long)s->epoch, (long long)count_epochs(v->info), (long long)s->step,
+                 (long long)s->steps_total, s->loss, s->images_per_s,
+                 time_left(left, sizeof left, s->eta_s), wait_percent);
+}
+
+static enum status on_step(const struct trainer_step *s, void *user)
+{
+    struct train_view *v = user;
+    v->wait_ns += s->wait_ns;
+    v->step_ns += s->step_ns;
+    if (v->options->quiet)
+        return STATUS_OK;
+    show_progress(v, s);
+    if (!v->options->json)
+        return STATUS_OK;
+    return output_json(json_pack("{s:s, s:I, s:o, s:f, s:f, s:f, s:f}", "event", "step", "step",
+                                 (json_int_t)s->step, "loss", output_number(s->loss), "step_s",
+                                 seconds(s->step_ns), "compute_s", seconds(s->compute_ns),
+                                 "communicate_s", 0.0, "wait_s", seconds(s->wait_ns)));
+}
+
+static json_t *number_if(bool known, double value)
+{
+    return known ? output_number(value) : json_null();
+}
+
+static enum status on_epoch(const struct trainer_epoch *e, void *user)
+{
+    const struct train_view *v = user;
+    if (v->options->json)
+        return output_json(json_pack(
+            "{s:s, s:I, s:I, s:o, s:o, s:o, s:f}", "event", "epoch", "epoch", (json_int_t)e->epoch,
+            "step", (json_int_t)e->step, "train_loss", output_number(e->train_loss), "test_loss",
+            number_if(e->evaluated, e->test_loss), "test_accuracy",
+            number_if(e->evaluated, e->test_accuracy), "seconds", e->seconds));
+    if (v->options->quiet)
+        return STATUS_OK;
+    log_progress_end();
+    printf("epoch %lld/%lld  train loss %.4f  ", (long long)e->epoch,
+           (long long)count_epochs(v->info), e->train_loss);
+    if (e->evaluated)
+        printf("test loss %.4f  test accuracy %.2f %%  ", e->test_loss, 100 * e->test_accuracy);
+    char time[32];
+    printf("%s\n", text_seconds(time, sizeof time, e->seconds));
+    (void)fflush(stdout);
+    return STATUS_OK;
+}
+
+static enum status on_done(const struct trainer_done *d, void *user)
+{
+    const struct train_view *v = user;
+    if (v->options->json)
+        return output_json(json_pack("{s:s, s:I, s:o, s:o, s:I, s:n, s:o, s:f, s:f}", "event",
+                                     "done", "steps", (json_int_t)d->steps, "median_step_s",
+                                     number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+                                     number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
+                                     (json_int_t)d->memory_bytes, "predicted_step_s",
+                                     "test_accuracy", number_if(d->evaluated, d->test_accuracy),
+                                     "wait_share", d->wait_share, "seconds", d->seconds));
+    log_progress_end();
+    char total[32], median[32], memory[32];
+    printf("done: %lld steps in %s", (long long)d->steps_run,
+           text_seconds(total, sizeof total, d->seconds));
+    if (d->steps_run > 0)
+        printf(", median step %s, %.0f images/s, waiting for data %.1f %%",
+               text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
+               100 * d->wait_share);
+    printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
+    if (d->evaluated)
+        printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);
+    if (v->options->checkpoint)
+        log_info("saved to %s", v->options->checkpoint);
+    return STATUS_OK;
+}
+
+enum status command_train(int argc, char **argv)
+{
+    struct train_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    TRY(check_options(&o));
+    struct trainer_options trainer_options;
+    TRY(fill_trainer_options(&o, &trainer_options));
+    if (!o.quiet && !options_debug())
+        log_set_level(LOG_INFO);
+    TRY(stop_install());
+    trainer *t;
+    TRY(trainer_create(&trainer_options, &t));
+    struct train_view view = {.options = &o, .info = trainer_get_info(t)};
+    print_start(view.info);
+    const struct trainer_callbacks calls = {
+        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
+    enum status st = trainer_run(t, &calls, &view);
+    trainer_destroy(t);
+    return st;
+}

@@ -1,0 +1,471 @@
+#include "data/loader.h"
+
+#include "base/log.h"
+#include "base/random.h"
+#include "base/timer.h"
+#include "data/augment.h"
+#include "data/source.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    THREADS_MAX = 256,
+    DEPTH_MAX = 1024,
+    DEPTH = 3,
+    MEMORY_CHUNK = 64, /* samples claimed at once where each costs little */
+};
+static const double TIMEOUT_S = 300, DESTROY_S = 5;
+
+/* One buffer of the ring. Batch b lives in slot b % depth. */
+struct slot {
+    float *images;
+    int32_t *labels;
+    int64_t batch;                /* -1: none yet */
+    int64_t n, n_claimed, n_done; /* samples of this worker's part */
+    struct status_error error;
+    int64_t error_place; /* of the earliest sample that failed, so that the error is the same for
+                            any number of threads */
+};
+
+struct reader {
+    loader *loader;
+    pthread_t thread;
+    int64_t batch;       /* under lock; being filled, or -1 */
+    atomic_llong sample; /* being read */
+};
+
+struct loader {
+    dataset *set;
+    struct loader_options options;
+    int64_t n_batches, n_samples, sample_floats, chunk;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* there may be something to fill, or it is time to stop */
+    pthread_cond_t ready; /* a slot was filled, or a reader became idle or ended */
+    bool started, stopping, abandoned;
+    int n_alive, n_busy;
+    /* Batches of the epoch: oldest held <= next to hand over <= next to fill <= end. */
+    int64_t epoch, released, handed, filling, end;
+    atomic_bool cancel; /* readers leave their chunk early */
+
+    struct slot *slots; /* [depth] */
+    float *images;      /* [depth, part of the batch, c, h, w] */
+    int32_t *labels;
+    int n_readers;
+    struct reader *readers;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t global_size(const loader *l, int64_t batch)
+{
+    return least(l->options.batch, l->n_samples - batch * l->options.batch);
+}
+
+/* This worker's samples of the batch. */
+static int64_t part_size(const loader *l, int64_t batch)
+{
+    int64_t end = least(l->options.first + l->options.count, global_size(l, batch));
+    return end > l->options.first ? end - l->options.first : 0;
+}
+
+static bool slot_ready(const struct slot *s, int64_t batch)
+{
+    return s->batch == batch && s->n_done == s->n;
+}
+
+static int64_t sample_at(const loader *l, int64_t epoch, int64_t batch, int64_t place)
+{
+    int64_t position = batch * l->options.batch + l->options.first + place;
+    if (!l->options.shuffle)
+        return position;
+    struct random_key key = {l->options.seed, RANDOM_SHUFFLE, (uint32_t)epoch};
+    return (int64_t)random_permute(key, (uint64_t)l->n_samples, (uint64_t)position);
+}
+
+/* ---- filling ---- */
+
+struct chunk {
+    struct slot *slot;
+    int64_t epoch, batch, first, end; /* places [first, end) of the batch */
+};
+
+/* The next places to fill, if a slot is free. Called under lock. */
+static bool claim(loader *l, struct chunk *out)
+{
+    while (l->filling < l->end && l->filling < l->released + l->options.depth) {
+        struct slot *s = &l->slots[l->filling % l->options.depth];
+        if (s->batch != l->filling) {
+            s->batch = l->filling;
+            s->n = part_size(l, s->batch);
+            s->n_claimed = s->n_done = 0;
+            s->error.status = STATUS_OK;
+        }
+        if (s->n_claimed < s->n) {
+            *out = (struct chunk){s, l->epoch, s->batch, s->n_claimed,
+                                  least(s->n, s->n_claimed + l->chunk)};
+            s->n_claimed = out->end;
+            return true;
+        }
+        l->filling++;
+        if (s->n == 0) /* a short batch that ends before this worker's part */
+            (void)pthread_cond_broadcast(&l->ready);
+    }
+    return false;
+}
+
+static enum status fill_place(struct reader *r, const struct chunk *c, int64_t place)
+{
+    loader *l = r->loader;
+    int64_t sample = sample_at(l, c->epoch, c->batch, place);
+    atomic_store(&r->sample, sample);
+    float *pixels = c->slot->images + place * l->sample_floats;
+    TRY(dataset_read(l->set, sample, pixels, &c->slot->labels[place]));
+    if (l->options.augment)
+        augment_apply(l->set, l->options.seed, c->epoch, sample, pixels);
+    return STATUS_OK;
+}
+
+/* Without the lock: the places are this reader's own. *failed_place stays -1 if all went well. */
+static void fill(struct reader *r, const struct chunk *c, struct status_error *error,
+                 int64_t *failed_place)
+{
+    *failed_place = -1;
+    for (int64_t place = c->first; place < c->end && !atomic_load(&r->loader->cancel); place++) {
+        enum status st = fill_place(r, c, place);
+        if (st != STATUS_OK) {
+            status_take(st, error);
+            *failed_place = place;
+            return;
+        }
+    }
+}
+
+static void finish(const struct chunk *c, const struct status_error *error, int64_t failed_place)
+{
+    struct slot *s = c->slot;
+    if (failed_place >= 0 && (s->error.status == STATUS_OK || failed_place < s->error_place)) {
+        s->error = *error;
+        s->error_place = failed_place;
+    }
+    s->n_done += c->end - c->first;
+}
+
+static void free_loader(loader *l)
+{
+    (void)pthread_cond_destroy(&l->work);
+    (void)pthread_cond_destroy(&l->ready);
+    (void)pthread_mutex_destroy(&l->lock);
+    dataset_close(l->set);
+    free(l->slots);
+    free(l->images);
+    free(l->labels);
+    free(l->readers);
+    free(l);
+}
+
+static void *read_ahead(void *reader_)
+{
+    struct reader *r = reader_;
+    loader *l = r->loader;
+    (void)pthread_mutex_lock(&l->lock);
+    while (!l->stopping) {
+        struct chunk c;
+        if (!claim(l, &c)) {
+            (void)pthread_cond_wait(&l->work, &l->lock);
+            continue;
+        }
+        struct status_error error;
+        int64_t failed_place;
+        r->batch = c.batch;
+        l->n_busy++;
+        (void)pthread_mutex_unlock(&l->lock);
+        fill(r, &c, &error, &failed_place);
+        (void)pthread_mutex_lock(&l->lock);
+        l->n_busy--;
+        r->batch = -1;
+        finish(&c, &error, failed_place);
+        (void)pthread_cond_broadcast(&l->ready);
+    }
+    bool last = --l->n_alive == 0 && l->abandoned;
+    (void)pthread_cond_broadcast(&l->ready);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (last)
+        free_loader(l);
+    return NULL;
+}
+
+/* ---- creation ---- */
+
+static enum status check_options(const struct dataset_info *info, struct loader_options *o)
+{
+    if (o->batch < 1 || o->batch > (int64_t)1 << 31)
+        return status_fail(STATUS_USAGE, "batch %lld must be from 1 to %lld", (long long)o->batch,
+                           1LL << 31);
+    if (o->first < 0 || o->count < 0 || o->first >= o->batch || o->count > o->batch - o->first)
+        return status_fail(STATUS_USAGE, "part %lld + %lld lies outside the batch of %lld",
+                           (long long)o->first, (long long)o->count, (long long)o->batch);
+    if (o->threads < 0 || o->threads > THREADS_MAX || o->depth < 0 || o->depth > DEPTH_MAX)
+        return status_fail(STATUS_USAGE,
+                           "loader threads %d and depth %d must be from 0 to %d and 0 to %d",
+                           o->threads, o->depth, THREADS_MAX, DEPTH_MAX);
+    if (!(o->timeout_s >= 0))
+        return status_fail(STATUS_USAGE, "timeout %g must not be negative", o->timeout_s);
+    if (o->count == 0)
+        o->count = o->batch - o->first;
+    if (o->depth == 0)
+        o->depth = DEPTH;
+    if (o->timeout_s == 0)
+        o->timeout_s = TIMEOUT_S;
+    if (o->threads == 0 && info->in_memory)
+        o->threads = 1;
+    else if (o->threads == 0)
+        o->threads = (int)least(THREADS_MAX, sysconf(_SC_NPROCESSORS_ONLN));
+    return STATUS_OK;
+}
+
+static enum status allocate(loader *l)
+{
+    size_t depth = (size_t)l->options.depth;
+    /* A dataset smaller than the batch needs no more room than it has samples. */
+    size_t part = (size_t)least(l->options.count, l->n_samples);
+    size_t floats, bytes;
+    if (__builtin_mul_overflow(part, (size_t)l->sample_floats, &floats) ||
+        __builtin_mul_overflow((floats + 15) / 16 * 16, depth * sizeof(float), &bytes))
+        return status_no_memory(SIZE_MAX);
+    floats = (floats + 15) / 16 * 16; /* every slot at a multiple of 64 bytes */
+    l->slots = calloc(depth, sizeof *l->slots);
+    l->labels = calloc(depth * part, sizeof *l->labels);
+    l->readers = calloc((size_t)l->options.threads, sizeof *l->readers);
+    l->images = aligned_alloc(64, bytes);
+    if (!l->slots || !l->labels || !l->readers || !l->images)
+        return status_no_memory(bytes);
+    for (size_t i = 0; i < depth; i++) {
+        l->slots[i].images = l->images + i * floats;
+        l->slots[i].labels = l->labels + i * part;
+        l->slots[i].batch = -1;
+    }
+    return STATUS_OK;
+}
+
+/* Signals are for the threads of the program, not for these. */
+static enum status start_readers(loader *l)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    (void)pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->options.threads && !error; i++) {
+        struct reader *r = &l->readers[i];
+        r->loader = l;
+        r->batch = -1;
+        error = pthread_create(&r->thread, NULL, read_ahead, r);
+        l->n_readers += !error;
+    }
+    l->n_alive = l->n_readers;
+    (void)pthread_mutex_unlock(&l->lock);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (l->n_readers == 0)
+        return status_fail(STATUS_FAILED, "cannot start a thread to load data: %s",
+                           strerror(error));
+    return STATUS_OK;
+}
+
+static void init_sync(loader *l)
+{
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&l->lock, NULL);
+    (void)pthread_cond_init(&l->work, &attributes);
+    (void)pthread_cond_init(&l->ready, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+enum status loader_create(dataset *d, const struct loader_options *options, loader **out)
+{
+    const struct dataset_info *info = dataset_get_info(d);
+    struct loader_options checked = *options;
+    TRY(check_options(info, &checked));
+    loader *l = calloc(1, sizeof *l);
+    if (!l)
+        return status_no_memory(sizeof *l);
+    l->set = d;
+    dataset_retain(d);
+    l->options = checked;
+    l->n_samples = info->n_samples;
+    l->n_batches = (info->n_samples + (checked.drop_last ? 0 : checked.batch - 1)) / checked.batch;
+    l->sample_floats = dataset_sample_floats(info);
+    l->chunk = info->in_memory ? MEMORY_CHUNK : 1;
+    init_sync(l);
+    enum status st = allocate(l);
+    if (st == STATUS_OK)
+        st = start_readers(l);
+    if (st != STATUS_OK)
+        free_loader(l);
+    else
+        *out = l;
+    return st;
+}
+
+/* ---- use ---- */
+
+static struct timespec deadline_after(double seconds)
+{
+    int64_t t_ns = timer_now_ns() + (int64_t)(seconds * 1e9);
+    return (struct timespec){t_ns / 1000000000, t_ns % 1000000000};
+}
+
+int64_t loader_batches(const loader *l)
+{
+    return l->n_batches;
+}
+
+/* What the readers of a batch (-1: of any) are at, for a message. Called under lock. */
+static enum status fail_late(loader *l, int64_t batch)
+{
+    char name[512] = "a reading thread";
+    for (int i = 0; i < l->n_readers; i++)
+        if (l->readers[i].batch >= 0 && (batch < 0 || l->readers[i].batch == batch)) {
+            (void)dataset_sample_name(l->set, atomic_load(&l->readers[i].sample), name,
+                                      sizeof name);
+            break;
+        }
+    if (batch < 0)
+        return status_fail(STATUS_TIMEOUT, "data: waited %g s for a reader to stop, still at %s",
+                           l->options.timeout_s, name);
+    return status_fail(STATUS_TIMEOUT,
+                       "data: waited %g s for batch %lld of epoch %lld, still reading %s",
+                       l->options.timeout_s, (long long)batch, (long long)l->epoch, name);
+}
+
+/* Waits, under lock, until no reader is in the middle of a chunk; false if that took too long. */
+static bool wait_idle(loader *l, double seconds)
+{
+    struct timespec deadline = deadline_after(seconds);
+    int error = 0;
+    while (l->n_busy > 0 && error == 0)
+        error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);
+    return l->n_busy == 0;
+}
+
+enum status loader_start(loader *l, int64_t epoch, int64_t first_batch)
+{
+    if (epoch < 0 || first_batch < 0 || first_batch > l->n_batches)
+        return status_fail(STATUS_USAGE, "batch %lld of epoch %lld does not exist (%lld do)",
+                           (long long)first_batch, (long long)epoch, (long long)l->n_batches);
+    enum status st = STATUS_OK;
+    (void)pthread_mutex_lock(&l->lock);
+    l->end = l->filling; /* nothing more to claim */
+    atomic_store(&l->cancel, true);
+    if (wait_idle(l, l->options.timeout_s)) {
+        for (int i = 0; i < l->options.depth; i++)
+            l->slots[i].batch = -1;
+        l->epoch = epoch;
+        l->released = l->handed = l->filling = first_batch;
+        l->end = l->n_batches;
+        l->started = true;
+        atomic_store(&l->cancel, false);
+        (void)pthread_cond_broadcast(&l->work);
+    } else {
+        st = fail_late(l, -1);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+static enum status wait_for_slot(loader *l, const struct slot *s)
+{
+    struct timespec deadline = deadline_after(l->options.timeout_s);
+    int error = 0;
+    while (!slot_ready(s, l->handed) && error == 0)
+        error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);
+    if (!slot_ready(s, l->handed))
+        return fail_late(l, l->handed);
+    return status_give(&s->error);
+}
+
+static enum status hand_over(loader *l, struct batch *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!l->started)
+        return status_fail(STATUS_USAGE, "loader_next before loader_start");
+    out->index = l->handed;
+    if (l->handed == l->n_batches)
+        return STATUS_OK;
+    if (l->handed - l->released >= l->options.depth)
+        return status_fail(STATUS_USAGE, "all %d batches of the loader are held: release one",
+                           l->options.depth);
+    const struct slot *s = &l->slots[l->handed % l->options.depth];
+    int64_t start_ns = timer_now_ns();
+    TRY(wait_for_slot(l, s));
+    out->wait_ns = timer_now_ns() - start_ns;
+    out->images = s->images;
+    out->labels = s->labels;
+    out->n_samples = s->n;
+    out->n_global = global_size(l, l->handed);
+    l->handed++;
+    return STATUS_OK;
+}
+
+enum status loader_next(loader *l, struct batch *out)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    enum status st = hand_over(l, out);
+    (void)pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+void loader_release(loader *l)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    if (l->released < l->handed) {
+        l->released++;
+        (void)pthread_cond_broadcast(&l->work);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+/* A reader that is stuck in a read cannot be stopped; it frees the loader when it comes back. */
+static bool abandon(loader *l)
+{
+    for (int i = 0; i < l->n_readers; i++)
+        (void)pthread_detach(l->readers[i].thread);
+    l->abandoned = true;
+    return l->n_alive > 0;
+}
+
+void loader_destroy(loader *l)
+{
+    if (!l)
+        return;
+    (void)pthread_mutex_lock(&l->lock);
+    l->stopping = true;
+    atomic_store(&l->cancel, true);
+    (void)pthread_cond_broadcast(&l->work);
+    double seconds = l->options.timeout_s < DESTROY_S ? l->options.timeout_s : DESTROY_S;
+    struct timespec deadline = deadline_after(seconds);
+    int error = 0;
+    while (l->n_alive > 0 && error == 0)
+        error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);
+    bool left_behind = l->n_alive > 0 && abandon(l);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (left_behind) {
+        log_warn("data: a read did not end in %g s; its thread is left behind", seconds);
+        return;
+    }
+    for (int i = 0; i < l->n_readers; i++)
+        (void)pthread_join(l->readers[i].thread, NULL);
+    free_loader(l);
+}

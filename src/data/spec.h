@@ -1,0 +1,24 @@
+/* spec.h: the text that names a dataset, taken apart. The forms are listed in dataset.h. */
+#ifndef CLEAVE_DATA_SPEC_H
+#define CLEAVE_DATA_SPEC_H
+
+#include "data/dataset.h"
+
+enum spec_kind { SPEC_IDX, SPEC_CIFAR, SPEC_FOLDER, SPEC_PACKED, SPEC_SYNTHETIC, SPEC_SHAPE };
+
+enum { SPEC_PATH_BYTES = 1024 };
+
+struct spec {
+    enum spec_kind kind;
+    struct dataset_info info;        /* zero in all but the name for folders and packed files */
+    char path[SPEC_PATH_BYTES];      /* folder or file; "" where none was given */
+    char test_path[SPEC_PATH_BYTES]; /* packed only */
+    int size;                        /* folders only: height and width */
+};
+
+enum status spec_parse(const char *text, struct spec *out) MUST_USE;
+
+/* The form that suits images of this height. */
+enum dataset_form spec_form(int height);
+
+#endif

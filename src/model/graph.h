@@ -1,0 +1,113 @@
+/* graph.h: a network: nodes over the op table, in the order they are computed.
+ *
+ * Node 0 is the input; every node's inputs have smaller numbers; the last node is the loss. Node
+ * and parameter names are PyTorch's ("layer1.0.conv1", "layer1.0.conv1.weight"). Shapes hold the
+ * batch: a graph is built for one batch size. A finished graph never changes.
+ *
+ * Built with a builder that remembers the first error, so that a network reads as its layers:
+ *
+ *     graph_builder *b;
+ *     TRY(graph_builder_create("tiny", &variant, &b));
+ *     int x = graph_add_conv(b, "conv1", 0, 64, (struct graph_window){7, 2, 3}, 1, true);
+ *     x = graph_add_simple(b, "relu", OP_RELU, x);
+ *     x = graph_add_simple(b, "flatten", OP_FLATTEN, x);
+ *     x = graph_add_linear(b, "fc", x, variant.classes);
+ *     TRY(graph_builder_finish(b, x, &g)); // any error of the lines above comes out here
+ *     ...
+ *     graph_destroy(g);
+ */
+#ifndef CLEAVE_MODEL_GRAPH_H
+#define CLEAVE_MODEL_GRAPH_H
+
+#include "base/arena.h"
+#include "model/op.h"
+
+struct graph_node {
+    const char *name;
+    struct op_case op;         /* kind, attributes, shapes */
+    int input[OP_MAX_INPUTS];  /* node numbers; op.n_inputs of them */
+    int first_param, n_params; /* into graph->params */
+};
+
+struct graph_param {
+    const char *name;
+    int node;
+    struct op_param spec;
+};
+
+struct graph {
+    arena *memory; /* owns everything below */
+    const char *name;
+    int64_t batch, classes;
+    int n_nodes;
+    struct graph_node *nodes;
+    int n_params;
+    struct graph_param *params;
+};
+
+/* What the dataset asks of a network. */
+struct graph_variant {
+    int64_t batch, channels, height, width, classes;
+    bool small_form;         /* the MNIST and CIFAR-10 forms of the networks */
+    double drop_probability; /* replaces every dropout's; negative: the network's own */
+};
+
+void graph_destroy(struct graph *g); /* NULL is fine */
+
+/* Checks the invariants above, that shapes and parameters are what the op table says, that node
+ * names (and so parameter names) are unique, and that every node but the loss is read by another.
+ * STATUS_FAILED names the node. For tests and debug builds. */
+enum status graph_check(const struct graph *g) MUST_USE;
+
+int64_t graph_count_parameters(const struct graph *g); /* trained ones, as PyTorch counts */
+
+/* ---- building ---- */
+
+typedef struct graph_builder graph_builder;
+
+/* The graph starts with its input node, number 0. */
+enum status graph_builder_create(const char *name, const struct graph_variant *variant,
+                                 graph_builder **out) MUST_USE;
+
+/* Appends a node and returns its number. After an error (recorded, with the node's name) this and
+ * all further calls return -1 and do nothing. `name` is copied and may be a printf format result.
+ */
+int graph_add(graph_builder *b, const char *name, enum op_kind op, const struct op_attrs *attrs,
+              int n_inputs, const int *inputs);
+
+/* Between enter and leave, names get "SCOPE." in front, as in PyTorch's nested modules:
+ *     graph_enter(b, "layer%d.%d", 1, 0);    "conv1" is then "layer1.0.conv1"
+ * Scopes nest. */
+void graph_enter(graph_builder *b, const char *format, ...) PRINTF_LIKE(2, 3);
+void graph_leave(graph_builder *b);
+
+/* The shape of a node built so far; a zero shape after an error. */
+struct shape graph_shape(const graph_builder *b, int node);
+
+const struct graph_variant *graph_builder_variant(const graph_builder *b);
+
+/* Adds the loss behind `logits` and hands the graph over, or returns the first error. The builder
+ * is destroyed either way. */
+enum status graph_builder_finish(graph_builder *b, int logits, struct graph **out) MUST_USE;
+
+/* Shorthands over graph_add. Square windows; attributes not named are the usual ones (PyTorch's
+ * defaults). A max pool in ceil_mode gets the padding behind that makes its last window fit. The
+ * average pool counts its padding. */
+struct graph_window {
+    int64_t kernel, stride, pad; /* stride 0 means 1 */
+};
+int graph_add_conv(graph_builder *b, const char *name, int input, int64_t out_channels,
+                   struct graph_window window, int64_t groups, bool bias);
+int graph_add_linear(graph_builder *b, const char *name, int input, int64_t out_features);
+int graph_add_batch_norm(graph_builder *b, const char *name, int input, double epsilon);
+int graph_add_max_pool(graph_builder *b, const char *name, int input, struct graph_window window,
+                       bool ceil_mode);
+int graph_add_average_pool(graph_builder *b, const char *name, int input,
+                           struct graph_window window);
+int graph_add_adaptive_pool(graph_builder *b, const char *name, int input, int64_t out_size);
+int graph_add_concat(graph_builder *b, const char *name, int n_inputs, const int *inputs);
+int graph_add_simple(graph_builder *b, const char *name, enum op_kind op, int input);
+int graph_add_dropout(graph_builder *b, const char *name, int input, double probability);
+int graph_add_sum(graph_builder *b, const char *name, int left, int right);
+
+#endif

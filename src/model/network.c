@@ -1,0 +1,71 @@
+#include "model/network.h"
+
+#include "base/text.h"
+#include "model/networks/networks.h"
+
+#include <string.h>
+
+#define ADDRESS_OF(id) &network_##id,
+static const struct network *const networks[] = {NETWORKS(ADDRESS_OF) NULL};
+
+#define NAME_OF(id) #id,
+static const char *const names[] = {NETWORKS(NAME_OF) NULL};
+
+const char *const *network_names(void)
+{
+    return names;
+}
+
+static const struct network *look_up(const char *name)
+{
+    for (const struct network *const *n = networks; *n; n++)
+        if (strcmp((*n)->name, name) == 0)
+            return *n;
+    return NULL;
+}
+
+enum status network_find(const char *name, const struct network **out)
+{
+    *out = look_up(name);
+    return *out ? STATUS_OK : text_fail_unknown("model", name, names);
+}
+
+enum status network_build(const char *name, const struct graph_variant *variant, struct graph **out)
+{
+    const struct network *network = look_up(name);
+    if (!network)
+        return text_fail_unknown("model", name, names);
+    graph_builder *b;
+    TRY(graph_builder_create(name, variant, &b));
+    int logits = network->build(b, network);
+    return graph_builder_finish(b, logits, out);
+}
+
+/* ---- what several families share ---- */
+
+int network_add_pooled_head(graph_builder *b, const char *name, int input, double drop_probability)
+{
+    int x = graph_add_simple(b, "avgpool", OP_GLOBAL_POOL, input);
+    x = graph_add_simple(b, "flatten", OP_FLATTEN, x);
+    if (drop_probability > 0)
+        x = graph_add_dropout(b, "dropout", x, drop_probability);
+    return graph_add_linear(b, name, x, graph_builder_variant(b)->classes);
+}
+
+int network_add_basic_conv(graph_builder *b, const char *name, int input,
+                           const struct basic_conv *conv)
+{
+    struct op_attrs attrs = {.out_channels = conv->channels, .groups = 1};
+    for (int i = 0; i < 2; i++) {
+        attrs.kernel[i] = conv->kernel[i];
+        attrs.stride[i] = conv->stride;
+        attrs.dilation[i] = 1;
+        attrs.pad_before[i] = attrs.pad_after[i] = conv->same ? (conv->kernel[i] - 1) / 2 : 0;
+    }
+    graph_enter(b, "%s", name);
+    int x = graph_add(b, "conv", OP_CONV2D, &attrs, 1, &input);
+    x = graph_add_batch_norm(b, "bn", x, 1e-3);
+    x = graph_add_simple(b, "relu", OP_RELU, x);
+    graph_leave(b);
+    return x;
+}

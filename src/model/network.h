@@ -1,0 +1,31 @@
+/* network.h: the built-in networks, by name.
+ *
+ * A network is one short file in networks/ over the graph builder, and one line in the list in
+ * networks/networks.h. Parameter names, shapes and counts are those of torchvision (large form) and
+ * of the usual CIFAR-10 versions (small form), so that PyTorch loads the weights by name; their
+ * order is that of computation, where a residual block's shortcut comes first.
+ */
+#ifndef CLEAVE_MODEL_NETWORK_H
+#define CLEAVE_MODEL_NETWORK_H
+
+#include "model/graph.h"
+
+struct network {
+    const char *name;
+    const char *about; /* one line for people */
+    /* adds the layers behind node 0 and returns the node of the logits [n, classes] */
+    int (*build)(graph_builder *b, const struct network *self);
+    const void *layout; /* per-network numbers for build, e.g. the block counts of a ResNet */
+};
+
+/* All names, ending with NULL, for help and for messages. */
+const char *const *network_names(void);
+
+/* The network of that name; STATUS_USAGE with the nearest match if there is none. */
+enum status network_find(const char *name, const struct network **out) MUST_USE;
+
+/* Builds a network for a variant. STATUS_USAGE names the layer at which the shapes do not fit. */
+enum status network_build(const char *name, const struct graph_variant *variant,
+                          struct graph **out) MUST_USE;
+
+#endif

@@ -1,0 +1,218 @@
+/* op.h: what Cleave knows about every kind of layer, one table row each.
+ *
+ * A layer is a loop nest; a strategy is where it is cut. A row says which loops an op has, how each
+ * of its tensors is indexed by them, its shape rule, its parameters, what its gradient reads, and
+ * what it costs. Plans, transfers, predictions and kernels are all derived from the rows: there is
+ * no switch over op kinds anywhere else.
+ *
+ * Example: the loops of a 3x3 convolution, stride 2, padding 1, 64 -> 128 channels, 56x56 -> 28x28
+ *
+ *     loops    n=16  g=1  k=128  p=28  q=28 | c=64  r=3  s=3        (| summed from here on)
+ *     output   [n, 128 g + k, p, q]
+ *     input    [n, 64 g + c, 2 p + r - 1, 2 q + s - 1]
+ *     weight   [128 g + k, c, r, s]
+ *
+ * Cut n: data parallelism. Cut k: channel parallelism (the weight is cut with it). Cut p or q:
+ * spatial parallelism; the input region of a piece reaches r - 1 rows into its neighbour (the
+ * halo). Cut c: the output is a partial sum.
+ *
+ * Pure functions over values: nothing here allocates, and rows are constant.
+ */
+#ifndef CLEAVE_MODEL_OP_H
+#define CLEAVE_MODEL_OP_H
+
+#include "base/status.h"
+#include "model/shape.h"
+
+enum op_kind {
+    OP_INPUT, /* the images of a batch; no computation */
+    OP_CONV2D,
+    OP_LINEAR,
+    OP_MAX_POOL,
+    OP_AVERAGE_POOL,
+    OP_GLOBAL_POOL,   /* average over h and w, to 1x1 */
+    OP_ADAPTIVE_POOL, /* average to out_size, windows floor(p H/P) .. ceil((p+1) H/P) */
+    OP_BATCH_NORM,
+    OP_LOCAL_RESPONSE_NORM,
+    OP_RELU,
+    OP_RELU6,
+    OP_LOGISTIC,
+    OP_TANH,
+    OP_DROPOUT,
+    OP_ADD,
+    OP_CONCAT,                /* along channels */
+    OP_FLATTEN,               /* [n, c, h, w] -> [n, c h w] */
+    OP_SOFTMAX_CROSS_ENTROPY, /* logits [n, k] and labels -> the loss of each sample [n] */
+    OP_KIND_COUNT
+};
+
+enum { OP_MAX_INPUTS = 8, OP_MAX_PARAMS = 4, OP_MAX_LOOPS = 8, OP_MAX_TERMS = 3 };
+
+/* What a layer's author writes down. Pairs are (height, width). Fields that an op does not use stay
+ * zero; op_infer_shape refuses values that make no sense. */
+struct op_attrs {
+    int64_t out_channels;                                                   /* conv2d, linear */
+    int64_t kernel[2], stride[2], dilation[2], pad_before[2], pad_after[2]; /* conv2d, pools */
+    int64_t groups;                                                         /* conv2d */
+    bool bias;                                                              /* conv2d, linear */
+    bool count_padding;  /* average pool: padding counts in the divisor */
+    int64_t out_size[2]; /* adaptive pool */
+    double epsilon;      /* batch norm */
+    double momentum;     /* batch norm: running = (1 - momentum) running + momentum batch */
+    int64_t lrn_size;    /* local response norm: x / (k + alpha/size sum x^2)^beta */
+    double lrn_alpha, lrn_beta, lrn_k;
+    double drop_probability; /* dropout */
+};
+
+/* One use of an op: its attributes and the shapes of its tensors. */
+struct op_case {
+    enum op_kind op;
+    struct op_attrs attrs;
+    int n_inputs;
+    struct shape input[OP_MAX_INPUTS];
+    struct shape output;
+};
+
+/* How a fresh parameter is filled. */
+enum op_init {
+    INIT_KAIMING_NORMAL,  /* normal, variance 2 / fan */
+    INIT_KAIMING_UNIFORM, /* uniform in +-1/sqrt(fan): a linear layer's weight, and its bias */
+    INIT_ZERO,
+    INIT_ONE
+};
+
+struct op_param {
+    const char *name; /* "weight", "bias", "running_mean", "running_var": PyTorch's names */
+    struct shape shape;
+    bool trained; /* false for running statistics: saved, but no gradient */
+    enum op_init init;
+    int64_t fan; /* what the initialisation scales by */
+};
+
+/* ---- loops ---- */
+
+enum loop_role {
+    LOOP_OUTPUT,    /* indexes the output */
+    LOOP_SUMMED,    /* summed over to make one output element */
+    LOOP_STATISTIC, /* indexes the output, and statistics are taken over it (batch norm's n h w) */
+};
+
+/* What cutting a loop means for the pieces. */
+enum loop_cut {
+    CUT_NEVER,      /* not a legal cut */
+    CUT_FREE,       /* pieces are independent */
+    CUT_HALO,       /* pieces read overlapping regions of an input */
+    CUT_PARTIAL,    /* each piece's output is a partial sum over the pieces */
+    CUT_STATISTICS, /* pieces exchange statistics between two halves of the op */
+};
+
+struct loop {
+    const char *name;
+    enum loop_role role;
+    enum loop_cut cut;
+    int64_t extent;
+};
+
+/* How one axis of a tensor is indexed: offset + sum of scale * loop, or an adaptive window. An
+ * index outside [0, extent) is padding: nothing is read there. */
+enum axis_kind { AXIS_AFFINE, AXIS_ADAPTIVE };
+struct axis_map {
+    enum axis_kind kind;
+    int n_terms;
+    struct axis_term {
+        int loop;
+        int64_t scale;
+    } term[OP_MAX_TERMS];
+    int64_t offset;
+    int64_t extent;     /* of the tensor's axis */
+    int64_t out_extent; /* AXIS_ADAPTIVE: P, with H = extent and term[0].loop = p */
+};
+
+struct tensor_map {
+    int rank;
+    struct axis_map axis[SHAPE_MAX_RANK];
+};
+
+struct loop_nest {
+    int n_loops;
+    struct loop loop[OP_MAX_LOOPS];
+    struct tensor_map output;
+    int n_inputs;
+    struct tensor_map input[OP_MAX_INPUTS];
+    int n_params;
+    struct tensor_map param[OP_MAX_PARAMS];
+};
+
+/* A half-open range of one loop or axis, and one range per loop: a piece. */
+struct range {
+    int64_t begin, end;
+};
+struct box {
+    struct range range[OP_MAX_LOOPS];
+};
+
+/* The whole nest as one piece. */
+void loop_nest_whole(const struct loop_nest *nest, struct box *piece);
+
+/* The region of a tensor that `piece` touches, clipped to the tensor, one range per axis. */
+void tensor_map_region(const struct tensor_map *map, const struct box *piece,
+                       struct range region[SHAPE_MAX_RANK]);
+
+/* ---- costs ---- */
+
+/* Floating-point operations (a multiply-add is two) and the fewest bytes moved, in elements, of the
+ * three passes. */
+struct op_cost {
+    double forward_flops, data_gradient_flops, weight_gradient_flops;
+    int64_t forward_elements, data_gradient_elements, weight_gradient_elements;
+};
+
+/* ---- the table ---- */
+
+enum activation {
+    ACTIVATION_NONE,
+    ACTIVATION_RELU,
+    ACTIVATION_RELU6,
+    ACTIVATION_LOGISTIC,
+    ACTIVATION_TANH,
+    ACTIVATION_COUNT
+};
+
+enum op_flags {
+    OP_GRADIENT_READS_INPUT = 1 << 0,  /* backward needs the forward input */
+    OP_GRADIENT_READS_OUTPUT = 1 << 1, /* backward needs the forward output */
+    OP_SPLIT_GRADIENT = 1 << 2,        /* data and weight gradients are separate computations */
+    OP_TAKES_ACTIVATION = 1 << 3,      /* a following activation can be folded in */
+    OP_TAKES_RESIDUAL = 1 << 4,  /* a following add (and then an activation) can be folded in */
+    OP_FOLDS_GRADIENTS = 1 << 5, /* its backward sums several output gradients and applies a folded
+                                    activation by itself */
+    OP_PASSES_GRADIENT = 1 << 6, /* every input's gradient is the output's, unchanged */
+    OP_IS_LOSS = 1 << 7,
+    OP_IDENTITY_IN_EVALUATION = 1 << 8, /* dropout */
+};
+
+struct op_info {
+    const char *name;
+    int min_inputs, max_inputs;
+    unsigned flags;             /* enum op_flags */
+    enum activation activation; /* which one this op is, or ACTIVATION_NONE */
+    /* output shape from attributes and input shapes; the message says what does not fit */
+    enum status (*infer)(const struct op_attrs *attrs, int n_inputs, const struct shape *inputs,
+                         struct shape *output);
+    /* fills params[], returns how many; NULL: none */
+    int (*params)(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
+    void (*loops)(const struct op_case *c, struct loop_nest *nest);
+    /* operations per output element of the three passes; NULL: one forward, one backward */
+    void (*flops)(const struct op_case *c, struct op_cost *cost);
+};
+
+const struct op_info *op_get_info(enum op_kind op);
+
+/* Fills c->output from the rest of *c. STATUS_USAGE with a reason if it does not fit. */
+enum status op_infer_shape(struct op_case *c) MUST_USE;
+
+int op_get_params(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
+void op_get_loops(const struct op_case *c, struct loop_nest *nest);
+void op_get_cost(const struct op_case *c, struct op_cost *cost);
+
+#endif

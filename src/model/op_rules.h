@@ -1,0 +1,52 @@
+/* op_rules.h: the functions that the rows of the op table point to. Only op.c and the op_*.c files
+ * include this. */
+#ifndef CLEAVE_MODEL_OP_RULES_H
+#define CLEAVE_MODEL_OP_RULES_H
+
+#include "model/op.h"
+
+#define INFER(name)                                                                          \
+    enum status name(const struct op_attrs *attrs, int n_inputs, const struct shape *inputs, \
+                     struct shape *output)
+
+/* op_shapes.c */
+INFER(op_infer_same); /* the output is like the one input */
+INFER(op_infer_conv2d);
+INFER(op_infer_linear);
+INFER(op_infer_pool);
+INFER(op_infer_global_pool);
+INFER(op_infer_adaptive_pool);
+INFER(op_infer_batch_norm);
+INFER(op_infer_local_response_norm);
+INFER(op_infer_dropout);
+INFER(op_infer_add);
+INFER(op_infer_concat);
+INFER(op_infer_flatten);
+INFER(op_infer_softmax_cross_entropy);
+int op_params_conv2d(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
+int op_params_linear(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
+int op_params_batch_norm(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
+
+/* op_loops.c */
+void op_loops_conv2d(const struct op_case *c, struct loop_nest *nest);
+void op_loops_linear(const struct op_case *c, struct loop_nest *nest);
+void op_loops_pool(const struct op_case *c, struct loop_nest *nest);
+void op_loops_global_pool(const struct op_case *c, struct loop_nest *nest);
+void op_loops_adaptive_pool(const struct op_case *c, struct loop_nest *nest);
+void op_loops_batch_norm(const struct op_case *c, struct loop_nest *nest);
+void op_loops_local_response_norm(const struct op_case *c, struct loop_nest *nest);
+void op_loops_elementwise(const struct op_case *c, struct loop_nest *nest);
+void op_loops_concat(const struct op_case *c, struct loop_nest *nest);
+void op_loops_flatten(const struct op_case *c, struct loop_nest *nest);
+void op_loops_softmax_cross_entropy(const struct op_case *c, struct loop_nest *nest);
+
+/* op_costs.c: the floating-point operations; op_get_cost adds the elements moved. */
+void op_flops_none(const struct op_case *c, struct op_cost *cost);
+void op_flops_product(const struct op_case *c, struct op_cost *cost); /* conv2d, linear */
+void op_flops_window(const struct op_case *c, struct op_cost *cost);  /* pools */
+void op_flops_batch_norm(const struct op_case *c, struct op_cost *cost);
+void op_flops_local_response_norm(const struct op_case *c, struct op_cost *cost);
+void op_flops_elementwise(const struct op_case *c, struct op_cost *cost);
+void op_flops_softmax_cross_entropy(const struct op_case *c, struct op_cost *cost);
+
+#endif

@@ -1,0 +1,95 @@
+/* checkpoint.h: a run put on disk, so that continuing gives the same bits as never having stopped.
+ *
+ * A checkpoint called NAME is two files:
+ *
+ *     NAME.json               what the run is and where it stands, the tensor file's name, size and
+ *                             checksum, and a checksum of itself
+ *     NAME-STEP.safetensors   weights and running statistics under PyTorch's state_dict names, then
+ *                             optimizer state as "optimizer/WEIGHT/0" and "optimizer/WEIGHT/1"
+ *
+ * A kill at any instant leaves a checkpoint that loads, because every save writes a tensor file of
+ * a new name and NAME.json, replaced in one rename, is the moment at which it counts:
+ *
+ *     NAME-20.safetensors.tmp  written, synchronised     | killed here: NAME.json still names
+ *     NAME-20.safetensors      renamed, folder synced    | NAME-10.safetensors, which is there
+ *     NAME.json.tmp            written, synchronised     |
+ *     NAME.json                renamed, folder synced      <- from here on it is step 20
+ *     NAME-10.safetensors      removed, with all other tensor and temporary files of NAME
+ *
+ * Files called NAME-<digits>[.<digits>].safetensors therefore belong to the checkpoint NAME: copy
+ * or rename one to keep it. Weights are saved as 32-bit floats; a run in double precision continues
+ * from rounded values.
+ *
+ *     TRY(checkpoint_save("runs/a", &state, graph, executor));
+ *     ...
+ *     checkpoint *c;
+ *     TRY(checkpoint_open("runs/a", &c));
+ *     TRY_GOTO(st, checkpoint_match(c, &state), out);
+ *     TRY_GOTO(st, checkpoint_read(c, graph, executor), out);
+ *     state = *checkpoint_get_state(c);
+ */
+#ifndef CLEAVE_RUNTIME_CHECKPOINT_H
+#define CLEAVE_RUNTIME_CHECKPOINT_H
+
+#include "model/graph.h"
+#include "runtime/executor.h"
+#include "runtime/schedule.h"
+
+enum { CHECKPOINT_VERSION = 1, CHECKPOINT_TEXT_BYTES = 1024 };
+
+struct checkpoint_state {
+    /* what the run is; must be the same to continue */
+    char model[64], data[CHECKPOINT_TEXT_BYTES];
+    int64_t channels, height, width, classes;
+    int64_t batch, n_train;
+    uint64_t seed;
+    enum precision precision;
+    bool augment;
+    double drop_probability; /* negative: the network's own */
+    /* how it learns; of these only rule.kind and the number of state tensors must be the same */
+    struct update_rule rule; /* learning_rate is the base rate; step is not saved */
+    struct schedule schedule;
+    /* where it stands */
+    int64_t step;     /* steps done */
+    int64_t epoch;    /* the epoch it is in, from 0 */
+    int64_t position; /* batches done of that epoch; all of them: only its evaluation is missing */
+    double loss_sum;  /* over the samples seen in that epoch */
+    int64_t n_seen;
+};
+
+/* Saves as above. On failure (no space, quota, device error, read-only or missing folder) the error
+ * names the path and the cause, the former checkpoint stays, and temporary files are removed. */
+enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
+                            const struct graph *graph, executor *e) MUST_USE;
+
+/* Fails early where a save would: no such folder, not writable, an unusable name. */
+enum status checkpoint_check_place(const char *name) MUST_USE;
+
+/* Whether NAME.json is there. */
+bool checkpoint_exists(const char *name);
+
+typedef struct checkpoint checkpoint;
+
+/* Reads NAME.json and verifies both files' checksums. */
+enum status checkpoint_open(const char *name, checkpoint **out) MUST_USE;
+void checkpoint_close(checkpoint *c); /* NULL is fine */
+const struct checkpoint_state *checkpoint_get_state(const checkpoint *c);
+/* The path of its safetensors file. Valid until checkpoint_close. */
+const char *checkpoint_get_tensors_path(const checkpoint *c);
+
+/* STATUS_USAGE naming what differs, if a run like *wanted cannot continue from c. A difference in
+ * how it learns is allowed, with a warning. */
+enum status checkpoint_match(const checkpoint *c, const struct checkpoint_state *wanted) MUST_USE;
+
+/* All tensors of the checkpoint into the executor. Nothing is written unless all of them are there
+ * in the right shapes. */
+enum status checkpoint_read(checkpoint *c, const struct graph *graph, executor *e) MUST_USE;
+
+/* Weights alone, from and to a safetensors file. Reading ignores tensors that the network does not
+ * have (num_batches_tracked, optimizer state) and names the first that is missing or misshapen. */
+enum status checkpoint_load_weights(const char *path, const struct graph *graph,
+                                    executor *e) MUST_USE;
+enum status checkpoint_save_weights(const char *path, const struct graph *graph,
+                                    executor *e) MUST_USE;
+
+#endif

@@ -1,0 +1,28 @@
+/* stop.h: asking a run to end in good order.
+ *
+ * SIGTERM and SIGINT set a flag that the trainer looks at after each step; it then saves and
+ * returns STATUS_STOPPED. A second signal of the same kind ends the process at once.
+ *
+ *     stop_install();                 // the program, once, before it trains
+ *     ...
+ *     if (stop_requested())
+ *         save and return STATUS_STOPPED;
+ */
+#ifndef CLEAVE_RUNTIME_STOP_H
+#define CLEAVE_RUNTIME_STOP_H
+
+#include "base/status.h"
+
+/* Installs the handlers for SIGTERM and SIGINT. */
+enum status stop_install(void) MUST_USE;
+
+/* The number of the signal that asked for it, 0 if none did. Any thread may ask. */
+int stop_requested(void);
+
+/* "SIGTERM", "SIGINT" or "signal 10". */
+const char *stop_signal_name(int signal_number);
+
+/* Forgets a request. */
+void stop_clear(void);
+
+#endif

@@ -1,0 +1,140 @@
+/* trainer.h: training as a library: data, programs, steps, evaluation, checkpoints.
+ *
+ *     struct trainer_options o = trainer_default_options();
+ *     o.model = "lenet5";
+ *     o.data = "fashion-mnist";
+ *     o.epochs = 5;
+ *     trainer *t;
+ *     TRY(trainer_create(&o, &t));           // everything is allocated here
+ *     struct trainer_callbacks calls = {.on_epoch = print_epoch};
+ *     enum status st = trainer_run(t, &calls, NULL);
+ *     trainer_destroy(t);
+ *
+ * A step is counted from 0 while it runs; `steps done` is one more. An epoch is one pass over the
+ * training samples; its last batch may be short and counts as a step with the mean over its own
+ * samples.
+ */
+#ifndef CLEAVE_RUNTIME_TRAINER_H
+#define CLEAVE_RUNTIME_TRAINER_H
+
+#include "backend/backend.h"
+#include "data/dataset.h"
+#include "runtime/schedule.h"
+
+/* Text belongs to the caller and must live until trainer_destroy. Start from
+ * trainer_default_options(); what is said to be the default is set there. */
+struct trainer_options {
+    const char *model;  /* a name of network.h */
+    const char *data;   /* a spec of dataset.h */
+    int64_t data_limit; /* first samples of the train split alone; 0 (default): all */
+    int64_t batch;      /* default 64; more than there are samples: all of them */
+    int64_t epochs;     /* default 1; 0: no limit, then max_steps is needed */
+    int64_t max_steps;  /* steps in all, those before a resume included; 0 (default): no limit */
+    uint64_t seed;      /* default 1 */
+    bool augment;       /* random flips and crops of training images */
+    double drop_probability; /* replaces every dropout's; negative (default): the network's own */
+
+    const char *backend;      /* NULL (default): the best there is */
+    enum precision precision; /* default PRECISION_FLOAT */
+    int threads;              /* of the backend; 0 (default): all cores */
+    int loader_threads;       /* 0 (default): as loader.h */
+
+    struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
+                                and 0.999, epsilon 1e-8; rule.step is ignored */
+    struct schedule schedule; /* default constant; its end is the end of the last epoch, or
+                                 max_steps where epochs is 0 */
+
+    bool evaluate;      /* after each epoch, and at the end; default true; needs a test split */
+    int64_t eval_batch; /* 0 (default): as batch */
+
+    const char *weights; /* a .safetensors file to start from; NULL (default): initialise */
+
+    /* A checkpoint is saved at the end, when asked to stop, and as said below. */
+    const char *checkpoint;     /* NAME of checkpoint.h; NULL (default): none; ".json" at its end is
+                                   dropped */
+    bool resume;                /* go on from the checkpoint, if there is one */
+    bool checkpoint_each_epoch; /* default true */
+    int64_t checkpoint_every_steps; /* 0 (default): no */
+    double checkpoint_every_s;      /* 0 (default): no */
+};
+
+struct trainer_options trainer_default_options(void);
+
+/* What trainer_create found and built. */
+struct trainer_info {
+    const char *model;
+    struct dataset_info data; /* of the train split, as limited */
+    int64_t batch, eval_batch;
+    int64_t n_train, n_test; /* n_test 0: no evaluation */
+    int64_t n_parameters;
+    int64_t steps_per_epoch, steps_total;
+    int64_t memory_bytes; /* all slabs */
+    const char *backend, *device;
+    int threads;
+    bool resumed;
+    int64_t first_step; /* 0, or the steps done before */
+};
+
+struct trainer_step {
+    int64_t step;        /* steps done, from 1 */
+    int64_t steps_total; /* of the whole run */
+    int64_t epoch;       /* from 1 */
+    int64_t n_samples;
+    double loss; /* mean over the batch */
+    double learning_rate;
+    int64_t step_ns;     /* all of it: waiting, loading, computing */
+    int64_t compute_ns;  /* inside instructions */
+    int64_t wait_ns;     /* for data */
+    double images_per_s; /* smoothed over the last steps */
+    double eta_s;        /* to the end of the run, evaluations not counted */
+};
+
+struct trainer_epoch {
+    int64_t epoch; /* from 1 */
+    int64_t step;  /* steps done */
+    double train_loss;
+    bool evaluated; /* else the next two are 0 */
+    double test_loss, test_accuracy;
+    double seconds; /* of this epoch, evaluation included; since the resume where there was one */
+};
+
+struct trainer_done {
+    int64_t steps;     /* done in all */
+    int64_t steps_run; /* by this trainer_run */
+    double last_loss;
+    double median_step_s; /* of the last 4096 steps */
+    double images_per_s;  /* batch over the median step */
+    double wait_share;    /* of the time of all steps */
+    int64_t memory_bytes;
+    double seconds; /* of trainer_run */
+    bool evaluated;
+    double test_loss, test_accuracy; /* of the last evaluation */
+};
+
+/* Each may be NULL. A status other than OK ends the run with it. */
+struct trainer_callbacks {
+    enum status (*on_step)(const struct trainer_step *step, void *user);
+    enum status (*on_epoch)(const struct trainer_epoch *epoch, void *user);
+    enum status (*on_done)(const struct trainer_done *done, void *user);
+};
+
+typedef struct trainer trainer;
+
+/* Opens the data, builds the network and its programs (the batch, the short last batch, and both
+ * again for the evaluation), allocates, and initialises or resumes. STATUS_USAGE for what the
+ * options ask for in vain. */
+enum status trainer_create(const struct trainer_options *options, trainer **out) MUST_USE;
+void trainer_destroy(trainer *t); /* NULL is fine */
+
+/* Valid until trainer_destroy. */
+const struct trainer_info *trainer_get_info(const trainer *t);
+
+/* Trains to the end. Errors name the step. Looks at stop_requested() after each step and each batch
+ * of an evaluation: then it saves (where a checkpoint is named) and returns STATUS_STOPPED with
+ * "stopped by SIGTERM at step 120; saved to NAME". The trainer cannot be run again. */
+enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, void *user) MUST_USE;
+
+/* Saves the weights alone as a safetensors file. */
+enum status trainer_save_weights(trainer *t, const char *path) MUST_USE;
+
+#endif

@@ -1,0 +1,65 @@
+# Training from the command line: events, summaries, stopping and going on.
+source "$CLEAVE_SOURCE/tests/expect.sh"
+
+data=synthetic:1x28x28/10/512
+
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json
+holds '[e["event"] for e in d] == ["step"] * 5 + ["done"]'
+holds '[e["step"] for e in d[:5]] == [1, 2, 3, 4, 5]'
+holds 'all(set(e) >= {"step", "loss", "step_s", "compute_s", "communicate_s", "wait_s"} for e in d[:5])'
+holds 'all(0 < e["compute_s"] <= e["step_s"] and e["communicate_s"] == 0 for e in d[:5])'
+holds 'd[5]["steps"] == 5 and d[5]["median_step_s"] > 0 and d[5]["memory_bytes"] > 0'
+holds 'd[5]["predicted_step_s"] is None'
+holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
+cp stdout first
+says stderr "61706 parameters"
+
+# the same request gives the same losses, to rounding whatever the threads
+losses='[e["loss"] for e in map(json.loads, open("first")) if e["event"] == "step"]'
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json
+holds "[e['loss'] for e in d if e['event'] == 'step'] == $losses"
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --threads 1
+holds "all(abs(a['loss'] - b) < 1e-4 for a, b in zip(d, $losses))"
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --seed 2
+holds "[e['loss'] for e in d if e['event'] == 'step'] != $losses"
+
+# an epoch, short last batch included: 120 = 50 + 50 + 20
+run 0 train lenet5 --data $data --limit 120 --batch 50 --epochs 2 --json
+holds '[e["event"] for e in d] == (["step"] * 3 + ["epoch"]) * 2 + ["done"]'
+holds 'd[7]["epoch"] == 2 and 0 <= d[7]["test_accuracy"] <= 1 and d[7]["train_loss"] > 0'
+run 0 train lenet5 --data $data --limit 120 --batch 50 --epochs 1 --no-eval --json --quiet
+holds '[e["event"] for e in d] == ["epoch", "done"] and d[0]["test_accuracy"] is None'
+
+# for people: results on stdout, the rest on stderr, no progress line in a file
+run 0 train mlp --data $data --batch 128 --epochs 2 --optimizer adamw --schedule constant
+[[ $(grep -c '^epoch [12]/2  train loss .*test accuracy' stdout) -eq 2 ]] || fail "no epoch lines"
+grep -q '^done: 8 steps' stdout || fail "no summary"
+grep -q $'\r' stderr && fail "a progress line without a terminal"
+grep -q parameters stdout && fail "the start line belongs on stderr"
+run 0 train mlp --data $data --batch 128 --epochs 2 --quiet
+[[ ! -s stderr ]] || fail "--quiet is not quiet"
+grep -q '^epoch' stdout && fail "--quiet prints epochs"
+
+# stopped by a signal: exit 6 with what was saved, and going on from there
+rm -f stdout stderr # else the loop could see the lines of the run before
+"$CLEAVE" train lenet5 --data $data --epochs 100000 --json --no-eval --checkpoint run \
+    >stdout 2>stderr &
+pid=$!
+for ((i = 0; i < 300; i++)); do
+    [[ -f stdout && $(wc -l <stdout) -ge 2 ]] && break
+    sleep 0.1
+done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[[ $status -eq 6 ]] || fail "SIGTERM: exit $status, expected 6"
+says stderr "stopped by SIGTERM"
+grep -q error: stderr && fail "a stop is no error"
+[[ -f run.json ]] || fail "no checkpoint was saved"
+last=$(grep -c '"event":"step"' stdout)
+run 0 train lenet5 --data $data --steps $((last + 2)) --json --no-eval --checkpoint run --resume
+holds "[e['step'] for e in d if e['event'] == 'step'] == [$last + 1, $last + 2]"
+says stderr "going on after step $last"
+# a checkpoint of another run is not taken
+run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
+says stderr "cleave: error: "

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs a script inside a new, empty folder (also in $TEST_FOLDER), which is removed afterwards:
+#   CLEAVE=./build/cleave tests/in_temp_folder.sh tests/cli_train.sh
+set -euo pipefail
+
+script=$(realpath "$1")
+CLEAVE=$(realpath "$CLEAVE")
+TEST_FOLDER=$(mktemp -d "${TMPDIR:-/tmp}/cleave-test.XXXXXX")
+export CLEAVE TEST_FOLDER
+# A test may leave read-only folders behind.
+trap 'cd / && chmod -R u+rwX "$TEST_FOLDER" && rm -rf "$TEST_FOLDER"' EXIT
+cd "$TEST_FOLDER"
+bash -euo pipefail "$script"

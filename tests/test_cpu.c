@@ -1,0 +1,144 @@
+/* The cpu backend against the reference: every op case, forward and gradients, from plain and from
+ * blocked inputs, with one thread and with three. */
+#include "opcases.h"
+
+#include "backend/cpu/cpu.h"
+#include "backend/reference/reference.h"
+
+#include <math.h>
+
+/* A layout of the backend's own choice for a tensor: that of a sum's output. */
+static const layout *chosen_layout(const struct opdevice *d, const struct shape *shape)
+{
+    struct group_spec spec = {.op = {.op = OP_ADD, .n_inputs = 2, .input = {*shape, *shape}}};
+    struct group_layouts io = {0};
+    group *g;
+    assert_ok(op_infer_shape(&spec.op));
+    assert_ok(d->backend->layout_plain(d->device, shape, &io.input[0]));
+    io.input[1] = io.input[0];
+    assert_ok(d->backend->group_create(d->device, &spec, &io, &g));
+    d->backend->group_destroy(g);
+    return io.output;
+}
+
+/* |a - b| relative to the largest element of b. */
+static void assert_tensors_near(const char *name, const char *what, int64_t n, const float *a,
+                                const float *b)
+{
+    double largest = 0, worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double apart = fabs((double)a[i] - (double)b[i]);
+        largest = fmax(largest, fabs((double)b[i]));
+        worst = apart <= worst ? worst : apart; /* NaN counts as the worst */
+    }
+    if (!(worst <= 2e-5 * fmax(largest, 1e-3)))
+        fail_msg("%s: %s differs by %g (largest value %g)", name, what, worst, largest);
+}
+
+static void compare(struct oprun *r, struct oprun *o, const char *what, const void *mine,
+                    const layout *my_layout, const void *truth, const layout *true_layout)
+{
+    if (!truth || !mine) {
+        assert_true(!truth && !mine);
+        return;
+    }
+    float *a = oprun_download(r, mine, my_layout), *b = oprun_download(o, truth, true_layout);
+    assert_tensors_near(r->c.name, what, oprun_elements(r, my_layout), a, b);
+    free(a);
+    free(b);
+}
+
+/* An output that shares its input's bytes was never written: look at the input instead. */
+static const void *output_of(const struct oprun *r)
+{
+    return r->needs.output_is_input ? r->args.input[0] : r->args.output;
+}
+
+static void compare_case(const struct opdevice *cpu, const struct opdevice *reference,
+                         const struct opcase *c, const struct group_layouts *given)
+{
+    struct oprun r, o;
+    oprun_open(&r, cpu, c, given);
+    oprun_open(&o, reference, c, NULL);
+    oprun_forward(&r);
+    oprun_forward(&o);
+    compare(&r, &o, "output", output_of(&r), r.layouts.output, output_of(&o), o.layouts.output);
+    for (int i = 0; i < r.n_params; i++)
+        compare(&r, &o, r.param[i].name, r.args.param[i], r.layouts.param[i], o.args.param[i],
+                o.layouts.param[i]);
+    /* A sum's gradient is handed on by the program, not computed. */
+    bool passes = op_get_info(c->spec.op.op)->flags & OP_PASSES_GRADIENT;
+    if (c->spec.training && !passes) {
+        oprun_backward(&r);
+        oprun_backward(&o);
+        for (int i = 0; !r.needs.output_is_input && i < c->spec.op.n_inputs; i++)
+            compare(&r, &o, "input gradient", r.args.input_grad[i], r.layouts.input[i],
+                    o.args.input_grad[i], o.layouts.input[i]);
+        for (int i = 0; i < r.n_params; i++)
+            compare(&r, &o, "parameter gradient", r.args.param_grad[i], r.layouts.param[i],
+                    o.args.param_grad[i], o.layouts.param[i]);
+        if (c->spec.residual)
+            compare(&r, &o, "residual gradient", oprun_residual_grad(&r), r.layouts.output,
+                    oprun_residual_grad(&o), o.layouts.output);
+    }
+    oprun_close(&r);
+    oprun_close(&o);
+}
+
+static void compare_all(int threads, bool blocked)
+{
+    struct opdevice cpu, reference;
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    cpu.backend = &backend_cpu;
+    struct device_options options = {.threads = threads};
+    assert_ok(backend_cpu.device_open(&options, &cpu.device));
+    assert_ok(backend_cpu.stream_create(cpu.device, &cpu.stream));
+    for (int i = 0; i < opcase_count(); i++) {
+        const struct opcase *c = opcase_get(i);
+        struct group_layouts given = {0};
+        for (int k = 0; blocked && k < c->spec.op.n_inputs; k++)
+            given.input[k] = chosen_layout(&cpu, &c->spec.op.input[k]);
+        if (blocked && c->spec.residual)
+            given.residual = chosen_layout(&cpu, &c->spec.op.output);
+        compare_case(&cpu, &reference, c, &given);
+    }
+    opdevice_close(&cpu);
+    opdevice_close(&reference);
+}
+
+static void test_plain_inputs(void **state)
+{
+    (void)state;
+    compare_all(1, false);
+}
+
+static void test_blocked_inputs(void **state)
+{
+    (void)state;
+    compare_all(1, true);
+}
+
+static void test_three_threads(void **state)
+{
+    (void)state;
+    compare_all(3, true);
+}
+
+static void test_double_is_refused(void **state)
+{
+    (void)state;
+    device *d;
+    struct device_options options = {.precision = PRECISION_DOUBLE};
+    assert_fails(backend_cpu.device_open(&options, &d), STATUS_USAGE, "reference");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_inputs),
+        cmocka_unit_test(test_blocked_inputs),
+        cmocka_unit_test(test_three_threads),
+        cmocka_unit_test(test_double_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
