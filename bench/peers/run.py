@@ -194,27 +194,29 @@ def geometric_mean(values):
     return math.exp(sum(math.log(v) for v in values) / len(values))
 
 
-def print_table(results, torch_peers):
+def print_header(torch_peers):
     """One block of columns per PyTorch peer: its median, the ratio, the ratio's range by round."""
     header = f"{'case':18}"
     for peer in torch_peers:
         header += f"{peer + ' ms':>17}{'ratio':>7}{'by round':>14}"
-    print(header + f"{'cleave ms':>12}{'floor ms':>10}{'step/floor':>12}")
-    for r in results:
-        line = f"{r['case']:18}"
-        if "error" in r:
-            print(line + f"  failed: {r['error']}")
-            continue
-        for peer in torch_peers:
-            ratios = r[f"{peer}_ratio_by_round"]
-            spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
-            line += f"{1e3 * r[f'{peer}_s']:17.1f}{r[f'{peer}_ratio']:7.2f}{spread:>14}"
-        line += f"{1e3 * r['cleave_s']:12.1f}"
-        if r["floor_s"]:
-            line += f"{1e3 * r['floor_s']:10.1f}{r['step_over_floor']:12.2f}"
-        else:
-            line += f"{'-':>10}{'-':>12}"
-        print(line)
+    print(header + f"{'cleave ms':>12}{'floor ms':>10}{'step/floor':>12}", flush=True)
+
+
+def print_row(r, torch_peers):
+    line = f"{r['case']:18}"
+    if "error" in r:
+        print(line + f"  failed: {r['error']}", flush=True)
+        return
+    for peer in torch_peers:
+        ratios = r[f"{peer}_ratio_by_round"]
+        spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+        line += f"{1e3 * r[f'{peer}_s']:17.1f}{r[f'{peer}_ratio']:7.2f}{spread:>14}"
+    line += f"{1e3 * r['cleave_s']:12.1f}"
+    if r["floor_s"]:
+        line += f"{1e3 * r['floor_s']:10.1f}{r['step_over_floor']:12.2f}"
+    else:
+        line += f"{'-':>10}{'-':>12}"
+    print(line, flush=True)
 
 
 def summarise(results, torch_peers):
@@ -263,15 +265,15 @@ def parse_arguments():
     return options
 
 
-def run_cases(options):
+def run_cases(options, torch_peers):
+    """Runs every case; a row is printed as soon as its case is done."""
     results = []
     for name in options.cases:
-        print(f"{name} ...", file=sys.stderr, flush=True)
         try:
             results.append(run_case(name, options))
         except PeerError as error:
-            print(f"{name}: {error}", file=sys.stderr)
             results.append({"case": name, "error": str(error)})
+        print_row(results[-1], torch_peers)
     return results
 
 
@@ -281,10 +283,10 @@ def main():
     if load > 0.5:
         print(f"run.py: the machine is busy (load {load:.1f}); expect noise", file=sys.stderr)
     torch_peers = ["torch"] + (["torch.compile"] if options.compile else [])
-    results = run_cases(options)
-    summary = summarise(results, torch_peers)
     print(f"{cpu_name()}, {options.threads} threads, {options.rounds} rounds")
-    print_table(results, torch_peers)
+    print_header(torch_peers)
+    results = run_cases(options, torch_peers)
+    summary = summarise(results, torch_peers)
     failed = any("error" in r for r in results)
     for peer, s in summary.items():
         print(

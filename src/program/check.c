@@ -34,6 +34,20 @@ static void write_buffer(const struct program *p, int written, bool *intact)
     intact[written] = true;
 }
 
+/* Buffers that live always must not overlap, whether this program writes them or not. */
+static enum status check_apart(const struct program *p, int i)
+{
+    const struct buffer *a = &p->buffers[i];
+    for (int k = 0; k < i; k++) {
+        const struct buffer *b = &p->buffers[k];
+        if (a->class == b->class && a->offset < b->offset + b->n_bytes &&
+            b->offset < a->offset + a->n_bytes)
+            return status_fail(STATUS_FAILED, "program check: buffers %d (%s) and %d (%s) overlap",
+                               k, b->name, i, a->name);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_instr(const struct program *p, int number, bool *intact)
 {
     char text[160];
@@ -67,6 +81,74 @@ static enum status check_instr(const struct program *p, int number, bool *intact
     return STATUS_OK;
 }
 
+/* Where an instruction belongs: load, the groups forward, the groups backward; and in a group's
+ * backward first fold, then the passes, then the updates. Two instructions of one place may come
+ * in either order. Ownership alone cannot see a gradient that is folded in place twice or never, or
+ * a weight that is updated before its last use. */
+static int place_in_order(const struct program *p, const struct instr *instr)
+{
+    enum { FOLD, PASSES, UPDATES, N_STEPS };
+    int number = instr->group, step = instr->kind == INSTR_FOLD ? FOLD : PASSES;
+    if (instr->kind == INSTR_LOAD)
+        return 0;
+    if (instr->kind == INSTR_RUN && instr->pass == PASS_FORWARD)
+        return 1 + number;
+    if (instr->kind == INSTR_UPDATE) {
+        int node = p->graph->params[instr->param].node;
+        step = UPDATES;
+        for (number = 0; number < p->n_groups - 1 && p->groups[number].first_node != node;)
+            number++;
+    }
+    return 1 + p->n_groups + (p->n_groups - 1 - number) * N_STEPS + step;
+}
+
+static enum status check_order(const struct program *p)
+{
+    char text[160];
+    for (int i = 1; i < p->n_instrs; i++) {
+        const struct instr *instr = &p->instrs[i], *before = instr - 1;
+        int place = place_in_order(p, instr), place_before = place_in_order(p, before);
+        bool again = instr->kind == before->kind && instr->pass == before->pass &&
+                     instr->param == before->param;
+        if (place < place_before || (place == place_before && again))
+            return status_fail(STATUS_FAILED,
+                               "program check: instruction %d (%s) comes too late or twice", i,
+                               program_instr_text(p, i, text, sizeof text));
+    }
+    return STATUS_OK;
+}
+
+/* Every group does what its buffers ask for: it has the forward pass, and folds and makes the
+ * gradients that have a place. */
+static enum status check_passes(const struct program *p, int number)
+{
+    const struct program_group *g = &p->groups[number];
+    unsigned flags = op_get_info(g->spec.op.op)->flags;
+    bool forward = g->needs.output_is_input, data = true, weights = true;
+    bool folds =
+        !program_group_folds(g) || g->folded_grad == NO_BUFFER || (flags & OP_FOLDS_GRADIENTS);
+    for (int k = 0; k < OP_MAX_INPUTS; k++)
+        data &= g->input_grad[k] == NO_BUFFER;
+    for (int k = 0; k < OP_MAX_PARAMS; k++)
+        weights &= g->param_grad[k] == NO_BUFFER;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct instr *instr = &p->instrs[i];
+        bool run = instr->kind == INSTR_RUN && instr->group == number;
+        bool backward = run && instr->pass == PASS_BACKWARD;
+        forward |= run && instr->pass == PASS_FORWARD;
+        folds |= instr->kind == INSTR_FOLD && instr->group == number;
+        data |= backward || (run && instr->pass == PASS_BACKWARD_DATA);
+        weights |= backward || (run && instr->pass == PASS_BACKWARD_WEIGHTS);
+    }
+    if (forward && folds && data && weights)
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED, "program check: %s of %s is missing",
+                       !forward ? "the forward pass"
+                       : !folds ? "the fold"
+                                : "a gradient",
+                       g->name);
+}
+
 /* Every trained parameter is updated exactly once in a training program. */
 static enum status check_updates(const struct program *p)
 {
@@ -92,12 +174,17 @@ enum status program_check(const struct program *p)
         intact[i] = lives_always(&p->buffers[i]);
         if (intact[i] || p->buffers[i].first_write >= 0)
             TRY_GOTO(st, check_place(p, i), out);
+        if (intact[i])
+            TRY_GOTO(st, check_apart(p, i), out);
     }
     for (int i = 0; i < p->n_instrs; i++)
         TRY_GOTO(st, check_instr(p, i, intact), out);
     if (!intact[p->losses] || (!p->training && !intact[p->logits]))
         TRY_GOTO(st, status_fail(STATUS_FAILED, "program check: the loss does not survive"), out);
     TRY_GOTO(st, check_updates(p), out);
+    TRY_GOTO(st, check_order(p), out);
+    for (int i = 0; i < p->n_groups; i++)
+        TRY_GOTO(st, check_passes(p, i), out);
 out:
     arena_destroy(memory);
     return st;

@@ -62,6 +62,9 @@ int64_t round_up(int64_t n, int64_t multiple);
 enum status layout_pack(device *d, const layout *l, const float *plain, float *packed) MUST_USE;
 enum status layout_unpack(device *d, const layout *l, const float *packed, float *plain) MUST_USE;
 
+/* The place of one element, in floats; `at` has one index per axis of the shape. */
+int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK]);
+
 /* How own loops see an activation: n images of c channels in blocks of `block` lanes. */
 struct view {
     int64_t n, channels, blocks, block; /* the last block may have fewer real lanes */

@@ -126,6 +126,14 @@ static int64_t shape_place(const layout *l, int axis, int64_t i)
            descriptor_place(&l->desc, 1, i % per_group);
 }
 
+int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK])
+{
+    int64_t place = 0;
+    for (int a = 0; a < l->shape.rank; a++)
+        place += shape_place(l, a, at[a]);
+    return place;
+}
+
 static enum status find_places(const layout *l, struct places *p)
 {
     int64_t total = 0;

@@ -22,6 +22,11 @@ struct lane_plane {
     int lanes;
 };
 
+/* One channel block of one image, cut into tiles of 2x2 outputs, `tiles_x` in a row. */
+struct winograd_plane {
+    int64_t height, width, pad_top, pad_left, tiles_x;
+};
+
 struct cpu_loops {
     const char *name;
     int lanes; /* vector width in floats: the block of channels */
@@ -59,6 +64,24 @@ struct cpu_loops {
     /* kept elements times `scale`, others zero; element i of the run has index first + i */
     void (*dropout)(int64_t n, uint64_t seed, uint32_t node, uint32_t step, uint64_t first,
                     uint32_t threshold, float scale, const float *x, float *y);
+
+    /* Winograd's convolution (winograd.inc has the mathematics, winograd.c the use). Tiles
+     * [first, first + count) of a plane; transformed tiles lie [16 places][tile][lanes], `place`
+     * floats from one place to the next. */
+    int winograd_rows; /* products take tiles in multiples of this */
+    void (*winograd_input)(const struct winograd_plane *p, int64_t first, int64_t count,
+                           const float *x, float *v, int64_t place);
+    void (*winograd_gradient)(const struct winograd_plane *p, int64_t first, int64_t count,
+                              const float *dy, float *z, int64_t place);
+    void (*winograd_output)(const struct winograd_plane *p, enum activation a, int64_t first,
+                            int64_t count, const float *m, int64_t place, const float *bias,
+                            float *y);
+    void (*winograd_weights)(bool turned, const float *w, float *u, int64_t row, int64_t place);
+    void (*winograd_weights_gradient)(const float *s, int64_t place, float *dw);
+    void (*winograd_product)(int64_t count, int64_t c_blocks, int64_t v_block, const float *v,
+                             const float *u, int64_t m_block, float *m);
+    void (*winograd_outer)(int64_t count, const float *v, int64_t z_block, const float *z,
+                           int64_t s_block, float *s);
 };
 
 /* NULL where the build or the machine lacks the instructions. */

@@ -1,6 +1,7 @@
 /* Compiled with AVX2 and FMA; see CMakeLists.txt. */
 #ifdef __AVX2__
 #define LANES 8
+#define ROWS 6
 #define LOOPS_NAME "avx2"
 #include "backend/cpu/loops.inc"
 

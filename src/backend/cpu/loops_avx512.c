@@ -1,6 +1,7 @@
 /* Compiled with AVX-512; see CMakeLists.txt. */
 #ifdef __AVX512F__
 #define LANES 16
+#define ROWS 12
 #define LOOPS_NAME "avx512"
 #include "backend/cpu/loops.inc"
 

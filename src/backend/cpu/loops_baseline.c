@@ -1,5 +1,6 @@
 /* For any machine: the compiler's default instructions. */
 #define LANES 8
+#define ROWS 2
 #define LOOPS_NAME "baseline"
 #include "backend/cpu/loops.inc"
 

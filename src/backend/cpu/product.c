@@ -28,6 +28,9 @@ static enum status create_reorder(device *d, const dnnl_memory_desc_t *from,
     return primitive_finish(d, p, args);
 }
 
+/* All passes are described even where only some will run, so that a training and an evaluation
+ * group of the same layer agree on whether these tensors suit, and so on the form of the weights.
+ */
 static enum status describe_all(struct product_group *g, const struct product_tensors *tensors,
                                 product_describe *const describe[PASS_COUNT], bool allow_reference,
                                 bool *found)
@@ -39,7 +42,7 @@ static enum status describe_all(struct product_group *g, const struct product_te
     enum activation folded = g->after == ACTIVATION_NONE ? b->spec.activation : ACTIVATION_NONE;
     TRY(cpu_check(describe[PASS_FORWARD](op, &t, &desc), "forward descriptor"));
     TRY(primitive_describe(b->device, &desc, folded, NULL, allow_reference, &g->forward, found));
-    if (!*found || !b->spec.training)
+    if (!*found)
         return STATUS_OK;
     TRY(cpu_check(describe[PASS_BACKWARD_WEIGHTS](op, &t, &desc), "weight gradient descriptor"));
     TRY(primitive_describe(b->device, &desc, ACTIVATION_NONE, &g->forward, allow_reference,
@@ -63,6 +66,10 @@ static enum status finish_all(struct product_group *g)
     bool bias = g->base.spec.op.attrs.bias;
     device *d = g->base.device;
     TRY(primitive_finish(d, &g->forward, bias ? forward : forward_no_bias));
+    if (!g->base.spec.training) {
+        primitive_deinit(&g->weights);
+        primitive_deinit(&g->data);
+    }
     if (g->weights.desc)
         TRY(primitive_finish(d, &g->weights, bias ? weights : weights_no_bias));
     if (g->data.desc)
