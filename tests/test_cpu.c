@@ -124,6 +124,40 @@ static void test_three_threads(void **state)
     compare_all(3, true);
 }
 
+/* Layers that read images: no gradient of the input, and long strides over few channels. */
+static void test_images(void **state)
+{
+    (void)state;
+    const struct opcase cases[] = {
+        {.name = "11x11 stride 4",
+         OPCASE_CONV(SHAPE4(2, 3, 35, 31), 16, OPCASE_WINDOW(11, 11, 4, 4), OPCASE_PAD(2, 2, 2, 2),
+                     .groups = 1, .bias = true)},
+        {.name = "5x7 stride 3, uneven padding, odd channels",
+         OPCASE_CONV(SHAPE4(3, 2, 20, 23), 11, OPCASE_WINDOW(5, 7, 3, 3), OPCASE_PAD(0, 3, 2, 1),
+                     .groups = 1)},
+        {.name = "4x4 stride 4, one channel",
+         OPCASE_CONV(SHAPE4(1, 1, 17, 16), 8, OPCASE_WINDOW(4, 4, 4, 4), OPCASE_PAD(0, 0, 0, 0),
+                     .groups = 1, .bias = true)},
+        {.name = "7x7 stride 2",
+         OPCASE_CONV(SHAPE4(2, 3, 21, 19), 24, OPCASE_WINDOW(7, 7, 2, 2), OPCASE_PAD(3, 3, 3, 3),
+                     .groups = 1)},
+    };
+    struct opdevice cpu, reference;
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    opdevice_open(&cpu, &backend_cpu, PRECISION_FLOAT);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct opcase c = cases[i];
+        c.spec.input_gradient = false;
+        assert_ok(op_infer_shape(&c.spec.op));
+        for (enum activation a = ACTIVATION_NONE; a < ACTIVATION_COUNT; a++) {
+            c.spec.activation = a;
+            compare_case(&cpu, &reference, &c, NULL);
+        }
+    }
+    opdevice_close(&cpu);
+    opdevice_close(&reference);
+}
+
 static void test_double_is_refused(void **state)
 {
     (void)state;
@@ -135,9 +169,8 @@ static void test_double_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_inputs),
-        cmocka_unit_test(test_blocked_inputs),
-        cmocka_unit_test(test_three_threads),
+        cmocka_unit_test(test_plain_inputs),      cmocka_unit_test(test_blocked_inputs),
+        cmocka_unit_test(test_three_threads),     cmocka_unit_test(test_images),
         cmocka_unit_test(test_double_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@ protocol is that of peer.py --interactive.
     P C [K]      P C [K]   ...      ratio = PyTorch's / Cleave's, above 1 when Cleave is faster
 
 P: PyTorch, C: Cleave, K: torch.compile (with --compile). The floor is what Cleave reports at its
-start: the sum of the times of its best convolution and matrix primitives alone, each in its own
-layout. Exit status 1 if a case failed or fell below --least or --least-mean.
+start: the sum of the least times of oneDNN's convolution and matrix primitives, each alone in its own
+layout; a step below it is faster than those primitives could be. Exit status 1 if a case failed or fell below --least or --least-mean.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def peer_commands(case, options):
     torch += ["--batch", str(batch), "--threads", str(options.threads)]
     cleave = [options.cleave, "bench", "step", model]
     cleave += ["--data", f"synthetic:{shape}/{classes}", "--batch", str(batch)]
-    cleave += ["--threads", str(options.threads), "--interactive", "--json"]
+    cleave += ["--threads", str(options.threads), "--interactive", "--floor", "--json"]
     commands = {"torch": torch, "cleave": cleave}
     if options.compile:
         commands["torch.compile"] = torch + ["--compile"]

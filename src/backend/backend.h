@@ -163,6 +163,11 @@ struct backend {
      * buffer; AdamW: first and second moments). Padding elements are zero and stay zero. */
     enum status (*update)(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
                           const void *gradient, void *const state[2]);
+
+    /* Optional (NULL: unknown). The floor under a training group: the sum of the least times that
+     * the vendor's own primitives need for its passes, each alone in its favourite layout; 0 for
+     * groups that are no matrix product or convolution. */
+    enum status (*measure_floor)(device *d, const struct group_spec *spec, double *seconds);
 };
 
 /* The registered backends, ending with NULL, and the one of that name (STATUS_USAGE with the

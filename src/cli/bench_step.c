@@ -1,4 +1,5 @@
 /* bench_step.c: `cleave bench step`: whole training steps on one batch that stays in memory. */
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -11,7 +12,8 @@ struct step_options {
     struct bench_common common;
     const char *model, *data;
     int64_t batch, steps, warmup;
-    bool interactive;
+    bool interactive, floor;
+    double floor_s; /* 0: not measured */
 };
 
 static enum status parse(int argc, char **argv, struct step_options *o, bool *help)
@@ -26,6 +28,9 @@ static enum status parse(int argc, char **argv, struct step_options *o, bool *he
         OPTION_FLAG("--interactive", &o->interactive,
                     "after the warm-up say {\"event\":\"ready\",...}; then answer each line N of "
                     "standard input with the times of N steps, {\"steps_s\":[...],\"loss\":x}"),
+        OPTION_FLAG("--floor", &o->floor,
+                    "also measure the floor: the sum of the least times of the library's own "
+                    "convolution and matrix primitives, each alone"),
         BENCH_COMMON_OPTIONS(&o->common),
         OPTION_END,
     };
@@ -51,6 +56,45 @@ static enum status run_steps(struct bench_run *r, int64_t n_steps, int64_t *time
     return STATUS_OK;
 }
 
+/* ---- the floor ---- */
+
+/* Layers that are alike are measured once. */
+static bool same_layer(const struct group_spec *a, const struct group_spec *b)
+{
+    return memcmp(&a->op, &b->op, sizeof a->op) == 0 && a->input_gradient == b->input_gradient;
+}
+
+static enum status measure_floor(const struct bench_run *r, double *floor_s)
+{
+    const struct bench_device *d = r->device;
+    const struct program *p = r->program;
+    if (!d->backend->measure_floor)
+        return STATUS_OK;
+    double *seconds = calloc((size_t)p->n_groups, sizeof *seconds);
+    if (!seconds)
+        return status_no_memory((size_t)p->n_groups * sizeof *seconds);
+    enum status st = STATUS_OK;
+    for (int i = 0; i < p->n_groups && st == STATUS_OK; i++) {
+        int like = 0;
+        while (!same_layer(&p->groups[like].spec, &p->groups[i].spec))
+            like++;
+        if (like < i)
+            seconds[i] = seconds[like];
+        else
+            st = d->backend->measure_floor(d->device, &p->groups[i].spec, &seconds[i]);
+        *floor_s += seconds[i];
+        log_progress("measuring the floor: %d of %d groups", i + 1, p->n_groups);
+    }
+    log_progress_end();
+    free(seconds);
+    return st;
+}
+
+static json_t *floor_json(const struct step_options *o)
+{
+    return o->floor_s > 0 ? json_real(o->floor_s) : json_null();
+}
+
 /* ---- one measurement ---- */
 
 static enum status print_result(const struct step_options *o, const struct bench_run *r,
@@ -62,16 +106,19 @@ static enum status print_result(const struct step_options *o, const struct bench
     int64_t memory_bytes = executor_memory_bytes(r->executor);
     if (o->common.json)
         return output_json(json_pack(
-            "{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:I, s:n, s:s}", "model", o->model, "data",
+            "{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o, s:I, s:o, s:s}", "model", o->model, "data",
             r->data.name, "batch", (json_int_t)o->batch, "steps", (json_int_t)o->steps,
             "median_step_s", median_s, "least_step_s", least_s, "images_per_s", images_per_s,
             "loss", output_number(loss), "memory_bytes", (json_int_t)memory_bytes, "floor_s",
-            "device", r->device->backend->device_describe(r->device->device)));
+            floor_json(o), "device", r->device->backend->device_describe(r->device->device)));
     char median[32], least[32], memory[32];
     printf("%s, %s, batch %lld: median step %s, least %s, %.1f images/s, memory %s\n", o->model,
            r->data.name, (long long)o->batch, text_seconds(median, sizeof median, median_s),
            text_seconds(least, sizeof least, least_s), images_per_s,
            text_bytes(memory, sizeof memory, (double)memory_bytes));
+    if (o->floor_s > 0)
+        printf("floor %s, step / floor %.2f\n", text_seconds(median, sizeof median, o->floor_s),
+               median_s / o->floor_s);
     return STATUS_OK;
 }
 
@@ -96,10 +143,10 @@ static enum status say_ready(const struct step_options *o, const struct bench_ru
 {
     const struct bench_device *d = r->device;
     return output_json(
-        json_pack("{s:s, s:I, s:n, s:s, s:s, s:i, s:I}", "event", "ready", "memory_bytes",
-                  (json_int_t)executor_memory_bytes(r->executor), "floor_s", "backend",
-                  d->backend->name, "device", d->backend->device_describe(d->device), "threads",
-                  d->backend->device_threads(d->device), "batch", (json_int_t)o->batch));
+        json_pack("{s:s, s:I, s:o, s:s, s:s, s:i, s:I}", "event", "ready", "memory_bytes",
+                  (json_int_t)executor_memory_bytes(r->executor), "floor_s", floor_json(o),
+                  "backend", d->backend->name, "device", d->backend->device_describe(d->device),
+                  "threads", d->backend->device_threads(d->device), "batch", (json_int_t)o->batch));
 }
 
 static enum status answer(struct bench_run *r, int64_t n_steps)
@@ -154,6 +201,8 @@ enum status command_bench_step(int argc, char **argv)
     struct bench_run run;
     enum status st;
     TRY_GOTO(st, bench_run_open(&on, o.model, o.data, o.batch, &run), close_device);
+    if (o.floor)
+        TRY_GOTO(st, measure_floor(&run, &o.floor_s), close_run);
     TRY_GOTO(st, warm_up(&run, o.warmup), close_run);
     TRY_GOTO(st, o.interactive ? converse(&o, &run) : measure(&o, &run), close_run);
 close_run:

@@ -50,7 +50,7 @@ static dnnl_status_t describe_weights(const struct op_case *op, const struct pro
         t->has_bias ? &t->bias : NULL, &t->target, w.strides, w.dilates, w.before, w.after);
 }
 
-static product_describe *const describe[PASS_COUNT] = {
+product_describe *const conv_describe[PASS_COUNT] = {
     [PASS_FORWARD] = describe_forward,
     [PASS_BACKWARD_DATA] = describe_data,
     [PASS_BACKWARD_WEIGHTS] = describe_weights,
@@ -122,7 +122,7 @@ static enum status create_blocked(struct product_group *g, bool *found)
     TRY(layout_get_blocked(b->device, &b->spec.op.output, &target));
     t.source = b->layouts.input[0]->desc;
     t.target = target->desc;
-    TRY(product_create(g, &t, describe, false, found));
+    TRY(product_create(g, &t, conv_describe, false, found));
     if (*found)
         b->layouts.output = target;
     return STATUS_OK;
@@ -142,7 +142,7 @@ static enum status create_plain(struct product_group *g)
         g->plain_source = source;
     t.source = source->desc;
     t.target = g->plain_target->desc;
-    TRY(product_create(g, &t, describe, true, &found));
+    TRY(product_create(g, &t, conv_describe, true, &found));
     if (!found)
         return status_fail(STATUS_FAILED, "oneDNN has no convolution for this shape");
     return STATUS_OK;

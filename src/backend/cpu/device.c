@@ -112,7 +112,7 @@ static const char *device_describe(const device *d)
 
 /* Pages are touched here, by the team that will use them, so the step meets no page fault and NUMA
  * places memory near its user. */
-static enum status memory_alloc(device *d, int64_t n_bytes, void **out)
+enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out)
 {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
     size_t alignment = n_bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
@@ -214,7 +214,7 @@ const struct backend backend_cpu = {
     .device_threads = device_threads,
     .device_precision = device_precision,
     .device_describe = device_describe,
-    .memory_alloc = memory_alloc,
+    .memory_alloc = cpu_memory_alloc,
     .memory_free = memory_free,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
@@ -235,4 +235,5 @@ const struct backend backend_cpu = {
     .group_run = cpu_group_run,
     .fold = cpu_fold,
     .update = cpu_update,
+    .measure_floor = cpu_measure_floor,
 };

@@ -29,6 +29,9 @@ struct stream {
     device *device;
 };
 
+/* Zeroed, aligned, for free(). */
+enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out) MUST_USE;
+
 /* The status of a oneDNN call, with the call in the message. */
 enum status cpu_check(dnnl_status_t status, const char *call) MUST_USE;
 #define TRY_DNNL(call) TRY(cpu_check((call), #call))
@@ -141,6 +144,9 @@ void cpu_group_destroy(group *g);
 void cpu_group_get_needs(const group *g, struct group_needs *needs);
 enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                           const struct step_state *step) MUST_USE;
+
+/* ---- floor.c ---- */
+enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *seconds) MUST_USE;
 
 /* ---- elementwise.c ---- */
 enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *const *addends,

@@ -26,7 +26,7 @@ static dnnl_status_t describe_weights(const struct op_case *op, const struct pro
         &desc->inner_product, &t->source, &t->weights, t->has_bias ? &t->bias : NULL, &t->target);
 }
 
-static product_describe *const describe[PASS_COUNT] = {
+product_describe *const linear_describe[PASS_COUNT] = {
     [PASS_FORWARD] = describe_forward,
     [PASS_BACKWARD_DATA] = describe_data,
     [PASS_BACKWARD_WEIGHTS] = describe_weights,
@@ -53,7 +53,7 @@ static enum status create(group *base)
     if (op->attrs.bias && !base->layouts.param[1])
         base->layouts.param[1] = bias;
     bool found;
-    TRY(product_create(g, &t, describe, true, &found));
+    TRY(product_create(g, &t, linear_describe, true, &found));
     if (!found)
         return status_fail(STATUS_FAILED, "oneDNN has no inner product for this shape");
     return STATUS_OK;

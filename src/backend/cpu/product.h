@@ -33,6 +33,9 @@ struct product_group {
     enum activation after; /* an activation that oneDNN cannot fold in */
 };
 
+/* By pass; conv.c and linear.c. */
+extern product_describe *const conv_describe[PASS_COUNT], *const linear_describe[PASS_COUNT];
+
 /* Describes, creates and lays out the group. On STATUS_OK with *found false oneDNN has no fast
  * implementation for these tensors, and the group is as before. */
 enum status product_create(struct product_group *g, const struct product_tensors *tensors,
