@@ -16,15 +16,16 @@
 #include "runtime/executor.h"
 #include "testing.h"
 
-#if defined __SANITIZE_ADDRESS__
-#define TEST_UNDER_ADDRESS_SANITIZER 1
+/* Whether memory and time are a sanitizer's (address or thread) and not our own. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define TEST_UNDER_SANITIZER 1
 #elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define TEST_UNDER_ADDRESS_SANITIZER 1
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_UNDER_SANITIZER 1
 #endif
 #endif
-#ifndef TEST_UNDER_ADDRESS_SANITIZER
-#define TEST_UNDER_ADDRESS_SANITIZER 0
+#ifndef TEST_UNDER_SANITIZER
+#define TEST_UNDER_SANITIZER 0
 #endif
 
 /* Ends the test as skipped and says why. */

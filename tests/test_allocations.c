@@ -111,8 +111,8 @@ static size_t heap_bytes(void)
 static void test_heap(void **state)
 {
     const struct test_case *c = *state;
-    if (TEST_UNDER_ADDRESS_SANITIZER)
-        skip_because("mallinfo2 knows nothing of the address sanitizer's heap");
+    if (TEST_UNDER_SANITIZER)
+        skip_because("mallinfo2 knows nothing of the sanitizer's heap");
     struct session s;
     start(&s, c);
     struct fixture_batch batch = fixture_make_batch(s.graph[0], 0);

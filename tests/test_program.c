@@ -71,7 +71,7 @@ static void run_on_hashes(const struct program *p, const struct instr *instr, ui
         content[instr->writes[k]] = mix(hash, (uint64_t)k);
     for (int k = 0; k < instr->n_reads; k++)
         if (is_statistic(p, instr, instr->reads[k]))
-            content[instr->reads[k]] = mix(hash, (uint64_t)(64 + k));
+            content[instr->reads[k]] = mix(hash, 64 + (uint64_t)k);
     bool hurts_itself = false;
     for (int k = 0; k < instr->n_writes; k++)
         for (int i = 0; i < p->n_buffers; i++)
@@ -239,7 +239,7 @@ static int move_buffers(struct mutant *m, int n_moves)
 /* What needs no oracle: each of these is wrong. */
 static void break_places(struct mutant *m)
 {
-    for (int c = 0; c < BUFFER_CLASS_COUNT; c++) {
+    for (enum buffer_class c = 0; c < BUFFER_CLASS_COUNT; c++) {
         mutant_reset(m);
         if (m->p.slab_bytes[c] == 0)
             continue;
@@ -310,7 +310,7 @@ static void check_slabs(const struct program *p, const char *model)
     if (p->training)
         assert_that(p->slab_bytes[BUFFER_GRADIENTS] < gradients, "%s: gradients are not reused",
                     model);
-    for (int c = 0; c < BUFFER_CLASS_COUNT; c++) {
+    for (enum buffer_class c = 0; c < BUFFER_CLASS_COUNT; c++) {
         int64_t live = largest_live_bytes(p, c), slab = p->slab_bytes[c];
         assert_that(live <= slab, "%s: %s of %lld bytes in a slab of %lld", model,
                     buffer_class_name(c), (long long)live, (long long)slab);

@@ -1,6 +1,7 @@
 # Tests that need another time limit than 120 s, as name=seconds. Sanitized builds get three times
 # as long. A test that needs more than a few seconds should have a reason beside it.
-set(CLEAVE_TEST_TIMEOUTS)
+set(CLEAVE_TEST_TIMEOUTS
+    test_fixtures=300) # trains eleven networks, nine of them in plain C, too: 75 s alone
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).
 set(CLEAVE_TESTS_ALONE)
