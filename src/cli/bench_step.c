@@ -58,36 +58,20 @@ static enum status run_steps(struct bench_run *r, int64_t n_steps, int64_t *time
 
 /* ---- the floor ---- */
 
-/* Layers that are alike are measured once. */
-static bool same_layer(const struct group_spec *a, const struct group_spec *b)
-{
-    return memcmp(&a->op, &b->op, sizeof a->op) == 0 && a->input_gradient == b->input_gradient;
-}
-
 static enum status measure_floor(const struct bench_run *r, double *floor_s)
 {
     const struct bench_device *d = r->device;
     const struct program *p = r->program;
     if (!d->backend->measure_floor)
         return STATUS_OK;
-    double *seconds = calloc((size_t)p->n_groups, sizeof *seconds);
-    if (!seconds)
-        return status_no_memory((size_t)p->n_groups * sizeof *seconds);
-    enum status st = STATUS_OK;
-    for (int i = 0; i < p->n_groups && st == STATUS_OK; i++) {
-        int like = 0;
-        while (!same_layer(&p->groups[like].spec, &p->groups[i].spec))
-            like++;
-        if (like < i)
-            seconds[i] = seconds[like];
-        else
-            st = d->backend->measure_floor(d->device, &p->groups[i].spec, &seconds[i]);
-        *floor_s += seconds[i];
+    for (int i = 0; i < p->n_groups; i++) {
+        double seconds;
+        TRY(d->backend->measure_floor(d->device, &p->groups[i].spec, &seconds));
+        *floor_s += seconds;
         log_progress("measuring the floor: %d of %d groups", i + 1, p->n_groups);
     }
     log_progress_end();
-    free(seconds);
-    return st;
+    return STATUS_OK;
 }
 
 static json_t *floor_json(const struct step_options *o)

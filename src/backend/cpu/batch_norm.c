@@ -217,9 +217,17 @@ static void sum_item(const struct norm *m, int64_t block, int64_t chunk)
         const float *dy[GROUP_MAX_ADDENDS];
         for (int k = 0; k < args->n_output_grads; k++)
             dy[k] = (const float *)args->output_grad[k] + at;
-        m->loops->norm_gradient_sums(plane, m->g->spec.activation, args->n_output_grads, dy, x + at,
-                                     y ? y + at : NULL, m->scale + channel, m->offset + channel,
-                                     m->mean + channel, dz ? dz + at : NULL, sum, product);
+        struct norm_sums sums = {.n_dy = args->n_output_grads,
+                                 .dy = dy,
+                                 .x = x + at,
+                                 .y = y ? y + at : NULL,
+                                 .scale = m->scale + channel,
+                                 .offset = m->offset + channel,
+                                 .mean = m->mean + channel,
+                                 .dz = dz ? dz + at : NULL,
+                                 .sum = sum,
+                                 .product = product};
+        m->loops->norm_gradient_sums(plane, m->g->spec.activation, &sums);
     }
 }
 

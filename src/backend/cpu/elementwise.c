@@ -6,19 +6,18 @@
 /* Less than this is not worth waking other threads for. */
 enum { SERIAL_FLOATS = 1 << 13 };
 
-/* Calls body for consecutive pieces [begin, begin + count) of n floats, on all threads. */
-#define FOR_PIECES(d, n, begin, count, body)                                                       \
-    do {                                                                                           \
-        int pieces_ = (n) < SERIAL_FLOATS ? 1 : (d)->threads;                                      \
-        _Pragma("omp parallel for num_threads(pieces_) schedule(static)") for (int i_ = 0;         \
-                                                                               i_ < pieces_; i_++) \
-        {                                                                                          \
-            int64_t begin = (n) / 16 * i_ / pieces_ * 16;                                          \
-            int64_t end_ = i_ + 1 == pieces_ ? (n) : (n) / 16 * (i_ + 1) / pieces_ * 16;           \
-            int64_t count = end_ - begin;                                                          \
-            body                                                                                   \
-        }                                                                                          \
-    } while (0)
+/* Into how many pieces n floats are cut, and piece i of them, begun at a whole vector. */
+static int pieces_of(const device *d, int64_t n)
+{
+    return n < SERIAL_FLOATS ? 1 : d->threads;
+}
+
+static struct range piece(int64_t n, int pieces, int i)
+{
+    int64_t vectors = n / LOOPS_MAX_LANES;
+    return (struct range){vectors * i / pieces * LOOPS_MAX_LANES,
+                          i + 1 == pieces ? n : vectors * (i + 1) / pieces * LOOPS_MAX_LANES};
+}
 
 static int64_t floats_of(const layout *l)
 {
@@ -28,7 +27,12 @@ static int64_t floats_of(const layout *l)
 void cpu_activate(const device *d, const layout *l, enum activation a, const float *x, float *y)
 {
     int64_t n = floats_of(l);
-    FOR_PIECES(d, n, begin, count, { d->loops->activate(a, count, x + begin, y + begin); });
+    int pieces = pieces_of(d, n);
+#pragma omp parallel for num_threads(pieces) schedule(static)
+    for (int i = 0; i < pieces; i++) {
+        struct range r = piece(n, pieces, i);
+        d->loops->activate(a, r.end - r.begin, x + r.begin, y + r.begin);
+    }
     if (a == ACTIVATION_LOGISTIC) /* the one that does not keep zero */
         clear_added_channels(d, l, y);
 }
@@ -38,13 +42,16 @@ enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *cons
 {
     const device *d = s->device;
     int64_t n = floats_of(l);
-    FOR_PIECES(d, n, begin, count, {
+    int pieces = pieces_of(d, n);
+#pragma omp parallel for num_threads(pieces) schedule(static)
+    for (int i = 0; i < pieces; i++) {
+        struct range r = piece(n, pieces, i);
         const float *from[GROUP_MAX_ADDENDS];
         for (int k = 0; k < n_addends; k++)
-            from[k] = (const float *)addends[k] + begin;
-        d->loops->fold(activation, count, n_addends, from,
-                       output ? (const float *)output + begin : NULL, (float *)to + begin);
-    });
+            from[k] = (const float *)addends[k] + r.begin;
+        d->loops->fold(activation, r.end - r.begin, n_addends, from,
+                       output ? (const float *)output + r.begin : NULL, (float *)to + r.begin);
+    }
     return STATUS_OK;
 }
 
@@ -102,12 +109,16 @@ static enum status forward_add(group *g, const struct group_args *args,
     const device *d = g->device;
     int64_t n = floats_of(g->layouts.output);
     int n_inputs = g->spec.op.n_inputs;
-    FOR_PIECES(d, n, begin, count, {
+    int pieces = pieces_of(d, n);
+#pragma omp parallel for num_threads(pieces) schedule(static)
+    for (int i = 0; i < pieces; i++) {
+        struct range r = piece(n, pieces, i);
         const float *from[OP_MAX_INPUTS];
         for (int k = 0; k < n_inputs; k++)
-            from[k] = (const float *)args->input[k] + begin;
-        d->loops->add(g->spec.activation, count, n_inputs, from, (float *)args->output + begin);
-    });
+            from[k] = (const float *)args->input[k] + r.begin;
+        d->loops->add(g->spec.activation, r.end - r.begin, n_inputs, from,
+                      (float *)args->output + r.begin);
+    }
     if (g->spec.activation == ACTIVATION_LOGISTIC)
         clear_added_channels(d, g->layouts.output, args->output);
     return STATUS_OK;
@@ -165,10 +176,13 @@ static void drop(const group *g, const struct step_state *step, const float *x, 
         }
     }
     int64_t n = floats_of(g->layouts.output);
-    FOR_PIECES(d, n, begin, count, {
-        d->loops->dropout(count, step->seed, g->spec.random_stream, step->step, (uint64_t)begin,
-                          threshold, scale, x + begin, y + begin);
-    });
+    int pieces = pieces_of(d, n);
+#pragma omp parallel for num_threads(pieces) schedule(static)
+    for (int i = 0; i < pieces; i++) {
+        struct range r = piece(n, pieces, i);
+        d->loops->dropout(r.end - r.begin, step->seed, g->spec.random_stream, step->step,
+                          (uint64_t)r.begin, threshold, scale, x + r.begin, y + r.begin);
+    }
 }
 
 static enum status forward_dropout(group *g, const struct group_args *args,

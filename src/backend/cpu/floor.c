@@ -52,7 +52,7 @@ static enum status describe_any(const struct op_case *op, int64_t multiple,
 /* The least time of several runs. */
 static enum status time_primitive(device *d, struct primitive *p, double *seconds)
 {
-    enum { LEAST_RUNS = 3, MOST_RUNS = 50, ENOUGH_NS = 60 * 1000 * 1000 };
+    enum { LEAST_RUNS = 3, MOST_RUNS = 50, ENOUGH_NS = 30 * 1000 * 1000 };
     void *memory[PRIMITIVE_MAX_ARGS + 1] = {NULL};
     enum status st = STATUS_OK;
     for (int i = 0; i <= p->n_args && st == STATUS_OK; i++) {

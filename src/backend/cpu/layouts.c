@@ -136,7 +136,7 @@ int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK])
 
 static enum status find_places(const layout *l, struct places *p)
 {
-    int64_t total = 0;
+    int64_t total = 1; /* never an allocation of nothing */
     for (int a = 0; a < l->shape.rank; a++)
         total += l->shape.dim[a];
     p->axis[0] = malloc((size_t)total * sizeof *p->axis[0]);

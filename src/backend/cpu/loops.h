@@ -22,6 +22,16 @@ struct lane_plane {
     int lanes;
 };
 
+/* What batch norm's gradient sums over a plane: dz = (sum of dy) activation'(y), where y is
+ * scale x + offset if `y` is NULL. dz is stored unless that is NULL; sum += dz and
+ * product += dz (x - mean), per lane. */
+struct norm_sums {
+    int n_dy;
+    const float *const *dy;
+    const float *x, *y, *scale, *offset, *mean;
+    float *dz, *sum, *product;
+};
+
 /* One channel block of one image, cut into tiles of 2x2 outputs, `tiles_x` in a row. */
 struct winograd_plane {
     int64_t height, width, pad_top, pad_left, tiles_x;
@@ -47,12 +57,7 @@ struct cpu_loops {
     /* y = activation(scale x + offset + residual); residual may be NULL */
     void (*normalize)(struct lane_plane p, enum activation a, const float *scale,
                       const float *offset, const float *x, const float *residual, float *y);
-    /* dz = (sum of dy) activation'(y), where y is scale x + offset if `y` is NULL; stored to `dz`
-     * unless that is NULL; sum += dz, product += dz (x - mean), per lane */
-    void (*norm_gradient_sums)(struct lane_plane p, enum activation a, int n_dy,
-                               const float *const *dy, const float *x, const float *y,
-                               const float *scale, const float *offset, const float *mean,
-                               float *dz, float *sum, float *product);
+    void (*norm_gradient_sums)(struct lane_plane p, enum activation a, const struct norm_sums *n);
     /* dx = a dz + b x + c, per lane; may be in place of dz */
     void (*norm_gradient)(struct lane_plane p, const float *a, const float *b, const float *c,
                           const float *x, const float *dz, float *dx);

@@ -43,11 +43,12 @@ enum status product_create(struct product_group *g, const struct product_tensors
                            bool *found) MUST_USE;
 
 /* The functions of both families. */
-void product_destroy(group *g);
-enum status product_forward(group *g, const struct group_args *args, const struct step_state *step);
-enum status product_backward_data(group *g, const struct group_args *args,
+void product_destroy(group *base);
+enum status product_forward(group *base, const struct group_args *args,
+                            const struct step_state *step);
+enum status product_backward_data(group *base, const struct group_args *args,
                                   const struct step_state *step);
-enum status product_backward_weights(group *g, const struct group_args *args,
+enum status product_backward_weights(group *base, const struct group_args *args,
                                      const struct step_state *step);
 
 #endif

@@ -4,20 +4,19 @@
 #include <assert.h>
 
 typedef void update_function(const struct cpu_loops *loops, const struct update_rule *rule,
-                             int64_t n, float *w, const float *g, float *s0, float *s1);
+                             int64_t n, float *w, const float *g, float *const state[2]);
 
 static void update_sgd(const struct cpu_loops *loops, const struct update_rule *r, int64_t n,
-                       float *w, const float *g, float *s0, float *s1)
+                       float *w, const float *g, float *const state[2])
 {
-    (void)s1;
     loops->update_sgd(n, (float)r->learning_rate, (float)r->weight_decay, (float)r->momentum,
-                      r->nesterov, w, g, r->momentum != 0 ? s0 : NULL);
+                      r->nesterov, w, g, r->momentum != 0 ? state[0] : NULL);
 }
 
 static void update_adamw(const struct cpu_loops *loops, const struct update_rule *r, int64_t n,
-                         float *w, const float *g, float *s0, float *s1)
+                         float *w, const float *g, float *const state[2])
 {
-    loops->update_adamw(n, r, w, g, s0, s1);
+    loops->update_adamw(n, r, w, g, state[0], state[1]);
 }
 
 static update_function *const updates[] = {
@@ -32,13 +31,14 @@ enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_byte
     enum { PIECE = 1 << 14 }; /* floats: a few pages of each array, enough to share out */
     const device *d = s->device;
     int64_t n = n_bytes / (int64_t)sizeof(float), pieces = (n + PIECE - 1) / PIECE;
-    int threads = pieces < d->threads ? (int)pieces : d->threads;
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(pieces < d->threads ? (int)pieces : d->threads) \
+    schedule(static)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t at = i * PIECE, count = n - at < PIECE ? n - at : PIECE;
+        float *const here[2] = {state[0] ? (float *)state[0] + at : NULL,
+                                state[1] ? (float *)state[1] + at : NULL};
         updates[rule->kind](d->loops, rule, count, (float *)weight + at,
-                            (const float *)gradient + at, state[0] ? (float *)state[0] + at : NULL,
-                            state[1] ? (float *)state[1] + at : NULL);
+                            (const float *)gradient + at, here);
     }
     return STATUS_OK;
 }

@@ -21,7 +21,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { PLACES = 16, GRADIENT_CHUNK = 128, MAX_CHANNELS = 8192 };
+enum { PLACES = 16, MAX_CHANNELS = 8192 };
 
 /* One convolution: sizes in blocks of channels. */
 struct convolution {
@@ -121,11 +121,23 @@ static int64_t pass_floats(const struct convolution *c)
     return weights_floats(c) + c->device->threads * chunk_floats(c);
 }
 
+/* Tiles per chunk of the weight gradient: as many as the threads' caches hold, since the threads
+ * meet twice per chunk. The sums do not depend on it. */
+static int64_t gradient_chunk(const struct convolution *c)
+{
+    enum { CACHE_FLOATS = 1 << 18, LEAST = 128 };
+    int64_t lanes = c->device->loops->lanes;
+    int64_t chunk =
+        c->device->threads * (int64_t)CACHE_FLOATS / (PLACES * lanes * (c->c_blocks + c->k_blocks));
+    chunk = chunk < LEAST ? LEAST : chunk;
+    return chunk < c->tiles ? chunk : c->tiles;
+}
+
 static int64_t weight_gradient_floats(const struct convolution *c)
 {
     int64_t lanes = c->device->loops->lanes;
     int64_t sums = PLACES * c->c_blocks * even(c->k_blocks) * lanes * lanes;
-    return sums + PLACES * GRADIENT_CHUNK * lanes * (c->c_blocks + even(c->k_blocks));
+    return sums + PLACES * gradient_chunk(c) * lanes * (c->c_blocks + even(c->k_blocks));
 }
 
 /* ---- creation ---- */
@@ -300,18 +312,21 @@ struct weight_sums {
 
 static void transform_both(const struct weight_sums *w, int64_t first, int64_t count)
 {
+    enum { RUN = 64 }; /* tiles; enough items for every thread */
     const struct convolution *c = w->c;
     const struct cpu_loops *loops = c->device->loops;
-#pragma omp for schedule(static)
-    for (int64_t b = 0; b < c->c_blocks + c->k_blocks; b++) {
-        int64_t k = b - c->c_blocks;
-        if (k < 0)
-            transform_block(c, loops->winograd_input, &c->in, c->c_blocks, b, first, count, w->x,
-                            w->v + b * w->block, w->v_place);
-        else
-            transform_block(c, loops->winograd_gradient, &c->out, c->k_blocks, k, first, count,
-                            w->dy, w->z + k * w->block, w->z_place);
-    }
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t b = 0; b < c->c_blocks + c->k_blocks; b++)
+        for (int64_t at = 0; at < count; at += RUN) {
+            int64_t k = b - c->c_blocks, n = count - at < RUN ? count - at : RUN;
+            int64_t to = at * loops->lanes;
+            if (k < 0)
+                transform_block(c, loops->winograd_input, &c->in, c->c_blocks, b, first + at, n,
+                                w->x, w->v + b * w->block + to, w->v_place);
+            else
+                transform_block(c, loops->winograd_gradient, &c->out, c->k_blocks, k, first + at, n,
+                                w->dy, w->z + k * w->block + to, w->z_place);
+        }
 }
 
 static void multiply_both(const struct weight_sums *w, int64_t count)
@@ -364,7 +379,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
 {
     (void)step;
     struct convolution c = forward_of(g);
-    int64_t lanes = g->device->loops->lanes, block = GRADIENT_CHUNK * lanes;
+    int64_t lanes = g->device->loops->lanes, chunk = gradient_chunk(&c), block = chunk * lanes;
     int64_t sums = PLACES * c.c_blocks * even(c.k_blocks) * lanes * lanes;
     struct weight_sums w = {.c = &c,
                             .x = args->input[0],
@@ -378,8 +393,8 @@ static enum status backward_weights(group *g, const struct group_args *args,
     memset(w.s, 0, (size_t)sums * sizeof *w.s);
 #pragma omp parallel num_threads(g->device->threads)
     {
-        for (int64_t first = 0; first < c.tiles; first += GRADIENT_CHUNK) {
-            int64_t left = c.tiles - first, count = left < GRADIENT_CHUNK ? left : GRADIENT_CHUNK;
+        for (int64_t first = 0; first < c.tiles; first += chunk) {
+            int64_t left = c.tiles - first, count = left < chunk ? left : chunk;
             transform_both(&w, first, count);
             multiply_both(&w, count);
         }
