@@ -125,7 +125,7 @@ static int64_t pass_floats(const struct convolution *c)
  * meet twice per chunk. The sums do not depend on it. */
 static int64_t gradient_chunk(const struct convolution *c)
 {
-    enum { CACHE_FLOATS = 1 << 18, LEAST = 128 };
+    enum { CACHE_FLOATS = 1 << 17, LEAST = 128 };
     int64_t lanes = c->device->loops->lanes;
     int64_t chunk =
         c->device->threads * (int64_t)CACHE_FLOATS / (PLACES * lanes * (c->c_blocks + c->k_blocks));
