@@ -138,13 +138,28 @@ static void test_images(void **state)
         {.name = "4x4 stride 4, one channel",
          OPCASE_CONV(SHAPE4(1, 1, 17, 16), 8, OPCASE_WINDOW(4, 4, 4, 4), OPCASE_PAD(0, 0, 0, 0),
                      .groups = 1, .bias = true)},
+        {.name = "5x5, one channel to six",
+         OPCASE_CONV(SHAPE4(19, 1, 28, 28), 6, OPCASE_WINDOW(5, 5, 1, 1), OPCASE_PAD(2, 2, 2, 2),
+                     .groups = 1, .bias = true)},
+        {.name = "3x6 stride 2 and 1, uneven padding, to 13",
+         OPCASE_CONV(SHAPE4(2, 4, 9, 31), 13, OPCASE_WINDOW(3, 6, 2, 1), OPCASE_PAD(1, 0, 0, 2),
+                     .groups = 1)},
+        {.name = "11x11 stride 4 to many channels",
+         OPCASE_CONV(SHAPE4(2, 3, 35, 31), 40, OPCASE_WINDOW(11, 11, 4, 4), OPCASE_PAD(2, 2, 2, 2),
+                     .groups = 1, .bias = true)},
+        {.name = "5x7 stride 3 to odd channels",
+         OPCASE_CONV(SHAPE4(3, 2, 20, 23), 37, OPCASE_WINDOW(5, 7, 3, 3), OPCASE_PAD(0, 3, 2, 1),
+                     .groups = 1)},
         {.name = "7x7 stride 2",
          OPCASE_CONV(SHAPE4(2, 3, 21, 19), 24, OPCASE_WINDOW(7, 7, 2, 2), OPCASE_PAD(3, 3, 3, 3),
                      .groups = 1)},
     };
     struct opdevice cpu, reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
-    opdevice_open(&cpu, &backend_cpu, PRECISION_FLOAT);
+    cpu.backend = &backend_cpu;
+    struct device_options options = {.threads = 3};
+    assert_ok(backend_cpu.device_open(&options, &cpu.device));
+    assert_ok(backend_cpu.stream_create(cpu.device, &cpu.stream));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct opcase c = cases[i];
         c.spec.input_gradient = false;

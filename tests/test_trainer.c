@@ -588,6 +588,31 @@ static void test_stop_is_exact(void **state)
     (void)signal(SIGTERM, SIG_DFL);
 }
 
+static int use_cpu(void **state)
+{
+    const struct backend *cpu;
+    (void)state;
+    if (backend_find("cpu", &cpu) != STATUS_OK) {
+        status_clear();
+        print_message("this build has no cpu backend: reference again\n");
+        return 0;
+    }
+    training_backend = "cpu";
+    return 0;
+}
+
+static int use_reference(void **state)
+{
+    (void)state;
+    training_backend = "reference";
+    return 0;
+}
+
+#define ON_CPU(test)                                        \
+    {                                                       \
+#test " on cpu", test, use_cpu, use_reference, NULL \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,6 +632,11 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_moment),
         cmocka_unit_test(test_stopped_by_a_signal),
         cmocka_unit_test(test_stop_is_exact),
+        ON_CPU(test_same_seed_same_bits),
+        ON_CPU(test_resume_is_invisible),
+        ON_CPU(test_resume_with_dropout),
+        ON_CPU(test_killed_at_any_moment),
+        ON_CPU(test_stopped_by_a_signal),
     };
     log_set_level(LOG_QUIET);
     return test_run(tests);

@@ -1,5 +1,5 @@
-/* training.h: what the tests of checkpoints and of the trainer share: small runs on the reference
- * backend, and what they leave behind. Included after testing.h. */
+/* training.h: what the tests of checkpoints and of the trainer share: small runs, and
+ * what they leave behind. Included after testing.h. */
 #ifndef CLEAVE_TESTS_TRAINING_H
 #define CLEAVE_TESTS_TRAINING_H
 
@@ -9,6 +9,9 @@
 
 #include <dirent.h>
 
+/* What the runs compute with; one thread, since these tests fork. */
+static const char *training_backend = "reference";
+
 /* 70 samples in batches of 16: five steps an epoch, the last with 6 samples. */
 static inline struct trainer_options small_run(const char *name)
 {
@@ -17,7 +20,7 @@ static inline struct trainer_options small_run(const char *name)
     o.data = "synthetic:1x8x8/4/70";
     o.batch = 16;
     o.epochs = 3;
-    o.backend = "reference";
+    o.backend = training_backend;
     o.threads = 1;
     o.checkpoint = name;
     o.rule.learning_rate = 0.05;

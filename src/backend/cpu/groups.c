@@ -1,6 +1,7 @@
 /* Groups: which family serves an op, and inputs that must be converted before it can. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/image_conv.h"
+#include "backend/cpu/small_conv.h"
 #include "backend/cpu/winograd.h"
 
 #include <stdlib.h>
@@ -98,15 +99,17 @@ static enum status run_converted(group *g, enum pass pass, const struct group_ar
 /* ---- the backend's functions ---- */
 
 /* The family that serves the op, or one that does the same work better for these tensors. */
-static const struct kernel_family *choose_family(const struct group_spec *spec,
+static const struct kernel_family *choose_family(device *d, const struct group_spec *spec,
                                                  const struct group_layouts *layouts)
 {
-    const group asked = {.spec = *spec, .layouts = *layouts};
-    if (spec->op.op == OP_CONV2D && image_conv_suits(&asked))
+    const group asked = {.device = d, .spec = *spec, .layouts = *layouts};
+    if (spec->op.op != OP_CONV2D)
+        return families[spec->op.op];
+    if (small_conv_suits(&asked))
+        return &cpu_small_conv;
+    if (image_conv_suits(&asked))
         return &cpu_image_conv;
-    if (spec->op.op == OP_CONV2D && winograd_suits(&asked))
-        return &cpu_winograd;
-    return families[spec->op.op];
+    return winograd_suits(&asked) ? &cpu_winograd : &cpu_conv;
 }
 
 static enum status create_in(group *g, struct group_layouts *layouts)
@@ -130,7 +133,7 @@ static enum status create_in(group *g, struct group_layouts *layouts)
 enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out)
 {
-    const struct kernel_family *family = choose_family(spec, layouts);
+    const struct kernel_family *family = choose_family(d, spec, layouts);
     if (!family)
         return status_fail(STATUS_FAILED, "the cpu backend does not run %s",
                            op_get_info(spec->op.op)->name);

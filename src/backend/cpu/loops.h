@@ -37,6 +37,12 @@ struct winograd_plane {
     int64_t height, width, pad_top, pad_left, tiles_x;
 };
 
+/* A window over a padded image: `row` floats from one row to the next, `plane` from one channel to
+ * the next; `stride` between neighbouring outputs of a row. */
+struct image_window {
+    int64_t channels, height, width, stride, row, plane;
+};
+
 struct cpu_loops {
     const char *name;
     int lanes; /* vector width in floats: the block of channels */
@@ -69,6 +75,14 @@ struct cpu_loops {
     /* kept elements times `scale`, others zero; element i of the run has index first + i */
     void (*dropout)(int64_t n, uint64_t seed, uint32_t node, uint32_t step, uint64_t first,
                     uint32_t threshold, float scale, const float *x, float *y);
+
+    /* One row of `count` outputs of a convolution over an image: weights [c][r][s][lanes]; x is the
+     * window's place at the first output. */
+    void (*image_row)(const struct image_window *w, enum activation a, int64_t count,
+                      const float *x, const float *weights, const float *bias, float *y);
+    /* What a row of output gradients adds to the weights' gradient dw [c][r][s][lanes]. */
+    void (*image_gradient)(const struct image_window *w, int64_t count, const float *x,
+                           const float *dy, float *dw);
 
     /* Winograd's convolution (winograd.inc has the mathematics, winograd.c the use). Tiles
      * [first, first + count) of a plane; transformed tiles lie [16 places][tile][lanes], `place`
