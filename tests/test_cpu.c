@@ -85,14 +85,19 @@ static void compare_case(const struct opdevice *cpu, const struct opdevice *refe
     oprun_close(&o);
 }
 
+static void open_cpu(struct opdevice *d, int threads)
+{
+    struct device_options options = {.threads = threads};
+    d->backend = &backend_cpu;
+    assert_ok(backend_cpu.device_open(&options, &d->device));
+    assert_ok(backend_cpu.stream_create(d->device, &d->stream));
+}
+
 static void compare_all(int threads, bool blocked)
 {
     struct opdevice cpu, reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
-    cpu.backend = &backend_cpu;
-    struct device_options options = {.threads = threads};
-    assert_ok(backend_cpu.device_open(&options, &cpu.device));
-    assert_ok(backend_cpu.stream_create(cpu.device, &cpu.stream));
+    open_cpu(&cpu, threads);
     for (int i = 0; i < opcase_count(); i++) {
         const struct opcase *c = opcase_get(i);
         struct group_layouts given = {0};
@@ -156,10 +161,7 @@ static void test_images(void **state)
     };
     struct opdevice cpu, reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
-    cpu.backend = &backend_cpu;
-    struct device_options options = {.threads = 3};
-    assert_ok(backend_cpu.device_open(&options, &cpu.device));
-    assert_ok(backend_cpu.stream_create(cpu.device, &cpu.stream));
+    open_cpu(&cpu, 3);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct opcase c = cases[i];
         c.spec.input_gradient = false;

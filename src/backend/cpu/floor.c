@@ -5,23 +5,6 @@
 
 #include <stdlib.h>
 
-/* The arguments of each pass, in no order that matters here. */
-static const int *args_of(enum pass pass, bool bias)
-{
-    static const int forward[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, 0};
-    static const int data[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0};
-    static const int weights[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
-                                  DNNL_ARG_DIFF_BIAS, 0};
-    static const int forward_no_bias[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0};
-    static const int weights_no_bias[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
-                                          0};
-    if (pass == PASS_BACKWARD_DATA)
-        return data;
-    if (pass == PASS_FORWARD)
-        return bias ? forward : forward_no_bias;
-    return bias ? weights : weights_no_bias;
-}
-
 /* All extents, in any format; channels rounded up to `multiple`, except those of an image. */
 static enum status describe_any(const struct op_case *op, int64_t multiple,
                                 struct product_tensors *t)
@@ -96,7 +79,7 @@ static enum status time_pass(device *d, const struct op_case *op, enum pass pass
     TRY_GOTO(st, primitive_describe(d, &desc, ACTIVATION_NONE, &hint, false, &p, &found), out);
     if (!found)
         goto out;
-    TRY_GOTO(st, primitive_finish(d, &p, args_of(pass, t->has_bias)), out);
+    TRY_GOTO(st, primitive_finish(d, &p, product_args(pass, t->has_bias)), out);
     TRY_GOTO(st, time_primitive(d, &p, &s), out);
     if (*seconds == 0 || s < *seconds)
         *seconds = s;

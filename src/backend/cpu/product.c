@@ -54,26 +54,35 @@ static enum status describe_all(struct product_group *g, const struct product_te
                               &g->data, found);
 }
 
-static enum status finish_all(struct product_group *g)
+const int *product_args(enum pass pass, bool bias)
 {
     static const int forward[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, 0};
-    static const int forward_no_bias[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0};
     static const int data[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0};
     static const int weights[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
                                   DNNL_ARG_DIFF_BIAS, 0};
+    static const int forward_no_bias[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0};
     static const int weights_no_bias[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
                                           0};
+    if (pass == PASS_BACKWARD_DATA)
+        return data;
+    if (pass == PASS_FORWARD)
+        return bias ? forward : forward_no_bias;
+    return bias ? weights : weights_no_bias;
+}
+
+static enum status finish_all(struct product_group *g)
+{
     bool bias = g->base.spec.op.attrs.bias;
     device *d = g->base.device;
-    TRY(primitive_finish(d, &g->forward, bias ? forward : forward_no_bias));
+    TRY(primitive_finish(d, &g->forward, product_args(PASS_FORWARD, bias)));
     if (!g->base.spec.training) {
         primitive_deinit(&g->weights);
         primitive_deinit(&g->data);
     }
     if (g->weights.desc)
-        TRY(primitive_finish(d, &g->weights, bias ? weights : weights_no_bias));
+        TRY(primitive_finish(d, &g->weights, product_args(PASS_BACKWARD_WEIGHTS, bias)));
     if (g->data.desc)
-        TRY(primitive_finish(d, &g->data, data));
+        TRY(primitive_finish(d, &g->data, product_args(PASS_BACKWARD_DATA, bias)));
     return STATUS_OK;
 }
 

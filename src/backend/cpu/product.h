@@ -36,6 +36,9 @@ struct product_group {
 /* By pass; conv.c and linear.c. */
 extern product_describe *const conv_describe[PASS_COUNT], *const linear_describe[PASS_COUNT];
 
+/* The arguments of a pass's primitive, in the order in which the passes below hand them over. */
+const int *product_args(enum pass pass, bool bias);
+
 /* Describes, creates and lays out the group. On STATUS_OK with *found false oneDNN has no fast
  * implementation for these tensors, and the group is as before. */
 enum status product_create(struct product_group *g, const struct product_tensors *tensors,
