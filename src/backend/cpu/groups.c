@@ -9,8 +9,8 @@
 static const struct kernel_family *const families[] = {
     [OP_CONV2D] = &cpu_conv,
     [OP_LINEAR] = &cpu_linear,
-    [OP_MAX_POOL] = &cpu_pool,
-    [OP_AVERAGE_POOL] = &cpu_pool,
+    [OP_MAX_POOL] = &cpu_max_pool,
+    [OP_AVERAGE_POOL] = &cpu_average_pool,
     [OP_GLOBAL_POOL] = &cpu_mean_pool,
     [OP_ADAPTIVE_POOL] = &cpu_mean_pool,
     [OP_BATCH_NORM] = &cpu_batch_norm,

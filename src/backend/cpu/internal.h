@@ -129,9 +129,9 @@ struct kernel_family {
                                    const struct step_state *step);
 };
 
-extern const struct kernel_family cpu_conv, cpu_linear, cpu_pool, cpu_mean_pool, cpu_batch_norm,
-    cpu_local_response_norm, cpu_activation, cpu_dropout, cpu_add, cpu_concat, cpu_flatten,
-    cpu_loss;
+extern const struct kernel_family cpu_conv, cpu_linear, cpu_max_pool, cpu_average_pool,
+    cpu_mean_pool, cpu_batch_norm, cpu_local_response_norm, cpu_activation, cpu_dropout, cpu_add,
+    cpu_concat, cpu_flatten, cpu_loss;
 
 /* The layout that an op which keeps its input's form gives its output. */
 enum status layout_like(device *d, const layout *like, const struct shape *shape,

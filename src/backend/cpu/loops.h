@@ -37,6 +37,11 @@ struct winograd_plane {
     int64_t height, width, pad_top, pad_left, tiles_x;
 };
 
+/* Pooling over one channel block of one image; pairs are (height, width). */
+struct pool_plane {
+    int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
+};
+
 /* A window over a padded image: `row` floats from one row to the next, `plane` from one channel to
  * the next; `stride` between neighbouring outputs of a row. */
 struct image_window {
@@ -76,6 +81,11 @@ struct cpu_loops {
     void (*dropout)(int64_t n, uint64_t seed, uint32_t node, uint32_t step, uint64_t first,
                     uint32_t threshold, float scale, const float *x, float *y);
 
+    /* The maxima of a plane, and unless `from` is NULL the number (row-major) of the place in the
+     * window that each came from: the first of equals. The gradient adds dy at those places. */
+    void (*max_pool)(const struct pool_plane *p, const float *x, float *y, int32_t *from);
+    void (*max_pool_gradient)(const struct pool_plane *p, const float *dy, const int32_t *from,
+                              float *dx);
     /* One row of `count` outputs of a convolution over an image: weights [c][r][s][lanes]; x is the
      * window's place at the first output. */
     void (*image_row)(const struct image_window *w, enum activation a, int64_t count,

@@ -1,10 +1,9 @@
-/* Max and average pooling by oneDNN, on blocked tensors. */
+/* Average pooling by oneDNN, on blocked tensors. */
 #include "backend/cpu/internal.h"
 
 struct pool_group {
     struct group base;
     struct primitive forward, backward;
-    int64_t indices_bytes; /* where each maximum came from */
 };
 
 static struct pool_group *pool_of(group *g)
@@ -14,8 +13,6 @@ static struct pool_group *pool_of(group *g)
 
 static dnnl_alg_kind_t algorithm(const struct op_case *op)
 {
-    if (op->op == OP_MAX_POOL)
-        return dnnl_pooling_max;
     return op->attrs.count_padding ? dnnl_pooling_avg_include_padding
                                    : dnnl_pooling_avg_exclude_padding;
 }
@@ -52,11 +49,8 @@ static enum status create_forward(struct pool_group *g, const dnnl_memory_desc_t
                            &found));
     if (!found)
         return status_fail(STATUS_FAILED, "oneDNN has no pooling for this shape");
-    const dnnl_memory_desc_t *indices = primitive_md(&g->forward, dnnl_query_workspace_md);
-    g->indices_bytes = indices ? (int64_t)dnnl_memory_desc_get_size(indices) : 0;
-    static const int with_indices[] = {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE, 0};
-    static const int without[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
-    return primitive_finish(g->base.device, &g->forward, g->indices_bytes ? with_indices : without);
+    static const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
+    return primitive_finish(g->base.device, &g->forward, args);
 }
 
 static enum status create_backward(struct pool_group *g, const dnnl_memory_desc_t *source,
@@ -72,10 +66,8 @@ static enum status create_backward(struct pool_group *g, const dnnl_memory_desc_
                            &found));
     if (!found)
         return status_fail(STATUS_FAILED, "oneDNN has no pooling gradient for this shape");
-    static const int with_indices[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_WORKSPACE, 0};
-    static const int without[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
-    return primitive_finish(g->base.device, &g->backward,
-                            g->indices_bytes ? with_indices : without);
+    static const int args[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
+    return primitive_finish(g->base.device, &g->backward, args);
 }
 
 static enum status create(group *base)
@@ -87,7 +79,6 @@ static enum status create(group *base)
     TRY(create_forward(g, source, target));
     if (base->spec.training)
         TRY(create_backward(g, source, target));
-    base->needs.saved_bytes = g->indices_bytes;
     base->needs.forward_workspace_bytes = g->forward.scratch_bytes;
     base->needs.backward_workspace_bytes = g->backward.scratch_bytes;
     return STATUS_OK;
@@ -103,7 +94,7 @@ static enum status forward(group *base, const struct group_args *args,
                            const struct step_state *step)
 {
     (void)step;
-    void *const pointers[] = {(void *)(uintptr_t)args->input[0], args->output, args->saved};
+    void *const pointers[] = {(void *)(uintptr_t)args->input[0], args->output};
     return primitive_run(&pool_of(base)->forward, base->device, pointers, args->workspace);
 }
 
@@ -113,12 +104,11 @@ static enum status backward(group *base, const struct group_args *args,
     (void)step;
     if (!args->input_grad[0])
         return STATUS_OK;
-    void *const pointers[] = {(void *)(uintptr_t)args->output_grad[0], args->input_grad[0],
-                              args->saved};
+    void *const pointers[] = {(void *)(uintptr_t)args->output_grad[0], args->input_grad[0]};
     return primitive_run(&pool_of(base)->backward, base->device, pointers, args->workspace);
 }
 
-const struct kernel_family cpu_pool = {
+const struct kernel_family cpu_average_pool = {
     .group_bytes = sizeof(struct pool_group),
     .wants_blocked = true,
     .create = create,
