@@ -59,6 +59,10 @@ enum status layout_get_blocked(device *d, const struct shape *shape, const layou
 enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
                                const layout **out) MUST_USE;
 
+/* The layouts of a convolution's weights, over rounded extents [k, c, r, s], and of its bias. Fails
+ * if the group was given others. */
+enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_t tag) MUST_USE;
+
 int64_t round_up(int64_t n, int64_t multiple);
 
 /* Whole tensors between a layout and row-major floats. Rounded-up elements become zero. */

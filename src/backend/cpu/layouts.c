@@ -63,6 +63,33 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
     return intern(d, &l, out);
 }
 
+/* Sets a parameter's layout; one that was given must be the same. */
+static enum status set_param(group *g, int number, const layout *wanted)
+{
+    const layout **have = &g->layouts.param[number];
+    if (*have && *have != wanted)
+        return status_fail(STATUS_FAILED, "the weights shared with this %s have another layout",
+                           op_get_info(g->spec.op.op)->name);
+    *have = wanted;
+    return STATUS_OK;
+}
+
+enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+{
+    struct op_param params[OP_MAX_PARAMS];
+    int n_params = op_get_params(&g->spec.op, params);
+    dnnl_memory_desc_t weights, bias;
+    const layout *l;
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&weights, 4, dims, dnnl_f32, tag));
+    TRY(layout_get_weights(g->device, &params[0].shape, &weights, &l));
+    TRY(set_param(g, 0, l));
+    if (n_params == 1)
+        return STATUS_OK;
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&bias, 1, dims, dnnl_f32, dnnl_a));
+    TRY(layout_get_weights(g->device, &params[1].shape, &bias, &l));
+    return set_param(g, 1, l);
+}
+
 enum status layout_like(device *d, const layout *like, const struct shape *shape,
                         const layout **out)
 {

@@ -56,16 +56,8 @@ static enum status create(group *g)
 {
     struct small s = sizes_of(g);
     int64_t lanes = s.loops->lanes, threads = g->device->threads;
-    struct op_param params[OP_MAX_PARAMS];
-    int n_params = op_get_params(&g->spec.op, params);
     const dnnl_dims_t dims = {s.blocks * lanes, s.window.channels, s.window.height, s.window.width};
-    dnnl_memory_desc_t weights, bias;
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(&weights, 4, dims, dnnl_f32,
-                                          lanes == 16 ? dnnl_Abcd16a : dnnl_Abcd8a));
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(&bias, 1, dims, dnnl_f32, dnnl_a));
-    TRY(layout_get_weights(g->device, &params[0].shape, &weights, &g->layouts.param[0]));
-    if (n_params > 1)
-        TRY(layout_get_weights(g->device, &params[1].shape, &bias, &g->layouts.param[1]));
+    TRY(layout_get_params(g, dims, lanes == 16 ? dnnl_Abcd16a : dnnl_Abcd8a));
     TRY(layout_get_blocked(g->device, &g->spec.op.output, &g->layouts.output));
     int64_t sums = s.chunks * s.blocks * (s.weights + lanes);
     g->needs.reads_input = true;

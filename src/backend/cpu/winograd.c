@@ -145,18 +145,9 @@ static int64_t weight_gradient_floats(const struct convolution *c)
 static enum status get_weight_layouts(group *g)
 {
     int64_t lanes = g->device->loops->lanes;
-    struct op_param params[OP_MAX_PARAMS];
-    int n_params = op_get_params(&g->spec.op, params);
     const dnnl_dims_t dims = {round_up(g->spec.op.attrs.out_channels, lanes),
                               round_up(g->spec.op.input[0].dim[1], lanes), 3, 3};
-    dnnl_memory_desc_t weights, bias;
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(&weights, 4, dims, dnnl_f32,
-                                          lanes == 16 ? dnnl_OIhw16i16o : dnnl_OIhw8i8o));
-    TRY_DNNL(dnnl_memory_desc_init_by_tag(&bias, 1, dims, dnnl_f32, dnnl_a));
-    TRY(layout_get_weights(g->device, &params[0].shape, &weights, &g->layouts.param[0]));
-    if (n_params > 1)
-        TRY(layout_get_weights(g->device, &params[1].shape, &bias, &g->layouts.param[1]));
-    return STATUS_OK;
+    return layout_get_params(g, dims, lanes == 16 ? dnnl_OIhw16i16o : dnnl_OIhw8i8o);
 }
 
 static enum status create(group *g)
