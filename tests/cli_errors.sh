@@ -5,7 +5,7 @@ source "$CLEAVE_SOURCE/tests/expect.sh"
 # names
 refused 2 "unknown command 'trian': did you mean 'train'?" trian
 refused 2 "unknown command 'laers': did you mean 'layers'?" bench laers
-refused 2 "allowed: show, train" frobnicate
+refused 2 "allowed: show, plan, train" frobnicate
 refused 2 "unknown option '--versoin': did you mean '--version'?" --versoin
 refused 2 "unknown model 'resnt18': did you mean 'resnet18'?" show resnt18
 refused 2 "unknown model 'resnt18': did you mean 'resnet18'?" train resnt18
@@ -39,8 +39,16 @@ refused 2 "MODEL is missing" show
 refused 2 "SPEC is missing" pack
 refused 2 "unexpected argument 'lenet5'" show vgg11 lenet5
 refused 2 "--out FILE is missing" pack imagefolder:x
-refused 2 "one worker (--plan serial)" train lenet5 --plan data
-refused 2 "one worker (--plan serial)" train lenet5 --workers 2
+refused 2 "did you mean 'data'?" train lenet5 --plan dato
+refused 2 "at most 1 worker" train lenet5 --plan serial --workers 2
+refused 2 "--workers" train lenet5 --workers 0
+refused 2 "--replicas" train lenet5 --workers 4 --plan 1f1b --replicas 3,x
+refused 2 "unknown value of --sync" train lenet5 --workers 2 --sync rign
+refused 1 "nowhere.json" train lenet5 --plan nowhere.json
+refused 2 "did you mean 'check'?" plan chek
+refused 2 "did you mean 'model'?" plan make modle lenet5 --workers 2
+refused 2 "MODEL is missing" plan check data
+refused 2 "the plan has workers 0 to 1" plan dump data lenet5 --workers 2 --worker 2
 refused 2 "--resume needs --checkpoint" train lenet5 --resume
 refused 2 "--nesterov needs" train lenet5 --nesterov --momentum 0
 

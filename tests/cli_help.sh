@@ -14,7 +14,7 @@ helps
 helps --help
 helps -h
 helps help
-for command in show train bench pack "bench layers" "bench gemm" "bench step"; do
+for command in show train bench pack plan "plan make" "plan check" "plan dump" "bench layers" "bench gemm" "bench step"; do
     # shellcheck disable=SC2086
     helps $command --help
     # shellcheck disable=SC2086
@@ -29,6 +29,8 @@ says stdout "--batch N"
 says stdout "images in a step [128]"
 says stdout "resnet18"
 says stdout "synthetic:CxHxW/CLASSES[/COUNT]"
+says stdout "--workers N"
+says stdout "parameter servers"
 
 run 0 --version
 grep -qE '^cleave [0-9]+\.[0-9]+\.[0-9]+$' stdout || fail "no version"

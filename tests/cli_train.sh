@@ -23,6 +23,34 @@ holds "all(abs(a['loss'] - b) < 1e-4 for a, b in zip(d, $losses))"
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --seed 2
 holds "[e['loss'] for e in d if e['event'] == 'step'] != $losses"
 
+# many workers: the same losses, and what they cost
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 2
+holds "all(abs(a['loss'] - b) < 1e-4 for a, b in zip(d, $losses))"
+holds 'd[5]["workers"] == 2 and d[5]["plan"] == "data" and d[5]["bytes_moved"] > 0'
+holds 'all(e["communicate_s"] > 0 and e["wait_s"] >= 0 for e in d[:5])'
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 3 --plan 1f1b \
+    --micro-batches 4 --trace run.trace
+holds "all(abs(a['loss'] - b) < 1e-4 for a, b in zip(d, $losses))"
+python3 -c 'import json; t = json.load(open("run.trace"))["traceEvents"]
+assert {e["pid"] for e in t} == {0, 1, 2} and any(e.get("cat") == "wait" for e in t)' ||
+    fail "the trace is not one of three workers"
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --workers 3
+says stderr "plan data: 3 workers"
+says stdout "for other workers"
+
+# a plan as a file, written, checked, used, and looked into
+run 0 plan make 1f1b lenet5 --data $data --batch 64 --workers 4 --replicas 3,1 -o mine.json
+run 0 plan check mine.json lenet5 --data $data --batch 64 --json
+holds 'len(d["workers"]) == 4 and d["stages"] == 2 and d["bytes_moved"] > 0'
+run 0 plan check mine.json lenet5 --data $data --batch 64
+says stdout "4 workers, 2 stages"
+run 0 plan dump mine.json lenet5 --data $data --batch 64 --worker 3
+says stdout "receive"
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --plan mine.json
+holds "all(abs(a['loss'] - b) < 1e-4 for a, b in zip(d, $losses)) and d[5]['workers'] == 4"
+run 2 train lenet5 --data $data --plan mine.json --workers 3
+says stderr "mine.json is for 4 workers, 3 were asked for"
+
 # an epoch, short last batch included: 120 = 50 + 50 + 20
 run 0 train lenet5 --data $data --limit 120 --batch 50 --epochs 2 --json
 holds '[e["event"] for e in d] == (["step"] * 3 + ["epoch"]) * 2 + ["done"]'

@@ -88,7 +88,7 @@ static inline void session_start(struct session *s)
     const struct program *programs[SESSION_MAX_PROGRAMS];
     for (int i = 0; i < s->n_programs; i++)
         programs[i] = s->program[i];
-    assert_ok(executor_create(programs, s->n_programs, &s->executor));
+    assert_ok(executor_create(programs, s->n_programs, NULL, &s->executor));
 }
 
 static inline void session_close(struct session *s)

@@ -20,6 +20,7 @@ struct bench {
     device *device;
     struct program *program;
     executor *executor;
+    struct tensor_store tensors; /* the executor's */
     struct update_rule rule;
 };
 
@@ -62,7 +63,8 @@ static void bench_open(struct bench *b, int64_t width, enum update_kind kind)
                                 .n_states = update_rule_states(&b->rule)};
     assert_ok(program_create(b->graph, &p, &b->program));
     const struct program *programs[] = {b->program};
-    assert_ok(executor_create(programs, 1, &b->executor));
+    assert_ok(executor_create(programs, 1, NULL, &b->executor));
+    b->tensors = tensor_store_of_executor(b->executor);
     assert_ok(initialise_parameters(b->graph, b->executor, 5));
 }
 
@@ -82,7 +84,7 @@ static void bench_step(struct bench *b, int64_t step)
         images[i] = (float)((i * 7 + (size_t)step * 13) % 11) / 11 - 0.5f;
     for (int i = 0; i < BATCH; i++)
         labels[i] = (i + (int)step) % CLASSES;
-    struct executor_batch batch = {images, labels};
+    struct executor_batch batch = {images, labels, 0};
     struct step_state state = {5, (uint32_t)step};
     struct executor_result result;
     b->rule.step = step;
@@ -142,13 +144,13 @@ static void check_continues(enum update_kind kind, const char *folder)
     for (int64_t step = 1; step <= 3; step++)
         bench_step(&first, step);
     struct checkpoint_state saved = bench_state(&first, 3);
-    assert_ok(checkpoint_save(name, &saved, first.graph, first.executor));
+    assert_ok(checkpoint_save(name, &saved, first.graph, &first.tensors));
 
     checkpoint *c;
     assert_true(checkpoint_exists(name));
     assert_ok(checkpoint_open(name, &c));
     assert_ok(checkpoint_match(c, &saved));
-    assert_ok(checkpoint_read(c, second.graph, second.executor));
+    assert_ok(checkpoint_read(c, second.graph, &second.tensors));
     checkpoint_close(c);
     assert_same_tensors(&first, &second);
     for (int64_t step = 4; step <= 6; step++)
@@ -174,7 +176,7 @@ static void test_state_goes_round(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 12);
-    assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
     checkpoint *c;
     assert_ok(checkpoint_open(name, &c));
     const struct checkpoint_state *r = checkpoint_get_state(c);
@@ -196,7 +198,7 @@ static void test_pytorch_names(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
     safetensors *f;
     (void)snprintf(path, sizeof path, "%.4000s-1.safetensors", name);
     assert_ok(safetensors_open(path, &f));
@@ -241,7 +243,7 @@ static void test_old_files_go_and_others_stay(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     for (int64_t step = 1; step <= 3; step++) {
         struct checkpoint_state s = bench_state(&b, step);
-        assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+        assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
         assert_int_equal(count_files(place), 2 + sizeof others / sizeof *others);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -263,7 +265,7 @@ static void test_same_step_twice(void **state)
     for (int i = 0; i < 3; i++) {
         char before[PATH_MAX];
         (void)snprintf(before, sizeof before, "%.4000s-4%s.safetensors", name, i % 2 ? "" : ".1");
-        assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+        assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
         assert_int_not_equal(access(before, F_OK), 0);
         assert_int_equal(count_files(place), 2);
         checkpoint *c;
@@ -282,10 +284,10 @@ static void test_weights_alone(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     bench_open(&wide, 9, UPDATE_SGD);
     assert_ok(initialise_parameters(a.graph, a.executor, 77));
-    assert_ok(checkpoint_save_weights(test_path(path, "w.safetensors"), a.graph, a.executor));
-    assert_ok(checkpoint_load_weights(path, b.graph, b.executor));
+    assert_ok(checkpoint_save_weights(test_path(path, "w.safetensors"), a.graph, &a.tensors));
+    assert_ok(checkpoint_load_weights(path, b.graph, &b.tensors));
     assert_same_tensors(&a, &b);
-    assert_fails(checkpoint_load_weights(path, wide.graph, wide.executor), STATUS_FAILED,
+    assert_fails(checkpoint_load_weights(path, wide.graph, &wide.tensors), STATUS_FAILED,
                  "tensor 'conv.weight' has shape 8x2x3x3, the network's has 9x2x3x3");
     static const struct safetensors_entry entry = {"conv.weight", {4, {8, 2, 3, 3}}};
     static const float zeros[8 * 2 * 3 * 3];
@@ -295,7 +297,7 @@ static void test_weights_alone(void **state)
     assert_ok(safetensors_writer_put(w, zeros));
     assert_ok(safetensors_writer_finish(w, &sum));
     safetensors_writer_close(w);
-    assert_fails(checkpoint_load_weights(path, b.graph, b.executor), STATUS_FAILED,
+    assert_fails(checkpoint_load_weights(path, b.graph, &b.tensors), STATUS_FAILED,
                  "there is no tensor 'conv.bias'");
     assert_same_tensors(&a, &b); /* and none was written */
     bench_close(&a);
@@ -314,7 +316,7 @@ static void test_differences_are_named(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     bench_open(&wide, 9, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 4), other;
-    assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
     checkpoint *c;
     assert_ok(checkpoint_open(name, &c));
 
@@ -340,7 +342,7 @@ static void test_differences_are_named(void **state)
     other = s;
     other.step = 99; /* the place and the length of the run may differ */
     assert_ok(checkpoint_match(c, &other));
-    assert_fails(checkpoint_read(c, wide.graph, wide.executor), STATUS_FAILED,
+    assert_fails(checkpoint_read(c, wide.graph, &wide.tensors), STATUS_FAILED,
                  "tensor 'conv.weight' has shape 8x2x3x3");
     checkpoint_close(c);
     bench_close(&b);
@@ -387,7 +389,7 @@ static void test_damage_is_noticed(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 4);
-    assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
     bench_close(&b);
     (void)snprintf(json, sizeof json, "%.4000s.json", name);
     (void)snprintf(tensors, sizeof tensors, "%.4000s-4.safetensors", name);
@@ -447,12 +449,12 @@ static void test_no_folder(void **state)
     struct checkpoint_state s = bench_state(&b, 4);
     (void)test_path(name, "nowhere/run");
     assert_fails(checkpoint_check_place(name), STATUS_FAILED, "nowhere: cannot save");
-    assert_fails(checkpoint_save(name, &s, b.graph, b.executor), STATUS_FAILED,
+    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED,
                  "run-4.safetensors.tmp: cannot create: No such file");
     test_write_file(test_path(file, "plain"), "x", 1);
     (void)test_path(name, "plain/run");
     assert_fails(checkpoint_check_place(name), STATUS_FAILED, "plain: cannot save");
-    assert_fails(checkpoint_save(name, &s, b.graph, b.executor), STATUS_FAILED, "Not a directory");
+    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED, "Not a directory");
     bench_close(&b);
 }
 
@@ -465,7 +467,7 @@ static void test_writes_that_fail(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_ok(checkpoint_save(name, &s, b.graph, b.executor));
+    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
     struct rlimit before, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -475,7 +477,7 @@ static void test_writes_that_fail(void **state)
         small.rlim_cur = limit;
         s.step++;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        enum status st = checkpoint_save(name, &s, b.graph, b.executor);
+        enum status st = checkpoint_save(name, &s, b.graph, &b.tensors);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         if (st == STATUS_OK)
             break;
@@ -502,7 +504,7 @@ static void test_commit_that_fails(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_fails(checkpoint_save(name, &s, b.graph, b.executor), STATUS_FAILED, "run.json");
+    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED, "run.json");
     assert_int_equal(count_files(place), 1);
     bench_close(&b);
 }
@@ -542,7 +544,7 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    CHECK(checkpoint_save(name, &s, b.graph, b.executor) == STATUS_OK);
+    CHECK(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK);
     /* Pages are given out whole: leave room for none, then one, two ... until a save fits. */
     FILE *f = fopen(filler, "wb");
     int n_pages = 0, n_failed = 0;
@@ -554,7 +556,7 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     for (; n_pages >= 0; n_pages--) {
         CHECK(truncate(filler, (off_t)n_pages * 4096) == 0);
         s.step++;
-        if (checkpoint_save(name, &s, b.graph, b.executor) == STATUS_OK)
+        if (checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK)
             break;
         n_failed++;
         CHECK(strstr(status_message(), "No space left on device"));
@@ -570,7 +572,7 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     CHECK(checkpoint_check_place(name) == STATUS_FAILED);
     CHECK(strstr(status_message(), "Read-only file system"));
     status_clear();
-    CHECK(checkpoint_save(name, &s, b.graph, b.executor) == STATUS_FAILED);
+    CHECK(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_FAILED);
     CHECK(strstr(status_message(), "Read-only file system"));
     status_clear();
     CHECK(stands_at(name, s.step - 1));

@@ -230,6 +230,47 @@ static void test_parts_make_up_the_batch(void **state)
     dataset_close(d);
 }
 
+/* The last batch, of 7, is cut anew, and the second worker gets more of it than of the others. */
+static void test_exact_parts(void **state)
+{
+    (void)state;
+    enum { N = 27, BATCH = 10 };
+    static const int64_t firsts[] = {0, 9, 10}, counts[] = {9, 1, 0};
+    static const int64_t short_firsts[] = {0, 0, 6}, short_counts[] = {0, 6, 1};
+    int64_t whole[N], part[N];
+    dataset *d = plain(N);
+    struct loader_options options = {.batch = BATCH, .shuffle = true, .seed = 3};
+    loader *l = make(d, options);
+    assert_int_equal(collect(l, 2, 0, whole), N);
+    loader_destroy(l);
+    options.exact_parts = true;
+    for (int w = 0; w < 3; w++) {
+        options.first = firsts[w];
+        options.count = counts[w];
+        options.short_first = short_firsts[w];
+        options.short_count = short_counts[w];
+        l = make(d, options);
+        int64_t n = collect(l, 2, 0, part), at = 0;
+        for (int64_t i = 0; i < N; i++) {
+            bool last = i >= 20;
+            int64_t first = last ? short_firsts[w] : firsts[w];
+            int64_t count = last ? short_counts[w] : counts[w];
+            if (i % BATCH >= first && i % BATCH < first + count)
+                assert_int_equal(part[at++], whole[i]);
+        }
+        assert_int_equal(at, n);
+        struct batch b;
+        assert_ok(loader_start(l, 2, 2));
+        assert_ok(loader_next(l, &b));
+        assert_true(b.first == short_firsts[w] && b.n_samples == short_counts[w]);
+        loader_destroy(l);
+    }
+    options.short_count = 2;
+    assert_fails(loader_create(d, &options, &l), STATUS_USAGE,
+                 "part 6 + 2 lies outside the batch of 7");
+    dataset_close(d);
+}
+
 /* ---- failures ---- */
 
 static void test_refuses_bad_options(void **state)
@@ -445,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_same_batches_for_any_threads_and_depth),
         cmocka_unit_test(test_resumes_in_the_middle),
         cmocka_unit_test(test_parts_make_up_the_batch),
+        cmocka_unit_test(test_exact_parts),
         cmocka_unit_test(test_refuses_bad_options),
         cmocka_unit_test(test_errors_arrive_with_their_batch),
         cmocka_unit_test(test_a_read_that_hangs),

@@ -43,19 +43,6 @@ static bool listed(int n, const int *items, int item)
     return false;
 }
 
-/* What the instruction changes though it stands in no list: running statistics, in forward. */
-static bool is_statistic(const struct program *p, const struct instr *instr, int buffer)
-{
-    if (instr->kind != INSTR_RUN || instr->pass != PASS_FORWARD || !p->training)
-        return false;
-    const struct program_group *g = &p->groups[instr->group];
-    const struct graph_node *node = &p->graph->nodes[g->first_node];
-    for (int k = 0; k < node->n_params; k++)
-        if (g->param[k] == buffer)
-            return !p->graph->params[node->first_param + k].spec.trained;
-    return false;
-}
-
 /* The content of every buffer is a number: what wrote it, from which contents. Whatever is hit by
  * the write of an overlapping buffer becomes a number that occurs nowhere else. */
 static void run_on_hashes(const struct program *p, const struct instr *instr, uint64_t *content,
@@ -69,9 +56,6 @@ static void run_on_hashes(const struct program *p, const struct instr *instr, ui
         hash = mix(hash, content[instr->writes[k]]); /* an update changes what was there */
     for (int k = 0; k < instr->n_writes; k++)
         content[instr->writes[k]] = mix(hash, (uint64_t)k);
-    for (int k = 0; k < instr->n_reads; k++)
-        if (is_statistic(p, instr, instr->reads[k]))
-            content[instr->reads[k]] = mix(hash, 64 + (uint64_t)k);
     bool hurts_itself = false;
     for (int k = 0; k < instr->n_writes; k++)
         for (int i = 0; i < p->n_buffers; i++)
@@ -97,9 +81,11 @@ static uint64_t meaning(const struct program *p)
     for (int i = 0; i < p->n_buffers; i++)
         if (lives_always(&p->buffers[i]))
             hash = mix(hash, content[i]);
-    hash = mix(hash, content[p->losses]);
-    if (!p->training)
-        hash = mix(hash, content[p->logits]);
+    for (int i = 0; i < p->n_results; i++) {
+        hash = mix(hash, content[p->results[i].losses]);
+        if (!p->training)
+            hash = mix(hash, content[p->results[i].logits]);
+    }
     free(content);
     return hash;
 }
@@ -247,10 +233,10 @@ static void break_places(struct mutant *m)
         assert_that(!passes_check(&m->p), "a smaller slab of %s", buffer_class_name(c));
     }
     mutant_reset(m);
-    m->p.buffers[m->p.images].offset += 4;
+    m->p.buffers[m->p.loads[0].images].offset += 4;
     assert_false(passes_check(&m->p));
     mutant_reset(m);
-    m->p.buffers[m->p.images].offset = -BUFFER_ALIGNMENT;
+    m->p.buffers[m->p.loads[0].images].offset = -BUFFER_ALIGNMENT;
     assert_false(passes_check(&m->p));
     const int nowhere[1] = {m->p.n_buffers};
     mutant_reset(m);
@@ -456,7 +442,7 @@ static void test_dump(void **state)
     const char *at = text;
     for (int i = 0; i < p->n_instrs; i++) {
         char name[160], line[200];
-        (void)snprintf(line, sizeof line, "\ninstr %d %s reads ", i,
+        (void)snprintf(line, sizeof line, "\ninstr %d compute %s ", i,
                        program_instr_text(p, i, name, sizeof name));
         at = strstr(at, line);
         assert_that(at, "the dump lacks '%s'", line + 1);

@@ -6,7 +6,8 @@
 set -euo pipefail
 
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
-       libjpeg62-turbo-dev libpng-dev libxxhash-dev libhwloc-dev dataset-fashion-mnist)
+       libjpeg62-turbo-dev libpng-dev libxxhash-dev libhwloc-dev openmpi-bin libopenmpi-dev
+       dataset-fashion-mnist)
 test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.

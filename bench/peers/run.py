@@ -64,7 +64,11 @@ class Peer:
             )
         except OSError as error:
             raise PeerError(f"{name}: cannot start {command[0]}: {error.strerror}") from error
-        self.ready = self.read_json("event", "its ready line")
+        try:
+            self.ready = self.read_json("event", "its ready line")
+        except BaseException:
+            self.close()
+            raise
 
     def read_line(self, awaited):
         deadline = time.monotonic() + self.timeout_s
@@ -91,16 +95,23 @@ class Peer:
             raise PeerError(f"{self.name}: no '{key}' in {line!r}, awaited {awaited}")
         return answer
 
-    def run(self, n_steps):
-        """The seconds of each of `n_steps` further steps."""
+    def request(self, n_steps):
         try:
             self.process.stdin.write(f"{n_steps}\n".encode())
             self.process.stdin.flush()
         except BrokenPipeError as error:
             raise PeerError(f"{self.name}: ended before it was asked to") from error
+
+    def answer(self, n_steps):
         times = self.read_json("steps_s", f"the times of {n_steps} steps")["steps_s"]
         if len(times) != n_steps:
             raise PeerError(f"{self.name}: {len(times)} times for {n_steps} steps")
+        return times
+
+    def run(self, n_steps):
+        """The seconds of each of `n_steps` further steps."""
+        self.request(n_steps)
+        times = self.answer(n_steps)
         time.sleep(PAUSE_S)
         return times
 

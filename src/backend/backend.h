@@ -44,6 +44,15 @@ struct group_spec {
     bool input_gradient;    /* the gradient of inputs (and residual) will be asked for */
     uint32_t random_stream; /* dropout: which sequence of random.h this node draws from */
     int64_t global_batch;   /* loss: gradients are scaled by 1 / global_batch */
+    /* A piece of a cut layer: the whole output's shape, and where the piece's output begins in it
+     * (axis 0: within the micro-batch; group_args.first_sample is added). Dropout draws by the index
+     * of the whole. A rank of 0: the output is the whole. */
+    struct shape whole;
+    int64_t origin[SHAPE_MAX_RANK];
+    /* Batch norm whose statistics are those of several pieces: forward and backward are two passes
+     * each, and between them the caller sums `statistics` over the pieces. */
+    bool shared_statistics;
+    int64_t statistics_count; /* elements per channel in all pieces together */
 };
 
 /* Layouts in and out of a group. The caller fixes inputs and residual. Output and params that are
@@ -58,6 +67,7 @@ struct group_layouts {
 
 struct group_needs {
     int64_t saved_bytes; /* handed from forward to backward (indices, statistics) */
+    int64_t statistics_count; /* shared_statistics: doubles that are summed over the pieces */
     int64_t forward_workspace_bytes, backward_workspace_bytes;
     bool reads_input, reads_output; /* whether backward really reads these tensors */
     bool in_place_gradient; /* input_grad[0] may be the memory of the (folded) output gradient */
@@ -71,6 +81,11 @@ enum pass {
                               ops with OP_PASSES_GRADIENT */
     PASS_BACKWARD_DATA,    /* ops with OP_SPLIT_GRADIENT */
     PASS_BACKWARD_WEIGHTS, /* likewise */
+    /* With shared_statistics, before PASS_FORWARD and PASS_BACKWARD: write args.statistics, to be
+     * summed over the pieces; the main pass then reads the sum. The backward one also folds the
+     * output's gradients into folded_grad and writes this piece's own param_grad. */
+    PASS_FORWARD_STATISTICS,
+    PASS_BACKWARD_STATISTICS,
     PASS_COUNT
 };
 
@@ -81,6 +96,9 @@ struct group_args {
     void *output;
     void *param[OP_MAX_PARAMS]; /* running statistics are updated by a training forward pass */
     void *saved, *workspace;
+    double *statistics;   /* shared_statistics; device memory */
+    int64_t first_sample; /* where the micro-batch begins in the batch */
+    bool again;           /* forward is run again to save memory: running statistics stay */
     const int32_t *labels; /* loss only; device memory */
     /* Gradients of the output, to be summed. Ops without OP_FOLDS_GRADIENTS get exactly one, with
      * the activation already folded in (see fold). */
@@ -93,6 +111,14 @@ struct group_args {
     void *folded_grad;
     void *input_grad[OP_MAX_INPUTS]; /* NULL: not wanted */
     void *param_grad[OP_MAX_PARAMS];
+};
+
+/* A box of a tensor, copied into a box of another of the same extents and precision, or added to
+ * it. Layouts may differ; rank is that of both. */
+struct region_copy {
+    const layout *from_layout, *to_layout;
+    int64_t from_begin[SHAPE_MAX_RANK], to_begin[SHAPE_MAX_RANK], extent[SHAPE_MAX_RANK];
+    bool add;
 };
 
 /* What changes from step to step. */
@@ -140,6 +166,20 @@ struct backend {
     enum status (*layout_plain)(device *d, const struct shape *shape, const layout **out);
     int64_t (*layout_bytes)(const layout *l);
     const struct shape *(*layout_shape)(const layout *l);
+
+    /* The layout in which a region of a tensor travels between workers. Depends on nothing but the
+     * region's shape, the channel it begins at and the channels of the whole tensor (rank 4), so
+     * that both sides come to the same one; as near to the layouts of activations as possible. */
+    enum status (*layout_transfer)(device *d, const struct shape *region, int64_t first_channel,
+                                   int64_t channels, const layout **out);
+
+    /* Elements outside the box keep their values. Rounded-up channels stay zero, and a copy whose
+     * box reaches the last channel of `to` makes them zero at its places, whatever was there. */
+    enum status (*copy_region)(stream *s, const struct region_copy *c, const void *from, void *to);
+    enum status (*clear)(stream *s, void *to, int64_t n_bytes);
+    /* to += from, n_bytes of elements of the device's precision. */
+    enum status (*accumulate)(stream *s, const void *from, void *to, int64_t n_bytes);
+    enum status (*copy)(stream *s, const void *from, void *to, int64_t n_bytes);
 
     /* Whole tensors between host (plain layout, float) and device. Also convert precision. */
     enum status (*upload)(stream *s, const float *host, void *to, const layout *to_layout);

@@ -94,7 +94,7 @@ enum status bench_run_open(const struct bench_device *d, const char *model, cons
         .backend = d->backend, .device = d->device, .training = true, .n_states = 1};
     TRY_GOTO(st, program_create(out->graph, &options, &out->program), fail);
     const struct program *programs[] = {out->program};
-    TRY_GOTO(st, executor_create(programs, 1, &out->executor), fail);
+    TRY_GOTO(st, executor_create(programs, 1, NULL, &out->executor), fail);
     TRY_GOTO(st, initialise_parameters(out->graph, out->executor, 1), fail);
     TRY_GOTO(st, make_batch(out), fail);
     return STATUS_OK;

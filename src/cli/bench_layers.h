@@ -18,7 +18,7 @@ struct layer_result {
 };
 
 /* Layer types are the op kinds; behind them stand what belongs to no layer. */
-enum { TYPE_UPDATE = OP_KIND_COUNT, TYPE_LOAD, TYPE_COUNT };
+enum { TYPE_UPDATE = OP_KIND_COUNT, TYPE_LOAD, TYPE_MOVE, TYPE_COUNT };
 
 struct batch_result {
     int64_t batch;

@@ -5,7 +5,8 @@
 #include <string.h>
 
 static const char *const own_type_names[] = {[TYPE_UPDATE - OP_KIND_COUNT] = "update",
-                                             [TYPE_LOAD - OP_KIND_COUNT] = "load"};
+                                             [TYPE_LOAD - OP_KIND_COUNT] = "load",
+                                             [TYPE_MOVE - OP_KIND_COUNT] = "move"};
 
 const char *layer_type_name(int type)
 {
@@ -119,10 +120,9 @@ static int group_of_node(const struct program *p, int node)
 static void add_instruction(const struct program *p, const struct instr *instr, double seconds,
                             struct batch_result *out)
 {
-    static const int pass_column[PASS_COUNT] = {[PASS_FORWARD] = 0,
-                                                [PASS_BACKWARD] = 1,
-                                                [PASS_BACKWARD_DATA] = 1,
-                                                [PASS_BACKWARD_WEIGHTS] = 2};
+    static const int pass_column[PASS_COUNT] = {
+        [PASS_FORWARD] = 0,          [PASS_BACKWARD] = 1,           [PASS_BACKWARD_DATA] = 1,
+        [PASS_BACKWARD_WEIGHTS] = 2, [PASS_FORWARD_STATISTICS] = 0, [PASS_BACKWARD_STATISTICS] = 1};
     out->step_s += seconds;
     if (instr->kind == INSTR_LOAD) {
         out->type_s[TYPE_LOAD] += seconds;
@@ -130,9 +130,11 @@ static void add_instruction(const struct program *p, const struct instr *instr, 
         int node = p->graph->params[instr->param].node;
         out->layers[group_of_node(p, node)].update_s += seconds;
         out->type_s[TYPE_UPDATE] += seconds;
+    } else if (instr->group < 0) {
+        out->type_s[TYPE_MOVE] += seconds;
     } else {
         struct layer_result *l = &out->layers[instr->group];
-        l->pass_s[instr->kind == INSTR_FOLD ? 1 : pass_column[instr->pass]] += seconds;
+        l->pass_s[instr->kind == INSTR_RUN ? pass_column[instr->pass] : 1] += seconds;
         out->type_s[l->kind] += seconds;
     }
 }

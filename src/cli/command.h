@@ -27,12 +27,20 @@ struct command_set {
  * with the nearest match if there is none of that name. */
 enum status command_dispatch(const struct command_set *set, int argc, char **argv) MUST_USE;
 
+/* Says on stderr how a command ended, unless that was said already or there is nothing to say. The
+ * program does so at the end; a command that might not get there (the last thing that an MPI job
+ * does can be to end its processes) does it before. */
+void command_report(enum status st);
+/* Another process of the job says it: nothing more is to be said here. */
+void command_leave_report(void);
+
 /* One per file of the same name. */
 enum status command_bench(int argc, char **argv) MUST_USE;
 enum status command_bench_gemm(int argc, char **argv) MUST_USE;
 enum status command_bench_layers(int argc, char **argv) MUST_USE;
 enum status command_bench_step(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;
+enum status command_plan(int argc, char **argv) MUST_USE;
 enum status command_show(int argc, char **argv) MUST_USE;
 enum status command_train(int argc, char **argv) MUST_USE;
 

@@ -2,6 +2,8 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "comm/comm.h"
+#include "runtime/crew.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +14,8 @@ static enum status command_help(int argc, char **argv);
 
 static const struct command commands[] = {
     {"show", "the layers of a network: shapes, parameters, operations, loops", command_show},
-    {"train", "train a network", command_train},
+    {"plan", "say how the work is split: write, check and look into plans", command_plan},
+    {"train", "train a network, on one worker or on many", command_train},
     {"bench", "measure layers, matrix products and whole steps", command_bench},
     {"pack", "make one fast file out of many small images", command_pack},
     {"help", "what a command accepts: 'cleave help train'", command_help},
@@ -23,9 +26,10 @@ static const char *const program_options[] = {"--help", "--version", NULL};
 
 static const struct command_set program = {
     .path = "cleave",
-    .about = "Trains neural networks, and shows what their layers cost.\n",
+    .about = "Splits the training of neural networks over workers, and runs it.\n",
     .examples = "  cleave show resnet18 --data imagenet\n"
                 "  cleave train lenet5 --data fashion-mnist\n"
+                "  cleave train resnet18 --data cifar10:/data/cifar10 --workers 4 --plan data\n"
                 "  cleave bench layers alexnet --batch 1,8,64\n",
     .commands = commands,
     .options = program_options,
@@ -56,8 +60,27 @@ static enum status finish_output(void)
     return STATUS_OK;
 }
 
-static void report(enum status st)
+/* Of the processes of an MPI job one speaks for all, where all know the same. */
+static bool others_report(enum status st)
 {
+    int rank, size;
+    bool same = crew_failed_together() || st == STATUS_USAGE || st == STATUS_STOPPED;
+    return same && comm_mpi_launched(&rank, &size) && rank > 0;
+}
+
+static bool reported;
+
+void command_leave_report(void)
+{
+    reported = true;
+}
+
+void command_report(enum status st)
+{
+    if (st == STATUS_OK || reported || others_report(st))
+        return;
+    reported = true;
+    log_progress_end();
     const char *message = status_message();
     (void)fprintf(stderr, "cleave: %s%s\n", st == STATUS_STOPPED ? "" : "error: ",
                   *message ? message : "failed without a reason");
@@ -83,7 +106,6 @@ int main(int argc, char **argv)
     enum status output = finish_output();
     if (st == STATUS_OK)
         st = output;
-    if (st != STATUS_OK)
-        report(st);
+    command_report(st);
     return (int)st;
 }

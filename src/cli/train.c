@@ -3,8 +3,10 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
+#include "cli/guard.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/split.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
@@ -15,10 +17,10 @@
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
 
 struct train_options {
-    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan;
-    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit,
-        workers;
-    double rate, momentum, weight_decay, dropout;
+    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace;
+    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit;
+    double rate, momentum, weight_decay, dropout, timeout;
+    struct split_options split;
     int optimizer, precision;
     bool nesterov, augment, no_eval, resume, json, quiet;
 };
@@ -84,16 +86,29 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
         OPTION_TEXT("--backend", "NAME", &o->backend, NULL,
                     "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
-        OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL, "of the backend [all cores]"),
+        OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL,
+                       "of each worker [all cores, shared out]"),
         OPTION_CHOICE("--precision", &o->precision, precision_names, "float", "of the numbers"),
-        OPTION_TEXT("--plan", "NAME", &o->plan, "serial", "how the work is split"),
-        OPTION_INTEGER("--workers", "N", &o->workers, 1, 1 << 20, "1", "who share the work"),
+        OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
+                       "threads of this process that share the work; under mpirun or srun the "
+                       "workers are its processes [1, or what the plan's file says]"),
+        OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
+                    "how they share it: a file or one of the names below [serial, or data for "
+                    "more than one worker]"),
+        SPLIT_OPTIONS(&o->split),
+        OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
+                    "how long a worker waits for others that do not move"),
+        OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
+                    "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
+                    "[nothing is written]"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events step, epoch and done"),
         OPTION_FLAG("--quiet", &o->quiet,
                     "print the summary alone; with --json leave out the steps"),
         OPTION_END,
     };
     const struct positional positionals[] = {{"MODEL", &o->model, subject_model_help()}, {0}};
+    static char notes[2048];
+    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
     const struct option_set set = {
         .command = "train",
         .about =
@@ -101,9 +116,11 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
             "it in good order, with exit code 6.",
         .positionals = positionals,
         .options = options,
-        .notes = subject_data_notes,
+        .notes = notes,
         .examples =
             "  cleave train lenet5 --data fashion-mnist\n"
+            "  cleave train lenet5 --data fashion-mnist --workers 2 --plan data\n"
+            "  mpirun -n 4 cleave train alexnet --data synthetic:imagenet --plan owt\n"
             "  cleave train resnet18 --data cifar10:/data/cifar10 --epochs 30 --augment \\\n"
             "      --checkpoint runs/a --resume\n"
             "  cleave train vgg11 --data synthetic:imagenet --batch 8 --steps 10 --json\n",
@@ -113,8 +130,6 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
 
 static enum status check_options(const struct train_options *o)
 {
-    if (strcmp(o->plan, "serial") != 0 || o->workers != 1)
-        return status_fail(STATUS_USAGE, "this build trains with one worker (--plan serial)");
     if (o->resume && !o->checkpoint)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !o->checkpoint)
@@ -124,7 +139,7 @@ static enum status check_options(const struct train_options *o)
     return STATUS_OK;
 }
 
-static enum status fill_trainer_options(const struct train_options *o, struct trainer_options *t)
+static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
 {
     *t = trainer_default_options();
     t->model = o->model;
@@ -139,6 +154,11 @@ static enum status fill_trainer_options(const struct train_options *o, struct tr
     t->backend = o->backend;
     t->precision = (enum precision)o->precision;
     t->threads = (int)o->threads;
+    t->workers = (int)o->split.workers;
+    t->plan = o->plan;
+    TRY(split_request(&o->split, &t->request));
+    t->timeout_s = o->timeout;
+    t->trace = o->trace;
     t->rule.kind = (enum update_kind)o->optimizer;
     t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[o->optimizer].rate : o->rate;
     t->rule.weight_decay =
@@ -161,7 +181,7 @@ static enum status fill_trainer_options(const struct train_options *o, struct tr
 struct train_view {
     const struct train_options *options;
     const struct trainer_info *info;
-    int64_t wait_ns, step_ns; /* of all steps so far */
+    int64_t wait_ns, step_ns; /* of all steps so far; waiting for data */
     int64_t next_progress_ns;
 };
 
@@ -179,6 +199,10 @@ static void print_start(const struct trainer_info *info)
              (long long)info->batch, info->backend, info->device, info->threads,
              info->threads == 1 ? "" : "s",
              text_bytes(memory, sizeof memory, (double)info->memory_bytes));
+    if (info->workers > 1)
+        log_info("plan %s: %d workers with %d thread%s each, %s moved in a step", info->plan,
+                 info->workers, info->threads, info->threads == 1 ? "" : "s",
+                 text_bytes(memory, sizeof memory, (double)info->bytes_moved));
     if (info->resumed)
         log_info("going on after step %lld", (long long)info->first_step);
 }
@@ -215,17 +239,17 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
 static enum status on_step(const struct trainer_step *s, void *user)
 {
     struct train_view *v = user;
-    v->wait_ns += s->wait_ns;
+    v->wait_ns += s->data_ns;
     v->step_ns += s->step_ns;
     if (v->options->quiet)
         return STATUS_OK;
     show_progress(v, s);
     if (!v->options->json)
         return STATUS_OK;
-    return output_json(json_pack("{s:s, s:I, s:o, s:f, s:f, s:f, s:f}", "event", "step", "step",
-                                 (json_int_t)s->step, "loss", output_number(s->loss), "step_s",
-                                 seconds(s->step_ns), "compute_s", seconds(s->compute_ns),
-                                 "communicate_s", 0.0, "wait_s", seconds(s->wait_ns)));
+    return output_json(json_pack(
+        "{s:s, s:I, s:o, s:f, s:f, s:f, s:f}", "event", "step", "step", (json_int_t)s->step, "loss",
+        output_number(s->loss), "step_s", seconds(s->step_ns), "compute_s", seconds(s->compute_ns),
+        "communicate_s", seconds(s->communicate_ns), "wait_s", seconds(s->wait_ns)));
 }
 
 static json_t *number_if(bool known, double value)
@@ -259,13 +283,15 @@ static enum status on_done(const struct trainer_done *d, void *user)
 {
     const struct train_view *v = user;
     if (v->options->json)
-        return output_json(json_pack("{s:s, s:I, s:o, s:o, s:I, s:n, s:o, s:f, s:f}", "event",
-                                     "done", "steps", (json_int_t)d->steps, "median_step_s",
-                                     number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-                                     number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
-                                     (json_int_t)d->memory_bytes, "predicted_step_s",
-                                     "test_accuracy", number_if(d->evaluated, d->test_accuracy),
-                                     "wait_share", d->wait_share, "seconds", d->seconds));
+        return output_json(
+            json_pack("{s:s, s:I, s:o, s:o, s:I, s:n, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
+                      "done", "steps", (json_int_t)d->steps, "median_step_s",
+                      number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+                      number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
+                      (json_int_t)d->memory_bytes, "predicted_step_s", "test_accuracy",
+                      number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
+                      "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
+                      v->info->workers, "plan", v->info->plan));
     log_progress_end();
     char total[32], median[32], memory[32];
     printf("done: %lld steps in %s", (long long)d->steps_run,
@@ -273,13 +299,57 @@ static enum status on_done(const struct trainer_done *d, void *user)
     if (d->steps_run > 0)
         printf(", median step %s, %.0f images/s, waiting for data %.1f %%",
                text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
-               100 * d->wait_share);
+               100 * d->data_share);
+    if (v->info->workers > 1)
+        printf(", for other workers %.1f %%", 100 * (d->wait_share - d->data_share));
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
     if (d->evaluated)
         printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);
     if (v->options->checkpoint)
         log_info("saved to %s", v->options->checkpoint);
     return STATUS_OK;
+}
+
+/* ---- the run ---- */
+
+static enum status train(const struct train_options *o, const struct trainer_options *options)
+{
+    trainer *t;
+    TRY(trainer_create(options, &t));
+    struct train_view view = {.options = o, .info = trainer_get_info(t)};
+    if (view.info->root)
+        print_start(view.info);
+    const struct trainer_callbacks calls = {
+        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
+    enum status st = trainer_run(t, &calls, &view);
+    trainer_destroy(t);
+    return st;
+}
+
+/* Under mpirun or srun the workers are the processes that it started. */
+static enum status join_processes(double timeout_s, comm **out)
+{
+    int rank, size;
+    *out = NULL;
+    if (!comm_mpi_launched(&rank, &size) || size == 1)
+        return STATUS_OK;
+    if (rank > 0 && !options_debug())
+        log_set_level(LOG_WARN);
+    return comm_mpi_create(timeout_s, out);
+}
+
+/* Whoever failed first has said why; those that ended because of it take its status without a word,
+ * so that the job's is the same whoever ends first. */
+static enum status leave_processes(comm *process, enum status st)
+{
+    if (st != STATUS_LOST || !process->told)
+        command_report(st);
+    else
+        command_leave_report();
+    if (st == STATUS_LOST && process->cause != STATUS_OK)
+        st = process->cause;
+    process->table->destroy(process);
+    return st;
 }
 
 enum status command_train(int argc, char **argv)
@@ -294,14 +364,8 @@ enum status command_train(int argc, char **argv)
     TRY(fill_trainer_options(&o, &trainer_options));
     if (!o.quiet && !options_debug())
         log_set_level(LOG_INFO);
-    TRY(stop_install());
-    trainer *t;
-    TRY(trainer_create(&trainer_options, &t));
-    struct train_view view = {.options = &o, .info = trainer_get_info(t)};
-    print_start(view.info);
-    const struct trainer_callbacks calls = {
-        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
-    enum status st = trainer_run(t, &calls, &view);
-    trainer_destroy(t);
-    return st;
+    TRY(guard_start() ? stop_install_guarded() : stop_install());
+    TRY(join_processes(o.timeout, &trainer_options.process));
+    enum status st = train(&o, &trainer_options);
+    return trainer_options.process ? leave_processes(trainer_options.process, st) : st;
 }

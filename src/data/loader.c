@@ -72,9 +72,21 @@ static int64_t global_size(const loader *l, int64_t batch)
     return least(l->options.batch, l->n_samples - batch * l->options.batch);
 }
 
+static bool has_short_part(const loader *l, int64_t batch)
+{
+    return l->options.exact_parts && global_size(l, batch) < l->options.batch;
+}
+
+static int64_t part_first(const loader *l, int64_t batch)
+{
+    return has_short_part(l, batch) ? l->options.short_first : l->options.first;
+}
+
 /* This worker's samples of the batch. */
 static int64_t part_size(const loader *l, int64_t batch)
 {
+    if (has_short_part(l, batch))
+        return l->options.short_count;
     int64_t end = least(l->options.first + l->options.count, global_size(l, batch));
     return end > l->options.first ? end - l->options.first : 0;
 }
@@ -86,7 +98,7 @@ static bool slot_ready(const struct slot *s, int64_t batch)
 
 static int64_t sample_at(const loader *l, int64_t epoch, int64_t batch, int64_t place)
 {
-    int64_t position = batch * l->options.batch + l->options.first + place;
+    int64_t position = batch * l->options.batch + part_first(l, batch) + place;
     if (!l->options.shuffle)
         return position;
     struct random_key key = {l->options.seed, RANDOM_SHUFFLE, (uint32_t)epoch};
@@ -207,21 +219,37 @@ static void *read_ahead(void *reader_)
 
 /* ---- creation ---- */
 
+static enum status check_part(int64_t first, int64_t count, int64_t batch)
+{
+    if (first < 0 || count < 0 || first > batch || count > batch - first)
+        return status_fail(STATUS_USAGE, "part %lld + %lld lies outside the batch of %lld",
+                           (long long)first, (long long)count, (long long)batch);
+    return STATUS_OK;
+}
+
+static enum status check_parts(const struct dataset_info *info, const struct loader_options *o)
+{
+    TRY(check_part(o->first, o->count, o->batch));
+    if (o->exact_parts)
+        return check_part(o->short_first, o->short_count, info->n_samples % o->batch);
+    if (o->first == o->batch)
+        return check_part(o->first, 1, o->batch);
+    return STATUS_OK;
+}
+
 static enum status check_options(const struct dataset_info *info, struct loader_options *o)
 {
     if (o->batch < 1 || o->batch > (int64_t)1 << 31)
         return status_fail(STATUS_USAGE, "batch %lld must be from 1 to %lld", (long long)o->batch,
                            1LL << 31);
-    if (o->first < 0 || o->count < 0 || o->first >= o->batch || o->count > o->batch - o->first)
-        return status_fail(STATUS_USAGE, "part %lld + %lld lies outside the batch of %lld",
-                           (long long)o->first, (long long)o->count, (long long)o->batch);
+    TRY(check_parts(info, o));
     if (o->threads < 0 || o->threads > THREADS_MAX || o->depth < 0 || o->depth > DEPTH_MAX)
         return status_fail(STATUS_USAGE,
                            "loader threads %d and depth %d must be from 0 to %d and 0 to %d",
                            o->threads, o->depth, THREADS_MAX, DEPTH_MAX);
     if (!(o->timeout_s >= 0))
         return status_fail(STATUS_USAGE, "timeout %g must not be negative", o->timeout_s);
-    if (o->count == 0)
+    if (o->count == 0 && !o->exact_parts)
         o->count = o->batch - o->first;
     if (o->depth == 0)
         o->depth = DEPTH;
@@ -238,7 +266,9 @@ static enum status allocate(loader *l)
 {
     size_t depth = (size_t)l->options.depth;
     /* A dataset smaller than the batch needs no more room than it has samples. */
-    size_t part = (size_t)least(l->options.count, l->n_samples);
+    int64_t count =
+        l->options.count > l->options.short_count ? l->options.count : l->options.short_count;
+    size_t part = (size_t)least(count > 0 ? count : 1, l->n_samples);
     size_t floats, bytes;
     if (__builtin_mul_overflow(part, (size_t)l->sample_floats, &floats) ||
         __builtin_mul_overflow((floats + 15) / 16 * 16, depth * sizeof(float), &bytes))
@@ -413,6 +443,7 @@ static enum status hand_over(loader *l, struct batch *out)
     out->wait_ns = timer_now_ns() - start_ns;
     out->images = s->images;
     out->labels = s->labels;
+    out->first = part_first(l, l->handed);
     out->n_samples = s->n;
     out->n_global = global_size(l, l->handed);
     l->handed++;

@@ -37,22 +37,27 @@
 
 /* Zero means the default everywhere but in batch, which must be given. */
 struct loader_options {
-    int64_t batch;    /* samples of the global batch */
-    uint64_t seed;    /* of the order and of the augmentation */
-    bool shuffle;     /* else in the dataset's order */
-    bool augment;     /* random flip, and for small images a crop after padding by 4 pixels; a
-                         function of (seed, epoch, sample) */
-    bool drop_last;   /* leave out a last batch with fewer than `batch` samples */
-    int threads;      /* default: 1 for data in memory, else the online cores */
-    int depth;        /* buffers in the ring; default 3 */
-    int64_t first;    /* this worker's part of every global batch ... */
-    int64_t count;    /* ... default: all from `first` on */
+    int64_t batch;  /* samples of the global batch */
+    uint64_t seed;  /* of the order and of the augmentation */
+    bool shuffle;   /* else in the dataset's order */
+    bool augment;   /* random flip, and for small images a crop after padding by 4 pixels; a
+                       function of (seed, epoch, sample) */
+    bool drop_last; /* leave out a last batch with fewer than `batch` samples */
+    int threads;    /* default: 1 for data in memory, else the online cores */
+    int depth;      /* buffers in the ring; default 3 */
+    int64_t first;  /* this worker's part of every global batch ... */
+    int64_t count;  /* ... default: all from `first` on */
+    /* The parts are exact: a count of 0 is none, and a last batch with fewer than `batch` samples
+     * has a part of its own. Else its part is what `first` and `count` leave of it. */
+    bool exact_parts;
+    int64_t short_first, short_count;
     double timeout_s; /* the longest loader_next waits; default 300 */
 };
 
 struct batch {
     const float *images;   /* [n_samples, c, h, w], aligned to 64 bytes; the loader's */
     const int32_t *labels; /* [n_samples]; the loader's */
+    int64_t first;         /* where this worker's part begins in the global batch */
     int64_t n_samples;     /* this worker's; less than asked for, even 0, in a short last batch */
     int64_t n_global;      /* of the whole batch; 0 only at the end of the epoch */
     int64_t index;         /* the batch's place in its epoch, from 0 */

@@ -62,6 +62,10 @@ struct op_attrs {
     int64_t lrn_size;    /* local response norm: x / (k + alpha/size sum x^2)^beta */
     double lrn_alpha, lrn_beta, lrn_k;
     double drop_probability; /* dropout */
+    /* A piece of a pool whose windows depend on the whole: adaptive pool: the extents of the whole
+     * input and output, and where the piece begins in them; global pool: the whole input's extents,
+     * whose product divides the sum. Zero: the op is no piece. */
+    int64_t whole_in[2], whole_out[2], first_in[2], first_out[2];
 };
 
 /* One use of an op: its attributes and the shapes of its tensors. */
@@ -158,6 +162,31 @@ void loop_nest_whole(const struct loop_nest *nest, struct box *piece);
 void tensor_map_region(const struct tensor_map *map, const struct box *piece,
                        struct range region[SHAPE_MAX_RANK]);
 
+/* ---- pieces ---- */
+
+/* One worker's share of a layer: an op of its own, over regions of the layer's tensors. */
+struct op_piece {
+    bool empty;              /* no output: a loop's range is empty */
+    bool partial;            /* the output is a partial sum: a summed loop is cut */
+    bool shares_statistics;  /* statistics are taken over several pieces */
+    struct op_case op;       /* local shapes and attributes; inputs with an empty region left out */
+    int slot[OP_MAX_INPUTS]; /* which input of the layer op.input[i] is a region of */
+    struct range input[OP_MAX_INPUTS][SHAPE_MAX_RANK]; /* by op's input number */
+    struct range output[SHAPE_MAX_RANK];
+    struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]; /* n_params of them */
+    int n_params; /* a partial sum adds its bias once: only the piece at the begin of all summed
+                     loops has it */
+};
+
+/* The piece of `c` that runs the iterations `box`. STATUS_USAGE if it reads nothing but padding. */
+enum status op_get_piece(const struct op_case *c, const struct box *box,
+                         struct op_piece *piece) MUST_USE;
+
+/* The regions of the parameters that piece would hold if the batch had room for it: they do not
+ * depend on loop 0 (the batch), so an empty piece still keeps its weights. Returns how many. */
+int op_get_piece_params(const struct op_case *c, const struct box *box,
+                        struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]);
+
 /* ---- costs ---- */
 
 /* Floating-point operations (a multiply-add is two) and the fewest bytes moved, in elements, of the
@@ -202,6 +231,9 @@ struct op_info {
     /* fills params[], returns how many; NULL: none */
     int (*params)(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
     void (*loops)(const struct op_case *c, struct loop_nest *nest);
+    /* adapts the attributes of a piece to its regions; NULL: they are the layer's */
+    void (*piece)(const struct op_case *c, const struct loop_nest *nest, const struct box *box,
+                  struct op_piece *piece);
     /* operations per output element of the three passes; NULL: one forward, one backward */
     void (*flops)(const struct op_case *c, struct op_cost *cost);
 };

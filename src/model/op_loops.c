@@ -47,10 +47,12 @@ void op_loops_conv2d(const struct op_case *c, struct loop_nest *nest)
     int64_t group_out = a->out_channels / a->groups, group_in = in->dim[1] / a->groups;
     int n = add_loop(nest, "n", out->dim[0], LOOP_OUTPUT, CUT_FREE);
     int g = add_loop(nest, "g", a->groups, LOOP_OUTPUT, CUT_FREE);
-    int k = add_loop(nest, "k", group_out, LOOP_OUTPUT, CUT_FREE);
+    /* Channels of a part of every group would not lie together, so with groups only g is cut. */
+    bool grouped = a->groups > 1;
+    int k = add_loop(nest, "k", group_out, LOOP_OUTPUT, grouped ? CUT_NEVER : CUT_FREE);
     int p = add_loop(nest, "p", out->dim[2], LOOP_OUTPUT, window_cut(a, 0));
     int q = add_loop(nest, "q", out->dim[3], LOOP_OUTPUT, window_cut(a, 1));
-    int ch = add_loop(nest, "c", group_in, LOOP_SUMMED, CUT_PARTIAL);
+    int ch = add_loop(nest, "c", group_in, LOOP_SUMMED, grouped ? CUT_NEVER : CUT_PARTIAL);
     int r = add_loop(nest, "r", a->kernel[0], LOOP_SUMMED, CUT_PARTIAL);
     int s = add_loop(nest, "s", a->kernel[1], LOOP_SUMMED, CUT_PARTIAL);
 
@@ -152,7 +154,7 @@ void op_loops_local_response_norm(const struct op_case *c, struct loop_nest *nes
 {
     const struct shape *in = &c->input[0];
     add_image_loops(&c->output, nest, CUT_FREE, CUT_FREE);
-    nest->loop[1].cut = CUT_HALO;
+    nest->loop[1].cut = CUT_NEVER; /* a piece's output would have fewer channels than its input */
     int r = add_loop(nest, "r", c->attrs.lrn_size, LOOP_SUMMED, CUT_NEVER);
     nest->input[0] = nest->output;
     nest->input[0].axis[1] = axis2(in->dim[1], 1, 1, r);
@@ -204,7 +206,7 @@ void op_loops_softmax_cross_entropy(const struct op_case *c, struct loop_nest *n
 {
     const struct shape *in = &c->input[0];
     int n = add_loop(nest, "n", in->dim[0], LOOP_OUTPUT, CUT_FREE);
-    int k = add_loop(nest, "k", in->dim[1], LOOP_SUMMED, CUT_STATISTICS);
+    int k = add_loop(nest, "k", in->dim[1], LOOP_SUMMED, CUT_NEVER);
     nest->output = (struct tensor_map){1, {axis1(in->dim[0], n)}};
     nest->input[0] = (struct tensor_map){2, {axis1(in->dim[0], n), axis1(in->dim[1], k)}};
 }

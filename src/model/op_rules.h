@@ -40,6 +40,16 @@ void op_loops_concat(const struct op_case *c, struct loop_nest *nest);
 void op_loops_flatten(const struct op_case *c, struct loop_nest *nest);
 void op_loops_softmax_cross_entropy(const struct op_case *c, struct loop_nest *nest);
 
+/* op_pieces.c */
+#define PIECE(name)                                                                         \
+    void name(const struct op_case *c, const struct loop_nest *nest, const struct box *box, \
+              struct op_piece *piece)
+PIECE(op_piece_conv2d);
+PIECE(op_piece_linear);
+PIECE(op_piece_pool);
+PIECE(op_piece_global_pool);
+PIECE(op_piece_adaptive_pool);
+
 /* op_costs.c: the floating-point operations; op_get_cost adds the elements moved. */
 void op_flops_none(const struct op_case *c, struct op_cost *cost);
 void op_flops_product(const struct op_case *c, struct op_cost *cost); /* conv2d, linear */

@@ -2,18 +2,150 @@
 #ifndef CLEAVE_PROGRAM_LOWERING_H
 #define CLEAVE_PROGRAM_LOWERING_H
 
+#include "program/partition.h"
 #include "program/program.h"
 
-/* groups.c: gathers the nodes into p->groups (names, nodes, spec), in the order they run. Sets
- * every buffer number to NO_BUFFER. */
-enum status lowering_group_nodes(struct program *p) MUST_USE;
+/* ---- emit.c: what all emission shares ---- */
 
-/* instructions.c: creates the kernels, the buffers and the instructions. */
-enum status lowering_emit(struct program *p, const struct program *shares_params_of) MUST_USE;
+/* What a group is on this worker, for one class of micro-batches. */
+struct kernel {
+    bool known; /* looked at already */
+    bool here;  /* this worker has a piece that is not empty */
+    int group;  /* number in p->groups, if here */
+    struct op_piece piece;
+};
 
-/* places.c: live ranges from the instructions, then an offset for every buffer. */
+/* A tensor of one micro-batch on this worker. */
+struct instance {
+    int buffer;
+    int n_grads, grad[GROUP_MAX_ADDENDS]; /* written so far by its consumers */
+    bool complete;                        /* a view: its regions have been put together */
+    int *received; /* a view: by worker, where its message was received; NULL: none yet */
+    int *returned; /* likewise for gradients on their way back */
+    int direct;    /* a view: a message was received straight into this buffer */
+    int sent_grad; /* a view: the one buffer with its gradient */
+};
+
+/* A group of one micro-batch on this worker. */
+struct group_instance {
+    struct program_run run; /* as forward ran */
+    bool again;             /* forward has been run again */
+};
+
+/* A part of the gradients that is reduced as one. */
+struct bucket {
+    int n_members;
+    const int *members;
+    int n_params, *params, param_capacity;
+    int64_t n_bytes;
+    int buffer;
+    bool closed;
+};
+
+struct emitter {
+    struct program *p;
+    const struct partition *part;
+    const struct program *shares;           /* whose parameters are used, or NULL */
+    int me, n_micros;                       /* micro-batches over all steps */
+    int64_t next_message;                   /* the same on all workers */
+    struct kernel *kernels;                 /* [group][class] */
+    const layout **layouts;                 /* [tensor][class] */
+    struct instance *instances;             /* [tensor][micro] */
+    struct group_instance *group_instances; /* [group][micro] */
+    int *stash;   /* [param][micro]: the version of a weight, or NO_BUFFER */
+    int *holders; /* by buffer: in how many gradient lists it stands */
+    int n_buckets, bucket_capacity;
+    struct bucket *buckets;
+    int *bucket_of; /* by parameter; -1: none */
+    int buffer_capacity, holder_capacity, instr_capacity;
+    int group_capacity, run_capacity, fold_capacity, copy_capacity, load_capacity;
+    int message_capacity, reduction_capacity, result_capacity;
+};
+
+/* Buffer numbers of one instruction. */
+struct list {
+    int n, item[64];
+};
+
+void list_add(struct list *l, int buffer); /* NO_BUFFER is left out */
+
+/* Appends a copy of *item to a table of the program; the number of the new entry is *n - 1. */
+enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+                        const void *item) MUST_USE;
+
+enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
+                        const layout *l, int64_t n_bytes, int *out) MUST_USE;
+enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
+                        const layout *l, int *out) MUST_USE;
+enum status emit_instr(struct emitter *e, struct instr instr, const struct list *reads,
+                       const struct list *writes) MUST_USE;
+enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
+                      struct instr like) MUST_USE;
+enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int64_t tag, int buffer,
+                         struct instr like) MUST_USE;
+enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec, int buffer,
+                           struct instr like) MUST_USE;
+
+/* Tags of different kinds of operations never meet. */
+enum tag_kind { TAG_MESSAGE, TAG_BUCKET, TAG_FORWARD_STATISTICS, TAG_BACKWARD_STATISTICS };
+int64_t emit_tag(enum tag_kind kind, int64_t number);
+
+struct instance *emit_instance(const struct emitter *e, int tensor, int micro);
+int emit_class(const struct emitter *e, int micro);
+const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker);
+
+/* The layout that a tensor of this shape has unless something else is known. */
+enum status emit_natural_layout(struct emitter *e, int tensor, const struct shape *shape,
+                                const layout **out) MUST_USE;
+
+/* ---- kernels.c: pieces, their kernels and parameters ---- */
+enum status emit_kernel(struct emitter *e, int group_number, int class,
+                        struct kernel **out) MUST_USE;
+/* All parameters this worker holds, in the graph's order. */
+enum status emit_params(struct emitter *e) MUST_USE;
+
+/* The server that keeps a trained parameter (they take turns); -1: none. */
+int emit_server_of(const struct emitter *e, int param);
+
+/* ---- moves.c: views ---- */
+/* Sends and receives of all views of a tensor that has just been written. */
+enum status emit_post_views(struct emitter *e, int tensor, int micro) MUST_USE;
+/* Makes the view's instance complete, if this worker reads it. */
+enum status emit_complete_view(struct emitter *e, int tensor, int micro) MUST_USE;
+/* Sends the gradients of all views whose first consumer is `group` back to their sources. */
+enum status emit_return_views(struct emitter *e, int group_number, int micro) MUST_USE;
+/* Adds what has come back to the gradients of a tensor. */
+enum status emit_take_returns(struct emitter *e, int tensor, int micro) MUST_USE;
+
+/* ---- forward.c, backward.c: one group, one micro-batch ---- */
+enum status emit_load(struct emitter *e, int stage, int micro) MUST_USE;
+enum status emit_forward(struct emitter *e, int group_number, int micro, bool again) MUST_USE;
+/* The sum of a batch norm's statistics over the workers that share them. */
+enum status emit_statistics(struct emitter *e, int group_number, int micro, const struct kernel *k,
+                            int buffer, bool backward, bool again) MUST_USE;
+enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_USE;
+enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer) MUST_USE;
+/* Several gradients into one, with an activation's derivative. *to may be one of them. */
+enum status emit_fold(struct emitter *e, const struct program_fold *fold,
+                      struct instr like) MUST_USE;
+
+/* ---- gradients.c: sums over workers, updates, servers ---- */
+enum status emit_buckets(struct emitter *e) MUST_USE; /* before the first backward */
+/* Behind a group's last backward of a step: what can be updated or reduced already. */
+enum status emit_synchronise(struct emitter *e, int group_number, int step) MUST_USE;
+/* Behind a stage's last backward of a step. */
+enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
+/* Whether the parameter's gradients are summed with other workers', or kept by a server. */
+bool emit_is_shared(const struct emitter *e, int param);
+
+/* ---- lower.c: goes through the tasks ---- */
+enum status lowering_emit(struct program *p, const struct program *shares) MUST_USE;
+
+/* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);
-enum status lowering_place_buffers(struct program *p,
-                                   const struct program *shares_params_of) MUST_USE;
+enum status lowering_place_buffers(struct program *p, const struct program *shares) MUST_USE;
+
+/* ---- waits.c ---- */
+enum status lowering_find_waits(struct program *p) MUST_USE;
 
 #endif

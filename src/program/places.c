@@ -14,11 +14,15 @@ static bool lives_always(const struct buffer *b)
     return b->class == BUFFER_WEIGHTS || b->class == BUFFER_OPTIMIZER;
 }
 
-static void touch(struct buffer *b, int instr)
+/* A part lives as long as the whole that it lies in. */
+static void touch(struct program *p, int buffer, int instr)
 {
-    if (b->first_write < 0)
-        b->first_write = instr;
-    b->last_use = instr;
+    for (; buffer != NO_BUFFER; buffer = p->buffers[buffer].parent) {
+        struct buffer *b = &p->buffers[buffer];
+        if (b->first_write < 0)
+            b->first_write = instr;
+        b->last_use = instr;
+    }
 }
 
 void lowering_find_live_ranges(struct program *p)
@@ -28,14 +32,16 @@ void lowering_find_live_ranges(struct program *p)
     for (int i = 0; i < p->n_instrs; i++) {
         const struct instr *instr = &p->instrs[i];
         for (int k = 0; k < instr->n_reads; k++)
-            touch(&p->buffers[instr->reads[k]], i);
+            touch(p, instr->reads[k], i);
         for (int k = 0; k < instr->n_writes; k++)
-            touch(&p->buffers[instr->writes[k]], i);
+            touch(p, instr->writes[k], i);
     }
     /* The host reads these after the last instruction. */
-    p->buffers[p->losses].last_use = p->n_instrs;
-    if (!p->training)
-        p->buffers[p->logits].last_use = p->n_instrs;
+    for (int i = 0; i < p->n_results; i++) {
+        p->buffers[p->results[i].losses].last_use = p->n_instrs;
+        if (p->results[i].logits != NO_BUFFER)
+            p->buffers[p->results[i].logits].last_use = p->n_instrs;
+    }
 }
 
 static void place_params(struct program *p, const struct program *like)
@@ -103,7 +109,8 @@ static enum status place_class(struct program *p, enum buffer_class class)
     TRY(arena_alloc_array(p->memory, capacity, sizeof *neighbours, &neighbours));
     int n = 0;
     for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0)
+        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
+            p->buffers[i].parent == NO_BUFFER)
             order[n++] = &p->buffers[i];
     qsort(order, (size_t)n, sizeof *order, larger_first);
     for (int i = 0; i < n; i++) {
@@ -115,11 +122,16 @@ static enum status place_class(struct program *p, enum buffer_class class)
     return STATUS_OK;
 }
 
-enum status lowering_place_buffers(struct program *p, const struct program *shares_params_of)
+enum status lowering_place_buffers(struct program *p, const struct program *shares)
 {
-    place_params(p, shares_params_of);
+    place_params(p, shares);
     for (int class = 0; class < BUFFER_CLASS_COUNT; class ++)
         if (!lives_always(&(struct buffer){.class = (enum buffer_class) class}))
             TRY(place_class(p, (enum buffer_class) class));
+    for (int i = 0; i < p->n_buffers; i++) {
+        struct buffer *b = &p->buffers[i];
+        if (b->parent != NO_BUFFER)
+            b->offset = p->buffers[b->parent].offset + b->parent_offset;
+    }
     return STATUS_OK;
 }

@@ -5,8 +5,9 @@
 #include <assert.h>
 
 static const char *const class_names[] = {
-    [BUFFER_WEIGHTS] = "weights",     [BUFFER_OPTIMIZER] = "optimizer",
-    [BUFFER_GRADIENTS] = "gradients", [BUFFER_ACTIVATIONS] = "activations",
+    [BUFFER_WEIGHTS] = "weights",         [BUFFER_WEIGHT_VERSIONS] = "weight_versions",
+    [BUFFER_OPTIMIZER] = "optimizer",     [BUFFER_GRADIENTS] = "gradients",
+    [BUFFER_ACTIVATIONS] = "activations", [BUFFER_TRANSFER] = "transfer",
     [BUFFER_WORKSPACE] = "workspace",
 };
 static_assert(sizeof class_names / sizeof class_names[0] == BUFFER_CLASS_COUNT, "a name each");
@@ -16,20 +17,74 @@ static const char *const pass_names[] = {
     [PASS_BACKWARD] = "backward",
     [PASS_BACKWARD_DATA] = "backward_data",
     [PASS_BACKWARD_WEIGHTS] = "backward_weights",
+    [PASS_FORWARD_STATISTICS] = "forward_statistics",
+    [PASS_BACKWARD_STATISTICS] = "backward_statistics",
 };
 static_assert(sizeof pass_names / sizeof pass_names[0] == PASS_COUNT, "a name each");
+
+static const char *const kind_names[] = {
+    [INSTR_LOAD] = "load",       [INSTR_RUN] = "run",       [INSTR_FOLD] = "fold",
+    [INSTR_COPY] = "copy",       [INSTR_CLEAR] = "clear",   [INSTR_ACCUMULATE] = "accumulate",
+    [INSTR_STASH] = "stash",     [INSTR_UPDATE] = "update", [INSTR_SEND] = "send",
+    [INSTR_RECEIVE] = "receive", [INSTR_REDUCE] = "reduce",
+};
+static_assert(sizeof kind_names / sizeof kind_names[0] == INSTR_KIND_COUNT, "a name each");
 
 const char *buffer_class_name(enum buffer_class class)
 {
     return class_names[class];
 }
 
-static enum status lower(struct program *p, const struct program *shares_params_of)
+/* ---- one worker, when nobody gave a plan ---- */
+
+static enum status make_serial_plan(const struct graph *graph, struct plan **out)
 {
-    TRY(lowering_group_nodes(p));
-    TRY(lowering_emit(p, shares_params_of));
+    static const int first[1] = {0};
+    arena *memory;
+    TRY(arena_create(&memory));
+    enum status st;
+    struct plan *plan;
+    TRY_GOTO(st, arena_alloc(memory, sizeof *plan, &plan), fail);
+    *plan = (struct plan){.memory = memory,
+                          .name = "serial",
+                          .n_workers = 1,
+                          .n_stages = 1,
+                          .n_layers = graph->n_nodes,
+                          .micro_batches = 1,
+                          .schedule = PLAN_1F1B,
+                          .window = 1};
+    TRY_GOTO(st, arena_alloc(memory, sizeof *plan->stages, &plan->stages), fail);
+    plan->stages[0] = (struct plan_stage){1, first};
+    TRY_GOTO(st,
+             arena_alloc_array(memory, (size_t)graph->n_nodes, sizeof *plan->layers, &plan->layers),
+             fail);
+    for (int i = 0; i < graph->n_nodes; i++)
+        plan->layers[i] = (struct plan_layer){.n_pieces = 1, .workers = first};
+    *out = plan;
+    return STATUS_OK;
+fail:
+    arena_destroy(memory);
+    return st;
+}
+
+/* ---- creating ---- */
+
+static enum status lower(struct program *p, const struct program_options *o)
+{
+    if (!p->plan) {
+        TRY(make_serial_plan(p->graph, &p->own_plan));
+        p->plan = p->own_plan;
+    }
+    p->n_micros = p->training ? p->plan->micro_batches : 1;
+    if (p->n_micros > p->graph->batch)
+        p->n_micros = (int)p->graph->batch; /* a short last batch */
+    p->n_steps = 1;
+    if (p->training && p->plan->schedule == PLAN_PIPEDREAM)
+        p->n_steps = o->n_steps ? o->n_steps : p->plan->window;
+    TRY(lowering_emit(p, o->shares_params_of));
     lowering_find_live_ranges(p);
-    return lowering_place_buffers(p, shares_params_of);
+    TRY(lowering_place_buffers(p, o->shares_params_of));
+    return lowering_find_waits(p);
 }
 
 enum status program_create(const struct graph *graph, const struct program_options *options,
@@ -47,9 +102,12 @@ enum status program_create(const struct graph *graph, const struct program_optio
                           .graph = graph,
                           .backend = options->backend,
                           .device = options->device,
+                          .plan = options->plan,
+                          .worker = options->worker,
+                          .transport = options->transport,
                           .training = options->training,
                           .n_states = options->n_states};
-    st = lower(p, options->shares_params_of);
+    st = lower(p, options);
 #ifndef NDEBUG
     if (st == STATUS_OK)
         st = program_check(p);
@@ -69,6 +127,8 @@ void program_destroy(struct program *p)
     for (int i = 0; i < p->n_groups; i++)
         if (p->groups[i].kernels)
             p->backend->group_destroy(p->groups[i].kernels);
+    if (p->own_plan)
+        arena_destroy(p->own_plan->memory);
     arena_destroy(p->memory);
 }
 
@@ -80,41 +140,93 @@ int64_t program_memory_bytes(const struct program *p)
     return total;
 }
 
+int64_t program_sent_bytes(const struct program *p)
+{
+    int64_t total = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct instr *instr = &p->instrs[i];
+        if (instr->kind == INSTR_SEND)
+            total += p->messages[instr->index].n_bytes;
+        if (instr->kind != INSTR_REDUCE)
+            continue;
+        const struct comm_reduction *r = &p->reductions[instr->index].spec;
+        for (int k = 0; k < r->n_members; k++)
+            if (r->members[k] == p->worker)
+                total += comm_reduce_sent_bytes(r, k);
+    }
+    return total;
+}
+
+/* ---- for people ---- */
+
+/* What the instruction is about: a group, a parameter or a buffer. */
+static const char *subject(const struct program *p, const struct instr *instr)
+{
+    if (instr->kind == INSTR_LOAD)
+        return "batch";
+    if (instr->param >= 0)
+        return p->graph->params[instr->param].name;
+    if (instr->group >= 0)
+        return p->groups[instr->group].name;
+    int buffer = instr->n_writes ? instr->writes[0] : instr->reads[0];
+    return p->buffers[buffer].name;
+}
+
 const char *program_instr_text(const struct program *p, int i, char *buffer, size_t size)
 {
     const struct instr *instr = &p->instrs[i];
-    switch (instr->kind) {
-    case INSTR_LOAD:
-        (void)snprintf(buffer, size, "load");
-        break;
-    case INSTR_RUN:
-        (void)snprintf(buffer, size, "%s %s", pass_names[instr->pass],
-                       p->groups[instr->group].name);
-        break;
-    case INSTR_FOLD:
-        (void)snprintf(buffer, size, "fold %s", p->groups[instr->group].name);
-        break;
-    case INSTR_UPDATE:
-        (void)snprintf(buffer, size, "update %s", p->graph->params[instr->param].name);
-        break;
-    case INSTR_KIND_COUNT:
-        break;
-    }
+    const char *verb = instr->kind == INSTR_RUN ? pass_names[instr->pass] : kind_names[instr->kind];
+    char peer[48] = "", micro[32] = "";
+    if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECEIVE)
+        (void)snprintf(peer, sizeof peer,
+                       instr->kind == INSTR_SEND ? " to worker %d" : " from worker %d",
+                       p->messages[instr->index].peer);
+    if (instr->kind == INSTR_REDUCE)
+        (void)snprintf(peer, sizeof peer, " over %d workers",
+                       p->reductions[instr->index].spec.n_members);
+    if (instr->micro >= 0 && p->n_micros * p->n_steps > 1)
+        (void)snprintf(micro, sizeof micro, " of micro-batch %d", instr->micro);
+    (void)snprintf(buffer, size, "%s %s%s%s", verb, subject(p, instr), peer, micro);
     return buffer;
 }
 
-static void dump_list(FILE *out, const char *what, int n, const int *buffers)
+static void dump_list(FILE *out, const char *what, int n, const int *numbers)
 {
+    if (n == 0)
+        return;
     (void)fprintf(out, " %s", what);
     for (int k = 0; k < n; k++)
-        (void)fprintf(out, "%c%d", k ? ',' : ' ', buffers[k]);
+        (void)fprintf(out, "%c%d", k ? ',' : ' ', numbers[k]);
+}
+
+static void dump_instr(const struct program *p, int i, FILE *out)
+{
+    char text[160];
+    const struct instr *instr = &p->instrs[i];
+    (void)fprintf(out, "instr %d %s %s", i,
+                  instr->stream == STREAM_COMPUTE ? "compute" : "communicate",
+                  program_instr_text(p, i, text, sizeof text));
+    if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECEIVE)
+        (void)fprintf(out, " tag %lld bytes %lld", (long long)p->messages[instr->index].tag,
+                      (long long)p->messages[instr->index].n_bytes);
+    if (instr->kind == INSTR_REDUCE) {
+        const struct comm_reduction *r = &p->reductions[instr->index].spec;
+        (void)fprintf(out, " %s tag %lld count %lld", comm_method_name(r->method),
+                      (long long)r->tag, (long long)r->count);
+        dump_list(out, "members", r->n_members, r->members);
+    }
+    dump_list(out, "reads", instr->n_reads, instr->reads);
+    dump_list(out, "writes", instr->n_writes, instr->writes);
+    dump_list(out, "waits", instr->n_waits, instr->waits);
+    (void)fprintf(out, "\n");
 }
 
 void program_dump(const struct program *p, FILE *out)
 {
-    char text[160];
-    (void)fprintf(out, "program %s batch %lld %s\n", p->graph->name, (long long)p->graph->batch,
-                  p->training ? "training" : "evaluation");
+    (void)fprintf(
+        out, "program %s batch %lld %s worker %d of %d plan %s steps %d micro-batches %d\n",
+        p->graph->name, (long long)p->graph->batch, p->training ? "training" : "evaluation",
+        p->worker, p->plan->n_workers, p->plan->name, p->n_steps, p->n_micros);
     for (int i = 0; i < BUFFER_CLASS_COUNT; i++)
         (void)fprintf(out, "slab %s %lld bytes\n", class_names[i], (long long)p->slab_bytes[i]);
     for (int i = 0; i < p->n_buffers; i++) {
@@ -123,11 +235,6 @@ void program_dump(const struct program *p, FILE *out)
                       class_names[b->class], (long long)b->offset, (long long)b->n_bytes,
                       b->first_write, b->last_use, b->name);
     }
-    for (int i = 0; i < p->n_instrs; i++) {
-        const struct instr *instr = &p->instrs[i];
-        (void)fprintf(out, "instr %d %s", i, program_instr_text(p, i, text, sizeof text));
-        dump_list(out, "reads", instr->n_reads, instr->reads);
-        dump_list(out, "writes", instr->n_writes, instr->writes);
-        (void)fprintf(out, "\n");
-    }
+    for (int i = 0; i < p->n_instrs; i++)
+        dump_instr(p, i, out);
 }

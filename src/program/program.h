@@ -1,28 +1,43 @@
-/* program.h: a training or evaluation step of one worker as a list of instructions over buffers
- * whose places are fixed before anything runs.
+/* program.h: what one worker does in a training or evaluation step: a list of instructions over
+ * buffers whose places are fixed before anything runs.
  *
- * Lowering (program_create) goes through the graph once:
- *   1. nodes are gathered into groups: an op with the residual sum and activation folded into it;
- *   2. forward: one instruction per group, in order; the backend chooses layouts on the way;
- *   3. backward, in reverse: fold where several consumers' gradients meet, gradients, and right
- *      behind the last use of a weight its update, so that gradient memory is reused;
- *   4. every buffer gets its live range and its offset in one slab per class.
- * The runtime allocates the slabs, and nothing more. program_check proves that every read was
- * written and that no two live buffers overlap. program_dump prints all of it.
+ * Lowering (program_create) turns a plan into the program of one worker; every worker lowers for
+ * itself and comes to the same messages, because all of them go through the same global order:
+ *   1. partition: nodes are gathered into groups (an op with the residual sum and activation folded
+ *      into it); each group's pieces, and from them which worker holds which region of each tensor;
+ *      where a consumer reads other regions than the producer owns, a view stands between them;
+ *   2. order: the tasks (forward or backward of a stage for one micro-batch) of all workers in one
+ *      sequence that respects every stage's schedule and every dependency;
+ *   3. emission: going through the tasks, the instructions that concern this worker; the backend
+ *      chooses layouts on the way;
+ *   4. places: every buffer gets its live range and its offset in one slab per class;
+ *   5. waits: what must be done before an instruction may start, from who touches which memory.
+ * The runtime allocates the slabs, and nothing more. program_check proves a program sound,
+ * program_check_all the programs of all workers together. program_dump prints all of it.
+ *
+ * Two streams run at the same time. Computation runs in order, one instruction after the other.
+ * Communication (send, receive, reduce) starts in order and ends when it ends. Waits name the
+ * instructions of the other stream, and for communication also of its own, that must have ended.
+ * Because each list is a part of one global sequence in which the sides of a message stand
+ * together, the earliest unfinished instruction can always go on: there is no deadlock.
  */
 #ifndef CLEAVE_PROGRAM_PROGRAM_H
 #define CLEAVE_PROGRAM_PROGRAM_H
 
 #include "backend/backend.h"
+#include "comm/comm.h"
 #include "model/graph.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 
 enum buffer_class {
-    BUFFER_WEIGHTS,     /* parameters and running statistics; live between steps */
-    BUFFER_OPTIMIZER,   /* momentum and moments; live between steps */
-    BUFFER_GRADIENTS,   /* of parameters */
+    BUFFER_WEIGHTS,         /* parameters and running statistics; live between steps */
+    BUFFER_WEIGHT_VERSIONS, /* older weights of an asynchronous pipeline, within a step */
+    BUFFER_OPTIMIZER,       /* momentum and moments; live between steps */
+    BUFFER_GRADIENTS,       /* of parameters */
     BUFFER_ACTIVATIONS, /* inputs, outputs, what forward saves for backward, and their gradients */
+    BUFFER_TRANSFER,    /* packed regions on their way, and what reductions need */
     BUFFER_WORKSPACE,   /* scratch memory of one instruction */
     BUFFER_CLASS_COUNT
 };
@@ -36,70 +51,142 @@ struct buffer {
     enum buffer_class class;
     const layout *layout; /* NULL for bytes without a shape (saved, workspace, labels) */
     int64_t n_bytes;
+    int parent;                /* the buffer it is a part of, or NO_BUFFER */
+    int64_t parent_offset;     /* where in its parent */
     int64_t offset;            /* in the slab of its class */
     int first_write, last_use; /* instruction numbers; weights and optimizer state live always */
 };
 
 enum instr_kind {
-    INSTR_LOAD,   /* images and labels of the batch into their buffers */
-    INSTR_RUN,    /* one pass of a group */
-    INSTR_FOLD,   /* sum gradients and apply a folded activation's derivative */
-    INSTR_UPDATE, /* one parameter by its gradient */
+    INSTR_LOAD,       /* images and labels of a micro-batch into their buffers */
+    INSTR_RUN,        /* one pass of a group */
+    INSTR_FOLD,       /* sum gradients and apply a folded activation's derivative */
+    INSTR_COPY,       /* a region from buffer to buffer, or added to it */
+    INSTR_CLEAR,      /* zeros */
+    INSTR_ACCUMULATE, /* one more micro-batch's (or worker's) gradient */
+    INSTR_STASH,      /* keep a version of a weight */
+    INSTR_UPDATE,     /* one parameter by its gradient */
+    INSTR_SEND,
+    INSTR_RECEIVE,
+    INSTR_REDUCE, /* sum an array over workers */
     INSTR_KIND_COUNT
 };
 
+enum instr_stream { STREAM_COMPUTE, STREAM_COMMUNICATE };
+
 struct instr {
     enum instr_kind kind;
-    int group;      /* RUN, FOLD: the group it belongs to */
+    enum instr_stream stream;
+    int micro;      /* which micro-batch, over all steps of the program; -1: none */
+    int group;      /* the group it belongs to, or -1 */
     enum pass pass; /* RUN */
-    int param;      /* UPDATE: parameter number of the graph */
-    int n_reads, n_writes;
+    int param;      /* UPDATE, STASH, and messages of parameters: number in the graph; else -1 */
+    int index;      /* into the table of its kind: runs, folds, copies, loads, messages, ... */
+    int n_reads, n_writes, n_waits;
     const int *reads, *writes; /* buffer numbers */
+    const int *waits;          /* instruction numbers */
 };
 
-/* One op of the graph with what is folded into it, and the buffers of its tensors (NO_BUFFER where
- * there is none). */
+/* One op of the graph with what is folded into it, for one size of the micro-batch. */
 struct program_group {
     const char *name; /* of its first node */
     int first_node, last_node;
     struct group_spec spec;
     struct group_needs needs;
     group *kernels; /* owned by the program */
-    int input[OP_MAX_INPUTS], residual, output;
-    int param[OP_MAX_PARAMS];
-    int saved, forward_workspace, backward_workspace;
-    int n_output_grads, output_grad[GROUP_MAX_ADDENDS];
-    int folded_grad; /* of the output, as backward reads it; may be one of output_grad */
-    int input_grad[OP_MAX_INPUTS];
-    int param_grad[OP_MAX_PARAMS];
 };
 
-/* Whether something must be folded before the group's gradients: a sum, or an activation. */
-static inline bool program_group_folds(const struct program_group *g)
-{
-    return g->n_output_grads > 1 || (g->n_output_grads && g->spec.activation != ACTIVATION_NONE);
-}
+/* Which buffers a RUN uses (NO_BUFFER where there is none). */
+struct program_run {
+    int input[OP_MAX_INPUTS], residual, output;
+    int param[OP_MAX_PARAMS];
+    int saved, workspace, statistics, labels;
+    int n_output_grads, output_grad[GROUP_MAX_ADDENDS];
+    int folded_grad;
+    int input_grad[OP_MAX_INPUTS];
+    int param_grad[OP_MAX_PARAMS];
+    int64_t first_sample; /* of its micro-batch */
+    bool again;           /* recomputed */
+};
 
-/* Buffers of one parameter of the graph, by parameter number. */
+struct program_fold {
+    int n_addends, addend[GROUP_MAX_ADDENDS];
+    enum activation activation;
+    int output; /* of the activation, or NO_BUFFER */
+    int to;
+};
+
+/* COPY: a region. ACCUMULATE, STASH: all of `from`. CLEAR: all of `to`. */
+struct program_copy {
+    int from, to;
+    struct region_copy region;
+};
+
+/* Samples are numbered within the step's batch. */
+struct program_load {
+    int images, labels; /* buffers, or NO_BUFFER */
+    struct range image_samples, label_samples;
+};
+
+struct program_message {
+    int peer;
+    int64_t tag, n_bytes;
+    int buffer;
+};
+
+struct program_reduction {
+    struct comm_reduction spec;
+    int buffer, workspace;
+};
+
+/* What the host reads after the step: the losses (and, in evaluation, logits) of one micro-batch's
+ * samples that this worker has. */
+struct program_result {
+    int micro;
+    int losses, logits;   /* logits NO_BUFFER in training */
+    struct range samples; /* within the step's batch */
+};
+
+/* Buffers of one parameter of the graph, by parameter number; weight NO_BUFFER: not held here. */
 struct program_param {
     int weight, gradient, state[2];
+    struct range region[SHAPE_MAX_RANK]; /* of the whole parameter; shape rank ranges */
+    int n_holders; /* workers that hold this same region to compute with, in ascending order */
+    const int *holders;
+    bool saves;     /* this worker's copy is the one that is saved: the server's, or the first
+                       holder's */
+    bool has_state; /* this worker keeps the optimizer's state */
 };
 
 struct program {
     arena *memory;
     const struct graph *graph;
+    const struct plan *plan; /* the caller's, or own_plan */
+    struct plan *own_plan;
+    int worker;
     const struct backend *backend;
     device *device;
+    const struct comm_table *transport; /* NULL: none */
     bool training;
     int n_states; /* optimizer tensors per trained parameter */
-    int n_groups;
+    int n_steps;  /* batches one run of the program trains on; 1 except between two flushes of an
+                     asynchronous pipeline */
+    int n_micros; /* per step */
+    int n_groups, n_runs, n_folds, n_copies, n_loads, n_messages, n_reductions, n_results;
     struct program_group *groups;
+    struct program_run *runs;
+    struct program_fold *folds;
+    struct program_copy *copies;
+    struct program_load *loads;
+    struct program_message *messages;
+    struct program_reduction *reductions;
+    struct program_result *results;
     int n_instrs;
     struct instr *instrs;
     int n_buffers;
     struct buffer *buffers;
-    struct program_param *params;       /* graph->n_params of them */
-    int images, labels, logits, losses; /* buffers that meet the host */
+    struct program_param *params; /* graph->n_params of them */
+    struct range samples;         /* of each batch, that this worker's loads touch */
     int64_t slab_bytes[BUFFER_CLASS_COUNT];
 };
 
@@ -108,8 +195,15 @@ struct program_options {
     device *device;
     bool training;
     int n_states;
-    /* Another program over the same network whose weights and optimizer state this one uses, with
-     * their layouts and offsets; NULL: lay them out afresh. (A short last batch, an evaluation.) */
+    /* How the step is split, and which worker this is; NULL: one worker. Must outlive the program.
+     */
+    const struct plan *plan;
+    int worker;
+    const struct comm_table *transport; /* whose reductions' workspaces are laid out; NULL: none */
+    int n_steps;                        /* an asynchronous pipeline's window; 0: the plan's */
+    /* Another program over the same network and plan whose weights and optimizer state this one
+     * uses, with their layouts and offsets; NULL: lay them out afresh. (A short last batch, an
+     * evaluation.) */
     const struct program *shares_params_of;
 };
 
@@ -122,11 +216,18 @@ void program_destroy(struct program *p); /* NULL is fine */
  * the buffer. */
 enum status program_check(const struct program *p) MUST_USE;
 
+/* Proves the programs of all workers sound together: every message has its other side, reductions
+ * agree, nothing waits for ever. programs[i] is worker i's. */
+enum status program_check_all(const struct program *const *programs, int n_programs) MUST_USE;
+
 /* Everything, as text, one line per buffer and instruction. */
 void program_dump(const struct program *p, FILE *out);
 
 /* All slabs together. */
 int64_t program_memory_bytes(const struct program *p);
+
+/* Payload bytes that this worker sends in one run of the program. */
+int64_t program_sent_bytes(const struct program *p);
 
 /* One line that names instruction i for people: "backward_weights layer1.0.conv1". */
 const char *program_instr_text(const struct program *p, int i, char *buffer, size_t size);

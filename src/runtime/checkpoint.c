@@ -76,12 +76,12 @@ static enum status alloc_scratch(const struct graph *graph, float **out)
 
 /* ---- writing tensors ------------------------------------------------------------------------- */
 
-static enum status write_items(const struct item_list *list, executor *e, float *scratch,
-                               safetensors_writer *w, struct safetensors_sum *sum)
+static enum status write_items(const struct item_list *list, const struct tensor_store *tensors,
+                               float *scratch, safetensors_writer *w, struct safetensors_sum *sum)
 {
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
-        TRY(executor_read(e, item->param, item->which, scratch));
+        TRY(tensors->read(tensors->holder, item->param, item->which, scratch));
         TRY(safetensors_writer_put(w, scratch));
     }
     TRY(safetensors_writer_finish(w, sum));
@@ -89,7 +89,8 @@ static enum status write_items(const struct item_list *list, executor *e, float 
 }
 
 static enum status write_list(const char *path, const struct item_list *list,
-                              const struct graph *graph, executor *e, struct safetensors_sum *sum)
+                              const struct graph *graph, const struct tensor_store *tensors,
+                              struct safetensors_sum *sum)
 {
     struct safetensors_entry *entries;
     TRY(arena_alloc_array(list->memory, (size_t)list->count, sizeof *entries, &entries));
@@ -102,7 +103,7 @@ static enum status write_list(const char *path, const struct item_list *list,
     enum status st;
     TRY_GOTO(st, alloc_scratch(graph, &scratch), out);
     TRY_GOTO(st, safetensors_writer_open(path, entries, list->count, metadata, &w), out);
-    TRY_GOTO(st, write_items(list, e, scratch, w, sum), out);
+    TRY_GOTO(st, write_items(list, tensors, scratch, w, sum), out);
 out:
     safetensors_writer_close(w);
     free(scratch);
@@ -110,14 +111,15 @@ out:
 }
 
 /* Weights and n_states optimizer tensors per trained weight into the file `path`, synchronised. */
-static enum status write_tensors(const char *path, const struct graph *graph, executor *e,
-                                 int n_states, struct safetensors_sum *sum)
+static enum status write_tensors(const char *path, const struct graph *graph,
+                                 const struct tensor_store *tensors, int n_states,
+                                 struct safetensors_sum *sum)
 {
     struct item_list list = {0};
     enum status st;
     TRY(arena_create(&list.memory));
     TRY_GOTO(st, list_items(graph, n_states, &list), out);
-    TRY_GOTO(st, write_list(path, &list, graph, e, sum), out);
+    TRY_GOTO(st, write_list(path, &list, graph, tensors, sum), out);
 out:
     arena_destroy(list.memory);
     return st;
@@ -265,10 +267,11 @@ static void remove_former(const struct places *p)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static enum status put_tensors(const struct places *p, const struct graph *graph, executor *e,
-                               int n_states, struct safetensors_sum *sum)
+static enum status put_tensors(const struct places *p, const struct graph *graph,
+                               const struct tensor_store *tensors, int n_states,
+                               struct safetensors_sum *sum)
 {
-    TRY(write_tensors(p->tensors_temporary, graph, e, n_states, sum));
+    TRY(write_tensors(p->tensors_temporary, graph, tensors, n_states, sum));
     TRY(rename_file(p->tensors_temporary, p->tensors));
     TRY(sync_folder(p->folder));
     return STATUS_OK;
@@ -287,7 +290,7 @@ static enum status put_record(const struct places *p, const struct checkpoint_re
 }
 
 enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
-                            const struct graph *graph, executor *e)
+                            const struct graph *graph, const struct tensor_store *tensors)
 {
     struct places p;
     struct checkpoint_record record = {.state = *state};
@@ -295,7 +298,7 @@ enum status checkpoint_save(const char *name, const struct checkpoint_state *sta
     TRY(choose_places(name, state->step, &p));
     memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
     int n_states = update_rule_states(&state->rule);
-    TRY_GOTO(st, put_tensors(&p, graph, e, n_states, &record.tensors_sum), undo);
+    TRY_GOTO(st, put_tensors(&p, graph, tensors, n_states, &record.tensors_sum), undo);
     TRY_GOTO(st, put_record(&p, &record), undo);
     TRY(sync_folder(p.folder)); /* NAME.json may or may not last: both tensor files must stay */
     remove_former(&p);
@@ -307,13 +310,14 @@ undo:
     return st;
 }
 
-enum status checkpoint_save_weights(const char *path, const struct graph *graph, executor *e)
+enum status checkpoint_save_weights(const char *path, const struct graph *graph,
+                                    const struct tensor_store *tensors)
 {
     char temporary[PATH_MAX];
     struct safetensors_sum sum;
     if (!join(temporary, path, ".tmp"))
         return status_fail(STATUS_USAGE, "'%.200s' is too long a path", path);
-    TRY(write_tensors(temporary, graph, e, 0, &sum));
+    TRY(write_tensors(temporary, graph, tensors, 0, &sum));
     enum status st = rename_file(temporary, path);
     if (st != STATUS_OK)
         (void)unlink(temporary);
@@ -452,7 +456,7 @@ static enum status check_item(const char *path, const safetensors *f, const stru
 }
 
 static enum status read_items(const char *path, safetensors *f, const struct item_list *list,
-                              const struct graph *graph, executor *e)
+                              const struct graph *graph, const struct tensor_store *tensors)
 {
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
@@ -465,7 +469,7 @@ static enum status read_items(const char *path, safetensors *f, const struct ite
         const struct item *item = &list->items[i];
         const struct safetensors_tensor *t = safetensors_find(f, item->name);
         TRY_GOTO(st, safetensors_read_floats(f, t, scratch), out);
-        TRY_GOTO(st, executor_write(e, item->param, item->which, scratch), out);
+        TRY_GOTO(st, tensors->write(tensors->holder, item->param, item->which, scratch), out);
     }
 out:
     free(scratch);
@@ -473,30 +477,32 @@ out:
 }
 
 static enum status read_tensors(const char *path, safetensors *f, int n_states,
-                                const struct graph *graph, executor *e)
+                                const struct graph *graph, const struct tensor_store *tensors)
 {
     struct item_list list = {0};
     enum status st;
     TRY(arena_create(&list.memory));
     TRY_GOTO(st, list_items(graph, n_states, &list), out);
-    TRY_GOTO(st, read_items(path, f, &list, graph, e), out);
+    TRY_GOTO(st, read_items(path, f, &list, graph, tensors), out);
 out:
     arena_destroy(list.memory);
     return st;
 }
 
-enum status checkpoint_read(checkpoint *c, const struct graph *graph, executor *e)
+enum status checkpoint_read(checkpoint *c, const struct graph *graph,
+                            const struct tensor_store *tensors)
 {
     int n_states = update_rule_states(&c->record.state.rule);
-    TRY(read_tensors(c->tensors_path, c->tensors, n_states, graph, e));
+    TRY(read_tensors(c->tensors_path, c->tensors, n_states, graph, tensors));
     return STATUS_OK;
 }
 
-enum status checkpoint_load_weights(const char *path, const struct graph *graph, executor *e)
+enum status checkpoint_load_weights(const char *path, const struct graph *graph,
+                                    const struct tensor_store *tensors)
 {
     safetensors *f = NULL;
     TRY(safetensors_open(path, &f));
-    enum status st = read_tensors(path, f, 0, graph, e);
+    enum status st = read_tensors(path, f, 0, graph, tensors);
     safetensors_close(f);
     return st;
 }

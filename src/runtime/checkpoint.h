@@ -20,20 +20,20 @@
  * or rename one to keep it. Weights are saved as 32-bit floats; a run in double precision continues
  * from rounded values.
  *
- *     TRY(checkpoint_save("runs/a", &state, graph, executor));
+ *     TRY(checkpoint_save("runs/a", &state, graph, &tensors));
  *     ...
  *     checkpoint *c;
  *     TRY(checkpoint_open("runs/a", &c));
  *     TRY_GOTO(st, checkpoint_match(c, &state), out);
- *     TRY_GOTO(st, checkpoint_read(c, graph, executor), out);
+ *     TRY_GOTO(st, checkpoint_read(c, graph, &tensors), out);
  *     state = *checkpoint_get_state(c);
  */
 #ifndef CLEAVE_RUNTIME_CHECKPOINT_H
 #define CLEAVE_RUNTIME_CHECKPOINT_H
 
 #include "model/graph.h"
-#include "runtime/executor.h"
 #include "runtime/schedule.h"
+#include "runtime/tensor_store.h"
 
 enum { CHECKPOINT_VERSION = 1, CHECKPOINT_TEXT_BYTES = 1024 };
 
@@ -60,7 +60,7 @@ struct checkpoint_state {
 /* Saves as above. On failure (no space, quota, device error, read-only or missing folder) the error
  * names the path and the cause, the former checkpoint stays, and temporary files are removed. */
 enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
-                            const struct graph *graph, executor *e) MUST_USE;
+                            const struct graph *graph, const struct tensor_store *tensors) MUST_USE;
 
 /* Fails early where a save would: no such folder, not writable, an unusable name. */
 enum status checkpoint_check_place(const char *name) MUST_USE;
@@ -81,15 +81,16 @@ const char *checkpoint_get_tensors_path(const checkpoint *c);
  * how it learns is allowed, with a warning. */
 enum status checkpoint_match(const checkpoint *c, const struct checkpoint_state *wanted) MUST_USE;
 
-/* All tensors of the checkpoint into the executor. Nothing is written unless all of them are there
+/* All tensors of the checkpoint into the store. Nothing is written unless all of them are there
  * in the right shapes. */
-enum status checkpoint_read(checkpoint *c, const struct graph *graph, executor *e) MUST_USE;
+enum status checkpoint_read(checkpoint *c, const struct graph *graph,
+                            const struct tensor_store *tensors) MUST_USE;
 
 /* Weights alone, from and to a safetensors file. Reading ignores tensors that the network does not
  * have (num_batches_tracked, optimizer state) and names the first that is missing or misshapen. */
 enum status checkpoint_load_weights(const char *path, const struct graph *graph,
-                                    executor *e) MUST_USE;
+                                    const struct tensor_store *tensors) MUST_USE;
 enum status checkpoint_save_weights(const char *path, const struct graph *graph,
-                                    executor *e) MUST_USE;
+                                    const struct tensor_store *tensors) MUST_USE;
 
 #endif

@@ -1,31 +1,15 @@
 #include "runtime/executor.h"
 
 #include "base/timer.h"
+#include "runtime/executor_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A program with every buffer number turned into a pointer. */
-struct bound_program {
-    const struct program *program;
-    struct group_args *forward, *backward; /* by group */
-    float *losses, *logits;                /* on the host */
-};
+/* ---- binding ---- */
 
-struct executor {
-    arena *memory;
-    const struct backend *backend;
-    device *device;
-    stream *stream;
-    void *slab[BUFFER_CLASS_COUNT];
-    int64_t slab_bytes[BUFFER_CLASS_COUNT];
-    int n_programs;
-    struct bound_program *programs;
-    int64_t *times_ns;
-};
-
-static void *place(const executor *e, const struct program *p, int buffer)
+void *executor_place(const executor *e, const struct program *p, int buffer)
 {
     if (buffer == NO_BUFFER)
         return NULL;
@@ -33,49 +17,79 @@ static void *place(const executor *e, const struct program *p, int buffer)
     return (char *)e->slab[b->class] + b->offset;
 }
 
-static void bind_group(const executor *e, const struct program *p, const struct program_group *g,
-                       struct group_args *forward, struct group_args *backward)
+static void bind_run(const executor *e, const struct program *p, const struct instr *instr,
+                     struct group_args *a)
 {
-    struct group_args *a = forward;
-    for (int k = 0; k < g->spec.op.n_inputs; k++) {
-        a->input[k] = place(e, p, g->input[k]);
-        a->input_grad[k] = place(e, p, g->input_grad[k]);
+    const struct program_run *run = &p->runs[instr->index];
+    const struct program_group *g = &p->groups[instr->group];
+    for (int k = 0; k < OP_MAX_INPUTS; k++) {
+        a->input[k] = executor_place(e, p, run->input[k]);
+        a->input_grad[k] = executor_place(e, p, run->input_grad[k]);
     }
     for (int k = 0; k < OP_MAX_PARAMS; k++) {
-        a->param[k] = place(e, p, g->param[k]);
-        a->param_grad[k] = place(e, p, g->param_grad[k]);
+        a->param[k] = executor_place(e, p, run->param[k]);
+        a->param_grad[k] = executor_place(e, p, run->param_grad[k]);
     }
-    a->residual = place(e, p, g->residual);
-    a->output = place(e, p, g->output);
-    a->saved = place(e, p, g->saved);
-    a->labels = place(e, p, p->labels);
+    a->residual = executor_place(e, p, run->residual);
+    a->output = executor_place(e, p, run->output);
+    a->saved = executor_place(e, p, run->saved);
+    a->workspace = executor_place(e, p, run->workspace);
+    a->statistics = executor_place(e, p, run->statistics);
+    a->labels = executor_place(e, p, run->labels);
+    a->first_sample = run->first_sample;
+    a->again = run->again;
     if (op_get_info(g->spec.op.op)->flags & OP_FOLDS_GRADIENTS) {
-        a->n_output_grads = g->n_output_grads;
-        for (int k = 0; k < g->n_output_grads; k++)
-            a->output_grad[k] = place(e, p, g->output_grad[k]);
-        a->folded_grad = program_group_folds(g) ? place(e, p, g->folded_grad) : NULL;
-    } else if (g->folded_grad != NO_BUFFER) {
+        bool folds = run->n_output_grads > 1 ||
+                     (run->n_output_grads && g->spec.activation != ACTIVATION_NONE);
+        a->n_output_grads = run->n_output_grads;
+        for (int k = 0; k < run->n_output_grads; k++)
+            a->output_grad[k] = executor_place(e, p, run->output_grad[k]);
+        a->folded_grad = folds ? executor_place(e, p, run->folded_grad) : NULL;
+    } else if (run->folded_grad != NO_BUFFER) {
         a->n_output_grads = 1;
-        a->output_grad[0] = place(e, p, g->folded_grad);
+        a->output_grad[0] = executor_place(e, p, run->folded_grad);
     }
-    *backward = *forward;
-    forward->workspace = place(e, p, g->forward_workspace);
-    backward->workspace = place(e, p, g->backward_workspace);
+}
+
+static enum status bind_communication(executor *e, const struct program *p,
+                                      struct bound_program *to)
+{
+    size_t n = (size_t)p->n_instrs;
+    for (int i = 0; i < p->n_instrs; i++)
+        to->n_comm += p->instrs[i].stream == STREAM_COMMUNICATE;
+    TRY(arena_alloc_array(e->memory, n, sizeof *to->wakes_comm, &to->wakes_comm));
+    TRY(arena_alloc_array(e->memory, n, sizeof *to->done, &to->done));
+    TRY(arena_alloc_array(e->memory, (size_t)to->n_comm, sizeof *to->comm_instrs,
+                          &to->comm_instrs));
+    TRY(arena_alloc_array(e->memory, (size_t)to->n_comm, sizeof *to->ops, &to->ops));
+    for (int i = 0, at = 0; i < p->n_instrs; i++) {
+        const struct instr *instr = &p->instrs[i];
+        if (instr->stream != STREAM_COMMUNICATE)
+            continue;
+        to->comm_instrs[at++] = i;
+        for (int k = 0; k < instr->n_waits; k++)
+            to->wakes_comm[instr->waits[k]] = true;
+    }
+    return STATUS_OK;
 }
 
 static enum status bind_program(executor *e, const struct program *p, struct bound_program *to)
 {
-    size_t n_groups = (size_t)p->n_groups, batch = (size_t)p->graph->batch;
+    size_t most = 0;
+    for (int i = 0; i < p->n_results; i++) {
+        size_t n = (size_t)(p->results[i].samples.end - p->results[i].samples.begin);
+        most = n > most ? n : most;
+    }
     to->program = p;
-    TRY(arena_alloc_array(e->memory, n_groups, sizeof *to->forward, &to->forward));
-    TRY(arena_alloc_array(e->memory, n_groups, sizeof *to->backward, &to->backward));
-    TRY(arena_alloc_array(e->memory, batch, sizeof *to->losses, &to->losses));
+    TRY(arena_alloc_array(e->memory, (size_t)p->n_runs, sizeof *to->args, &to->args));
+    TRY(arena_alloc_array(e->memory, most, sizeof *to->losses, &to->losses));
     if (!p->training)
-        TRY(arena_alloc_array(e->memory, batch * (size_t)p->graph->classes, sizeof *to->logits,
+        TRY(arena_alloc_array(e->memory, most * (size_t)p->graph->classes, sizeof *to->logits,
                               &to->logits));
-    for (int i = 0; i < p->n_groups; i++)
-        bind_group(e, p, &p->groups[i], &to->forward[i], &to->backward[i]);
-    return STATUS_OK;
+    for (int i = 0; i < p->n_instrs; i++)
+        if (p->instrs[i].kind == INSTR_RUN)
+            bind_run(e, p, &p->instrs[i], &to->args[p->instrs[i].index]);
+    return bind_communication(e, p, to);
 }
 
 static enum status build(executor *e, const struct program *const *programs)
@@ -93,7 +107,8 @@ static enum status build(executor *e, const struct program *const *programs)
     return STATUS_OK;
 }
 
-enum status executor_create(const struct program *const *programs, int n_programs, executor **out)
+enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
+                            executor **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -103,10 +118,13 @@ enum status executor_create(const struct program *const *programs, int n_program
     *e = (executor){.memory = memory,
                     .backend = programs[0]->backend,
                     .device = programs[0]->device,
+                    .comm = end,
                     .n_programs = n_programs};
     TRY_GOTO(st, arena_alloc_array(memory, (size_t)n_programs, sizeof *e->programs, &e->programs),
              fail);
     st = build(e, programs);
+    if (st == STATUS_OK)
+        st = executor_comm_create(e);
     if (st != STATUS_OK) {
         executor_destroy(e);
         return st;
@@ -122,6 +140,7 @@ void executor_destroy(executor *e)
 {
     if (!e)
         return;
+    executor_comm_destroy(e);
     if (e->stream)
         e->backend->stream_destroy(e->stream);
     for (int c = 0; c < BUFFER_CLASS_COUNT; c++)
@@ -132,102 +151,222 @@ void executor_destroy(executor *e)
 
 /* ---- the interpreter ---- */
 
-static enum status run_load(executor *e, const struct bound_program *b,
-                            const struct executor_batch *batch)
+/* One run of a program. */
+struct run {
+    executor *e;
+    const struct bound_program *b;
+    const struct executor_feed *feed;
+    const struct step_state *states;
+    const struct update_rule *rules;
+    struct executor_result *results;
+    int fed; /* steps whose batch has come */
+    struct executor_batch batch;
+    int64_t before_ns;
+};
+
+static int step_of(const struct program *p, const struct instr *instr)
 {
-    const struct program *p = b->program;
-    TRY(e->backend->upload(e->stream, batch->images, place(e, p, p->images),
-                           p->buffers[p->images].layout));
-    return e->backend->upload_labels(e->stream, batch->labels, p->graph->batch,
-                                     place(e, p, p->labels));
+    return instr->micro < 0 ? 0 : instr->micro / p->n_micros;
 }
 
-static enum status run_fold(executor *e, const struct program *p, const struct program_group *g)
+static int64_t sample_elements(const struct program *p)
+{
+    const struct shape *images = &p->graph->nodes[0].op.output;
+    return shape_elements(images) / images->dim[0];
+}
+
+static enum status run_load(struct run *r, const struct instr *instr)
+{
+    const struct program *p = r->b->program;
+    const struct program_load *load = &p->loads[instr->index];
+    executor *e = r->e;
+    for (; r->fed <= step_of(p, instr); r->fed++)
+        TRY(r->feed->next(r->feed->user, &r->batch));
+    if (load->images != NO_BUFFER) {
+        int64_t at = load->image_samples.begin - r->batch.first_sample;
+        TRY(e->backend->upload(e->stream, r->batch.images + at * sample_elements(p),
+                               executor_place(e, p, load->images),
+                               p->buffers[load->images].layout));
+    }
+    if (load->labels == NO_BUFFER)
+        return STATUS_OK;
+    return e->backend->upload_labels(
+        e->stream, r->batch.labels + (load->label_samples.begin - r->batch.first_sample),
+        load->label_samples.end - load->label_samples.begin, executor_place(e, p, load->labels));
+}
+
+static enum status run_fold(executor *e, const struct program *p, const struct program_fold *fold)
 {
     const void *addends[GROUP_MAX_ADDENDS];
-    for (int k = 0; k < g->n_output_grads; k++)
-        addends[k] = place(e, p, g->output_grad[k]);
-    return e->backend->fold(e->stream, p->buffers[g->folded_grad].layout, g->n_output_grads,
-                            addends, g->spec.activation, place(e, p, g->output),
-                            place(e, p, g->folded_grad));
+    for (int k = 0; k < fold->n_addends; k++)
+        addends[k] = executor_place(e, p, fold->addend[k]);
+    return e->backend->fold(e->stream, p->buffers[fold->to].layout, fold->n_addends, addends,
+                            fold->activation, executor_place(e, p, fold->output),
+                            executor_place(e, p, fold->to));
 }
 
 static enum status run_update(executor *e, const struct program *p, int number,
                               const struct update_rule *rule)
 {
     const struct program_param *param = &p->params[number];
-    void *const state[2] = {place(e, p, param->state[0]), place(e, p, param->state[1])};
+    void *const state[2] = {executor_place(e, p, param->state[0]),
+                            executor_place(e, p, param->state[1])};
     return e->backend->update(e->stream, rule, p->buffers[param->weight].n_bytes,
-                              place(e, p, param->weight), place(e, p, param->gradient), state);
+                              executor_place(e, p, param->weight),
+                              executor_place(e, p, param->gradient), state);
 }
 
-static enum status run_instr(executor *e, const struct bound_program *b, const struct instr *instr,
-                             const struct executor_batch *batch, const struct step_state *state,
-                             const struct update_rule *rule)
+static enum status run_copy(executor *e, const struct program *p, const struct instr *instr)
 {
-    const struct program *p = b->program;
-    const struct program_group *g = &p->groups[instr->group];
+    const struct program_copy *c = &p->copies[instr->index];
+    const void *from = executor_place(e, p, c->from);
+    void *to = executor_place(e, p, c->to);
+    int64_t n_bytes = p->buffers[c->to].n_bytes;
+    switch (instr->kind) {
+    case INSTR_COPY:
+        return e->backend->copy_region(e->stream, &c->region, from, to);
+    case INSTR_CLEAR:
+        return e->backend->clear(e->stream, to, n_bytes);
+    case INSTR_ACCUMULATE:
+        return e->backend->accumulate(e->stream, from, to, n_bytes);
+    default:
+        return e->backend->copy(e->stream, from, to, n_bytes);
+    }
+}
+
+static enum status run_instr(struct run *r, const struct instr *instr)
+{
+    executor *e = r->e;
+    const struct program *p = r->b->program;
+    int step = step_of(p, instr);
     switch (instr->kind) {
     case INSTR_LOAD:
-        return run_load(e, b, batch);
-    case INSTR_RUN: {
-        const struct group_args *args =
-            instr->pass == PASS_FORWARD ? &b->forward[instr->group] : &b->backward[instr->group];
-        return e->backend->group_run(g->kernels, instr->pass, e->stream, args, state);
-    }
+        return run_load(r, instr);
+    case INSTR_RUN:
+        return e->backend->group_run(p->groups[instr->group].kernels, instr->pass, e->stream,
+                                     &r->b->args[instr->index], &r->states[step]);
     case INSTR_FOLD:
-        return run_fold(e, p, g);
+        return run_fold(e, p, &p->folds[instr->index]);
     case INSTR_UPDATE:
-        return run_update(e, p, instr->param, rule);
-    case INSTR_KIND_COUNT:
-        break;
+        return run_update(e, p, instr->param, &r->rules[step]);
+    default:
+        return run_copy(e, p, instr);
     }
-    return status_fail(STATUS_FAILED, "unknown instruction");
 }
 
-static enum status name_instr(enum status st, const struct program *p, int number, uint32_t step)
+static int64_t count_correct(const float *logits, int64_t n, int64_t classes, const int32_t *labels)
 {
-    struct status_error cause;
-    char text[160];
-    status_take(st, &cause);
-    return status_fail(st, "step %u, instruction %d (%s): %s", step, number,
-                       program_instr_text(p, number, text, sizeof text), cause.message);
-}
-
-static int64_t count_correct(const struct bound_program *b, const int32_t *labels)
-{
-    int64_t classes = b->program->graph->classes, correct = 0;
-    for (int64_t n = 0; n < b->program->graph->batch; n++) {
-        const float *row = b->logits + n * classes;
+    int64_t correct = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
         int64_t best = 0;
         for (int64_t k = 1; k < classes; k++)
             if (row[k] > row[best])
                 best = k;
-        correct += best == labels[n];
+        correct += best == labels[i];
     }
     return correct;
 }
 
-static enum status read_result(executor *e, const struct bound_program *b,
-                               const struct executor_batch *batch, uint32_t step,
-                               struct executor_result *result)
+static enum status read_result(struct run *r, const struct program_result *from)
 {
-    const struct program *p = b->program;
-    TRY(e->backend->download(e->stream, place(e, p, p->losses), p->buffers[p->losses].layout,
-                             b->losses));
-    double sum = 0;
-    for (int64_t n = 0; n < p->graph->batch; n++)
-        sum += (double)b->losses[n];
-    result->loss = sum / (double)p->graph->batch;
-    if (!isfinite(result->loss))
+    executor *e = r->e;
+    const struct program *p = r->b->program;
+    int step = from->micro / p->n_micros;
+    struct executor_result *to = &r->results[step];
+    int64_t n = from->samples.end - from->samples.begin;
+    TRY(e->backend->download(e->stream, executor_place(e, p, from->losses),
+                             p->buffers[from->losses].layout, r->b->losses));
+    for (int64_t i = 0; i < n; i++)
+        to->loss_sum += (double)r->b->losses[i];
+    to->n_samples += n;
+    to->loss = to->loss_sum / (double)to->n_samples;
+    if (!isfinite(to->loss) && !e->comm)
         return status_fail(STATUS_FAILED,
-                           "step %u: the loss is %f; the learning rate may be too high", step,
-                           result->loss);
-    if (p->training)
+                           "step %u: the loss is %f; the learning rate may be too high",
+                           r->states[step].step, to->loss);
+    if (from->logits == NO_BUFFER)
         return STATUS_OK;
-    TRY(e->backend->download(e->stream, place(e, p, p->logits), p->buffers[p->logits].layout,
-                             b->logits));
-    result->correct = count_correct(b, batch->labels);
+    TRY(e->backend->download(e->stream, executor_place(e, p, from->logits),
+                             p->buffers[from->logits].layout, r->b->logits));
+    to->correct += count_correct(r->b->logits, n, p->graph->classes,
+                                 r->batch.labels + (from->samples.begin - r->batch.first_sample));
+    return STATUS_OK;
+}
+
+/* Waits for communication; returns how long. */
+static enum status wait_before(struct run *r, const struct instr *instr, int64_t *waited_ns)
+{
+    *waited_ns = 0;
+    if (instr->n_waits == 0)
+        return STATUS_OK;
+    int64_t start_ns = timer_now_ns();
+    for (int k = 0; k < instr->n_waits; k++)
+        TRY(executor_comm_wait(r->e, r->b, instr->waits[k]));
+    *waited_ns = timer_now_ns() - start_ns;
+    return STATUS_OK;
+}
+
+static enum status compute(struct run *r, int number)
+{
+    executor *e = r->e;
+    const struct instr *instr = &r->b->program->instrs[number];
+    struct executor_result *result = &r->results[step_of(r->b->program, instr)];
+    int64_t reached_ns = timer_now_ns(), waited_ns;
+    TRY(wait_before(r, instr, &waited_ns));
+    result->wait_ns += waited_ns;
+    enum status st = run_instr(r, instr);
+    if (st != STATUS_OK)
+        return executor_name_instr(st, r->b->program, number, r->states[0].step);
+    if (r->b->wakes_comm[number])
+        TRY(e->backend->stream_synchronize(e->stream));
+    executor_comm_computed(e, r->b, number);
+    if (e->times_ns || r->b->times)
+        TRY(e->backend->stream_synchronize(e->stream));
+    int64_t now_ns = timer_now_ns();
+    if (instr->kind != INSTR_LOAD)
+        result->compute_ns += now_ns - reached_ns - waited_ns;
+    if (e->times_ns && r->b == &e->programs[0])
+        e->times_ns[number] += now_ns - reached_ns;
+    if (r->b->times)
+        r->b->times[number] = (struct executor_time){reached_ns, reached_ns + waited_ns, now_ns};
+    return STATUS_OK;
+}
+
+static enum status run_all(struct run *r)
+{
+    const struct program *p = r->b->program;
+    for (int i = 0; i < p->n_instrs; i++)
+        if (p->instrs[i].stream == STREAM_COMPUTE)
+            TRY(compute(r, i));
+    return r->e->backend->stream_synchronize(r->e->stream);
+}
+
+enum status executor_run(executor *e, int program, const struct executor_feed *feed,
+                         const struct step_state *states, const struct update_rule *rules,
+                         struct executor_result *results)
+{
+    const struct bound_program *b = &e->programs[program];
+    struct run r = {
+        .e = e, .b = b, .feed = feed, .states = states, .rules = rules, .results = results};
+    memset(results, 0, (size_t)b->program->n_steps * sizeof *results);
+    e->step = states[0].step;
+    executor_comm_start(e, b);
+    enum status st = run_all(&r);
+    if (st != STATUS_OK)
+        executor_fail(e, st);
+    TRY(executor_comm_finish(e));
+    if (st != STATUS_OK)
+        return status_give(&e->error);
+    results[0].communicate_ns = e->communicate_ns;
+    for (int i = 0; i < b->program->n_results; i++)
+        TRY(read_result(&r, &b->program->results[i]));
+    return STATUS_OK;
+}
+
+static enum status feed_once(void *user, struct executor_batch *batch)
+{
+    *batch = *(const struct executor_batch *)user;
     return STATUS_OK;
 }
 
@@ -235,26 +374,9 @@ enum status executor_step(executor *e, int program, const struct executor_batch 
                           const struct step_state *state, const struct update_rule *rule,
                           struct executor_result *result)
 {
-    const struct bound_program *b = &e->programs[program];
-    bool timed = e->times_ns && program == 0;
-    int64_t start = timer_now_ns(), before = start;
-    *result = (struct executor_result){0};
-    for (int i = 0; i < b->program->n_instrs; i++) {
-        enum status st = run_instr(e, b, &b->program->instrs[i], batch, state, rule);
-        if (st != STATUS_OK)
-            return name_instr(st, b->program, i, state->step);
-        if (i == 0)
-            start = timer_now_ns();
-        if (timed) {
-            TRY(e->backend->stream_synchronize(e->stream));
-            int64_t now = timer_now_ns();
-            e->times_ns[i] += now - before;
-            before = now;
-        }
-    }
-    TRY(e->backend->stream_synchronize(e->stream));
-    result->compute_ns = timer_now_ns() - start;
-    return read_result(e, b, batch, state->step, result);
+    struct executor_batch copy = *batch;
+    struct executor_feed feed = {feed_once, &copy};
+    return executor_run(e, program, &feed, state, rule, result);
 }
 
 int64_t executor_memory_bytes(const executor *e)
@@ -265,35 +387,56 @@ int64_t executor_memory_bytes(const executor *e)
     return total;
 }
 
+/* ---- times ---- */
+
 void executor_time_instructions(executor *e, int64_t *times_ns)
 {
     e->times_ns = times_ns;
 }
 
+enum status executor_keep_times(executor *e)
+{
+    for (int i = 0; i < e->n_programs; i++)
+        if (!e->programs[i].times)
+            TRY(arena_alloc_array(e->memory, (size_t)e->programs[i].program->n_instrs,
+                                  sizeof *e->programs[i].times, &e->programs[i].times));
+    return STATUS_OK;
+}
+
+const struct executor_time *executor_get_times(const executor *e, int program)
+{
+    return e->programs[program].times;
+}
+
 /* ---- parameters ---- */
 
-static int param_buffer(const struct program *p, int param, enum executor_tensor which)
+static enum status find_param(const executor *e, int param, enum executor_tensor which, int *buffer)
 {
+    const struct program *p = e->programs[0].program;
     const struct program_param *at = &p->params[param];
-    return which == TENSOR_WEIGHT ? at->weight : at->state[which - TENSOR_STATE_0];
+    *buffer = which == TENSOR_WEIGHT ? at->weight : at->state[which - TENSOR_STATE_0];
+    if (*buffer != NO_BUFFER)
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED,
+                       which == TENSOR_WEIGHT ? "%s is not held by this worker"
+                                              : "%s has no optimizer state",
+                       p->graph->params[param].name);
 }
 
 enum status executor_read(executor *e, int param, enum executor_tensor which, float *to)
 {
     const struct program *p = e->programs[0].program;
-    int buffer = param_buffer(p, param, which);
-    if (buffer == NO_BUFFER)
-        return status_fail(STATUS_FAILED, "%s has no optimizer state",
-                           p->graph->params[param].name);
-    return e->backend->download(e->stream, place(e, p, buffer), p->buffers[buffer].layout, to);
+    int buffer;
+    TRY(find_param(e, param, which, &buffer));
+    return e->backend->download(e->stream, executor_place(e, p, buffer), p->buffers[buffer].layout,
+                                to);
 }
 
 enum status executor_write(executor *e, int param, enum executor_tensor which, const float *from)
 {
     const struct program *p = e->programs[0].program;
-    int buffer = param_buffer(p, param, which);
-    if (buffer == NO_BUFFER)
-        return status_fail(STATUS_FAILED, "%s has no optimizer state",
-                           p->graph->params[param].name);
-    return e->backend->upload(e->stream, from, place(e, p, buffer), p->buffers[buffer].layout);
+    int buffer;
+    TRY(find_param(e, param, which, &buffer));
+    return e->backend->upload(e->stream, from, executor_place(e, p, buffer),
+                              p->buffers[buffer].layout);
 }

@@ -1,10 +1,16 @@
-/* executor.h: the interpreter that runs programs on tensors.
+/* executor.h: the interpreter that runs one worker's programs on tensors.
  *
- * One executor per worker. It allocates exactly the slabs that its programs ask for (classes that
- * do not live between steps are shared, the largest program decides) and nothing in the step.
+ * It allocates exactly the slabs that its programs ask for (classes that do not live between steps
+ * are shared, the largest program decides) and nothing in the step. It knows no strategy: it runs
+ * instructions.
  *
- *     TRY(executor_create(programs, 3, &e));
+ *     TRY(executor_create(programs, 3, NULL, &e));
  *     TRY(executor_step(e, 0, &batch, &state, &rule, &result));
+ *
+ * Computation runs on the calling thread. Where a program communicates, a second thread starts the
+ * communication in order, polls what is under way and wakes the first. Either waits for the other
+ * only where an instruction says so. When nothing has moved on this worker for comm->timeout_s the
+ * run ends with STATUS_TIMEOUT, naming the instruction that waits and for whom.
  */
 #ifndef CLEAVE_RUNTIME_EXECUTOR_H
 #define CLEAVE_RUNTIME_EXECUTOR_H
@@ -14,24 +20,51 @@
 typedef struct executor executor;
 
 struct executor_batch {
-    const float *images;   /* host, [n, c, h, w] plain; n is the program's batch */
+    const float *images;   /* host, [n, c, h, w] plain */
     const int32_t *labels; /* host, [n] */
+    int64_t first_sample;  /* which sample of the step's batch the first of these is */
+};
+
+/* Where batches come from: called once per step of the program, when it loads first. The batch must
+ * stay until the next call, or the end of the run. */
+struct executor_feed {
+    enum status (*next)(void *user, struct executor_batch *batch);
+    void *user;
 };
 
 struct executor_result {
-    double loss;        /* mean over the batch */
-    int64_t correct;    /* evaluation programs: samples whose largest logit is their label */
-    int64_t compute_ns; /* time inside instructions, loading not counted */
+    double loss;            /* mean over this worker's samples; 0 if it has none */
+    double loss_sum;        /* over this worker's samples */
+    int64_t n_samples;      /* whose loss this worker has */
+    int64_t correct;        /* evaluation programs: samples whose largest logit is their label */
+    int64_t compute_ns;     /* time inside computing instructions, loading not counted */
+    int64_t wait_ns;        /* computation waited for communication */
+    int64_t communicate_ns; /* something was under way */
+};
+
+/* When an instruction was reached, began and ended (timer.h); communication begins when it is
+ * started. */
+struct executor_time {
+    int64_t reached_ns, begin_ns, end_ns;
 };
 
 /* programs[0] is the training program (or the only one) and lays out the weights; the others share
- * its parameters. All must outlive the executor. */
-enum status executor_create(const struct program *const *programs, int n_programs,
+ * its parameters. All must outlive the executor, and so must the comm, which is NULL for a worker
+ * alone. */
+enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out) MUST_USE;
 void executor_destroy(executor *e); /* NULL is fine */
 
-/* Runs program number `program` once. `rule` is NULL for an evaluation program. A loss that is not
- * finite is an error that names the step; a failing instruction is named, too. */
+/* Runs program number `program` once: n_steps steps, with so many states, rules (NULL for an
+ * evaluation program) and results. A loss that is not finite is an error that names the step, for
+ * a worker alone (of several, whoever sums the losses says so); a failing instruction is named,
+ * too. After a failure all other workers are told, and the executor
+ * cannot run again. */
+enum status executor_run(executor *e, int program, const struct executor_feed *feed,
+                         const struct step_state *states, const struct update_rule *rules,
+                         struct executor_result *results) MUST_USE;
+
+/* The same for a program of one step with the batch at hand. */
 enum status executor_step(executor *e, int program, const struct executor_batch *batch,
                           const struct step_state *state, const struct update_rule *rule,
                           struct executor_result *result) MUST_USE;
@@ -43,11 +76,17 @@ int64_t executor_memory_bytes(const executor *e);
  * i of program 0. NULL turns it off. The array belongs to the caller. */
 void executor_time_instructions(executor *e, int64_t *times_ns);
 
+/* From now on keeps the times of each run's instructions; executor_get_times gives those of the
+ * last run of a program, by instruction. */
+enum status executor_keep_times(executor *e) MUST_USE;
+const struct executor_time *executor_get_times(const executor *e, int program);
+
 /* ---- parameters and optimizer state, on the host as plain floats ---- */
 
 enum executor_tensor { TENSOR_WEIGHT, TENSOR_STATE_0, TENSOR_STATE_1 };
 
-/* Parameter number as in the graph. The array has shape_elements(&spec.shape) floats. */
+/* Parameter number as in the graph; the region of it that this worker holds (program_param), in row
+ * order. STATUS_FAILED if it holds none. */
 enum status executor_read(executor *e, int param, enum executor_tensor which, float *to) MUST_USE;
 enum status executor_write(executor *e, int param, enum executor_tensor which,
                            const float *from) MUST_USE;

@@ -59,7 +59,8 @@ static int64_t largest_parameter(const struct graph *graph)
     return most;
 }
 
-enum status initialise_parameters(const struct graph *graph, executor *e, uint64_t seed)
+enum status initialise_tensors(const struct graph *graph, const struct tensor_store *tensors,
+                               uint64_t seed)
 {
     size_t n_bytes = (size_t)largest_parameter(graph) * sizeof(float);
     float *values = malloc(n_bytes);
@@ -68,9 +69,15 @@ enum status initialise_parameters(const struct graph *graph, executor *e, uint64
     enum status st = STATUS_OK;
     for (int i = 0; i < graph->n_params; i++) {
         initialise_parameter(&graph->params[i], i, seed, values);
-        TRY_GOTO(st, executor_write(e, i, TENSOR_WEIGHT, values), out);
+        TRY_GOTO(st, tensors->write(tensors->holder, i, TENSOR_WEIGHT, values), out);
     }
 out:
     free(values);
     return st;
+}
+
+enum status initialise_parameters(const struct graph *graph, executor *e, uint64_t seed)
+{
+    struct tensor_store tensors = tensor_store_of_executor(e);
+    return initialise_tensors(graph, &tensors, seed);
 }

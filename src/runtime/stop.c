@@ -1,24 +1,26 @@
 #include "runtime/stop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-static volatile sig_atomic_t requested;
+/* Lock-free, so a signal's handler may write it while other threads read. */
+static atomic_int requested;
+static_assert(ATOMIC_INT_LOCK_FREE == 2, "needed in a signal handler");
 
 static void remember(int signal_number)
 {
-    requested = signal_number;
+    atomic_store(&requested, signal_number);
 }
 
-enum status stop_install(void)
+static enum status install(int flags)
 {
     static const int signals[] = {SIGTERM, SIGINT};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        /* One-shot: whoever sends it twice wants the process gone, saved or not. */
-        struct sigaction action = {.sa_handler = remember,
-                                   .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+        struct sigaction action = {.sa_handler = remember, .sa_flags = flags | SA_RESTART};
         (void)sigemptyset(&action.sa_mask);
         if (sigaction(signals[i], &action, NULL) != 0)
             return status_fail(STATUS_FAILED, "cannot handle %s: %s", stop_signal_name(signals[i]),
@@ -27,9 +29,20 @@ enum status stop_install(void)
     return STATUS_OK;
 }
 
+/* One-shot: whoever sends it twice wants the process gone, saved or not. */
+enum status stop_install(void)
+{
+    return install((int)SA_RESETHAND);
+}
+
+enum status stop_install_guarded(void)
+{
+    return install(0);
+}
+
 int stop_requested(void)
 {
-    return requested;
+    return atomic_load(&requested);
 }
 
 const char *stop_signal_name(int signal_number)
@@ -48,5 +61,5 @@ const char *stop_signal_name(int signal_number)
 
 void stop_clear(void)
 {
-    requested = 0;
+    atomic_store(&requested, 0);
 }

@@ -1,7 +1,8 @@
 /* stop.h: asking a run to end in good order.
  *
  * SIGTERM and SIGINT set a flag that the trainer looks at after each step; it then saves and
- * returns STATUS_STOPPED. A second signal of the same kind ends the process at once.
+ * returns STATUS_STOPPED. A second signal of the same kind ends the process at once, unless a guard
+ * counts them (cli/guard.h).
  *
  *     stop_install();                 // the program, once, before it trains
  *     ...
@@ -15,6 +16,10 @@
 
 /* Installs the handlers for SIGTERM and SIGINT. */
 enum status stop_install(void) MUST_USE;
+
+/* The same for a process that a guard passes signals on to: it may get each of them twice, from the
+ * guard and from the launcher, so only the guard can know a second one. */
+enum status stop_install_guarded(void) MUST_USE;
 
 /* The number of the signal that asked for it, 0 if none did. Any thread may ask. */
 int stop_requested(void);

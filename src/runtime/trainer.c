@@ -3,7 +3,8 @@
 #include "base/log.h"
 #include "base/timer.h"
 #include "model/network.h"
-#include "runtime/initialise.h"
+#include "runtime/plan_choice.h"
+#include "runtime/trace.h"
 #include "runtime/trainer_parts.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@ struct trainer_options trainer_default_options(void)
         .epochs = 1,
         .seed = 1,
         .drop_probability = -1,
+        .timeout_s = 60,
         .rule = {.kind = UPDATE_SGD,
                  .learning_rate = 0.01,
                  .momentum = 0.9,
@@ -72,6 +74,10 @@ static enum status check_options(const struct trainer_options *o)
     TRY(check_least("steps", o->max_steps, 0));
     TRY(check_least("data limit", o->data_limit, 0));
     TRY(check_least("threads", o->threads, 0));
+    TRY(check_least("workers", o->workers, 0));
+    if (!(o->timeout_s > 0))
+        return status_fail(STATUS_USAGE, "the time-out is %g s, it must be more than 0",
+                           o->timeout_s);
     TRY(check_least("loader threads", o->loader_threads, 0));
     TRY(check_least("steps between checkpoints", o->checkpoint_every_steps, 0));
     TRY(check_real("seconds between checkpoints", o->checkpoint_every_s, 0, HUGE_VAL));
@@ -98,7 +104,7 @@ static enum status set_checkpoint(trainer *t)
                            name);
     memcpy(t->checkpoint, name, length);
     t->checkpoint[length] = '\0';
-    return checkpoint_check_place(t->checkpoint);
+    return t->info.root ? checkpoint_check_place(t->checkpoint) : STATUS_OK;
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -130,16 +136,11 @@ static enum status open_train_data(trainer *t)
     if (t->info.n_train < 1)
         return status_fail(STATUS_FAILED, "%s has no training samples", o->data);
     t->info.batch = least_of(o->batch, t->info.n_train);
-    if (t->info.batch < o->batch)
+    if (t->info.batch < o->batch && t->info.root)
         log_warn("batch %lld: there are only %lld samples, each step takes all of them",
                  (long long)o->batch, (long long)t->info.batch);
     count_steps(t);
-    struct loader_options l = {.batch = t->info.batch,
-                               .seed = o->seed,
-                               .shuffle = true,
-                               .augment = o->augment,
-                               .threads = o->loader_threads};
-    return loader_create(t->train_set, &l, &t->train_loader);
+    return STATUS_OK;
 }
 
 static enum status open_test_data(trainer *t)
@@ -160,27 +161,12 @@ static enum status open_test_data(trainer *t)
                            train->channels, train->height, train->width, train->classes);
     t->info.n_test = info->n_samples;
     t->info.eval_batch = least_of(o->eval_batch ? o->eval_batch : o->batch, info->n_samples);
-    struct loader_options l = {.batch = t->info.eval_batch, .threads = o->loader_threads};
-    return loader_create(t->test_set, &l, &t->test_loader);
-}
-
-/* ---- programs -------------------------------------------------------------------------------- */
-
-static enum status open_device(trainer *t)
-{
-    const struct trainer_options *o = &t->options;
-    t->backend = backend_list()[0];
-    if (o->backend)
-        TRY(backend_find(o->backend, &t->backend));
-    struct device_options wanted = {.precision = o->precision, .threads = o->threads};
-    TRY(t->backend->device_open(&wanted, &t->device));
-    t->info.backend = t->backend->name;
-    t->info.device = t->backend->device_describe(t->device);
-    t->info.threads = t->backend->device_threads(t->device);
     return STATUS_OK;
 }
 
-static enum status build_program(trainer *t, enum trainer_program which, int64_t batch)
+/* ---- the plan and its programs --------------------------------------------------------------- */
+
+static enum status build_graph(trainer *t, enum crew_program which, int64_t batch)
 {
     const struct dataset_info *d = &t->info.data;
     struct graph_variant variant = {.batch = batch,
@@ -190,125 +176,110 @@ static enum status build_program(trainer *t, enum trainer_program which, int64_t
                                     .classes = d->classes,
                                     .small_form = d->form == DATASET_FORM_SMALL,
                                     .drop_probability = t->options.drop_probability};
-    struct program_options options = {.backend = t->backend,
-                                      .device = t->device,
-                                      .training =
-                                          which == PROGRAM_TRAIN || which == PROGRAM_TRAIN_SHORT,
-                                      .n_states = update_rule_states(&t->options.rule),
-                                      .shares_params_of = t->programs[PROGRAM_TRAIN]};
-    TRY(network_build(t->options.model, &variant, &t->graphs[which]));
-    return program_create(t->graphs[which], &options, &t->programs[which]);
+    return batch ? network_build(t->options.model, &variant, &t->graphs[which]) : STATUS_OK;
 }
 
-static enum status build_programs(trainer *t)
+static enum status build_graphs(trainer *t)
 {
     const struct trainer_info *i = &t->info;
-    const int64_t batches[TRAINER_PROGRAM_COUNT] = {
-        [PROGRAM_TRAIN] = i->batch,
-        [PROGRAM_TRAIN_SHORT] = i->n_train % i->batch,
-        [PROGRAM_EVAL] = i->n_test ? i->eval_batch : 0,
-        [PROGRAM_EVAL_SHORT] = i->n_test ? i->n_test % i->eval_batch : 0,
-    };
-    const struct program *all[TRAINER_PROGRAM_COUNT];
-    int n = 0;
-    for (int p = 0; p < TRAINER_PROGRAM_COUNT; p++)
-        if (batches[p]) {
-            TRY(build_program(t, (enum trainer_program)p, batches[p]));
-            t->executor_program[p] = n;
-            all[n++] = t->programs[p];
-        }
-    TRY(executor_create(all, n, &t->executor));
-    t->info.memory_bytes = executor_memory_bytes(t->executor);
-    t->info.n_parameters = graph_count_parameters(t->graphs[PROGRAM_TRAIN]);
-    return STATUS_OK;
+    TRY(build_graph(t, CREW_TRAIN, i->batch));
+    TRY(build_graph(t, CREW_TRAIN_SHORT, i->n_train % i->batch));
+    if (i->n_test == 0)
+        return STATUS_OK;
+    TRY(build_graph(t, CREW_EVAL, i->eval_batch));
+    return build_graph(t, CREW_EVAL_SHORT, i->n_test % i->eval_batch);
 }
 
-/* ---- the first state ------------------------------------------------------------------------- */
-
-static enum status describe_run(trainer *t)
+static enum status choose_plan(trainer *t)
 {
     const struct trainer_options *o = &t->options;
-    const struct trainer_info *i = &t->info;
-    struct checkpoint_state *s = &t->state;
-    *s = (struct checkpoint_state){.channels = i->data.channels,
-                                   .height = i->data.height,
-                                   .width = i->data.width,
-                                   .classes = i->data.classes,
-                                   .batch = i->batch,
-                                   .n_train = i->n_train,
-                                   .seed = o->seed,
-                                   .precision = o->precision,
-                                   .augment = o->augment,
-                                   .drop_probability =
-                                       o->drop_probability < 0 ? -1 : o->drop_probability,
-                                   .rule = o->rule,
-                                   .schedule = o->schedule};
-    if (strlen(o->model) >= sizeof s->model || strlen(o->data) >= sizeof s->data)
-        return status_fail(STATUS_USAGE, "the name of the model or the dataset is too long");
-    memcpy(s->model, o->model, strlen(o->model));
-    memcpy(s->data, o->data, strlen(o->data));
+    struct plan_request request = o->request;
+    request.n_workers = o->workers;
+    if (o->process && o->workers && o->workers != o->process->size)
+        return status_fail(STATUS_USAGE, "%d workers were asked for, but %d processes started",
+                           o->workers, o->process->size);
+    if (o->process)
+        request.n_workers = o->process->size;
+    const char *name = o->plan ? o->plan : request.n_workers > 1 ? "data" : "serial";
+    TRY(plan_choose(name, t->graphs[CREW_TRAIN], &request, &t->plan));
+    t->info.plan = t->plan->name;
+    t->info.workers = t->plan->n_workers;
     return STATUS_OK;
 }
 
-static enum status take_checkpoint(trainer *t, checkpoint *c)
+static enum status gather_crew(trainer *t)
 {
-    TRY(checkpoint_match(c, &t->state));
-    const struct checkpoint_state *saved = checkpoint_get_state(c);
-    if (saved->position > t->info.steps_per_epoch)
-        return status_fail(STATUS_FAILED, "%s.json: batch %lld of an epoch of %lld", t->checkpoint,
-                           (long long)saved->position, (long long)t->info.steps_per_epoch);
-    TRY(checkpoint_read(c, t->graphs[PROGRAM_TRAIN], t->executor));
-    t->state.step = saved->step;
-    t->state.epoch = saved->epoch;
-    t->state.position = saved->position;
-    t->state.loss_sum = saved->loss_sum;
-    t->state.n_seen = saved->n_seen;
-    t->saved_step = saved->step;
-    t->saved_epoch = saved->epoch;
-    t->info.first_step = saved->step;
-    t->info.resumed = true;
-    log_info("%s.json: continuing after step %lld", t->checkpoint, (long long)saved->step);
+    const struct trainer_options *o = &t->options;
+    struct crew_options c = {
+        .plan = t->plan,
+        .backend = t->backend,
+        .precision = o->precision,
+        .threads = o->threads,
+        .n_states = update_rule_states(&o->rule),
+        .process = o->process,
+        .timeout_s = o->timeout_s,
+        .train_set = t->train_set,
+        .test_set = t->test_set,
+        .train_loader = {.batch = t->info.batch,
+                         .seed = o->seed,
+                         .shuffle = true,
+                         .augment = o->augment,
+                         .threads = o->loader_threads},
+        .test_loader = {.batch = t->info.eval_batch, .threads = o->loader_threads},
+        .trace_steps = o->trace ? TRACE_STEPS : 0};
+    for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
+        c.graphs[p] = t->graphs[p];
+    if (t->plan->schedule == PLAN_PIPEDREAM && t->plan->window > 1)
+        c.graphs[CREW_TRAIN_ONE] = t->graphs[CREW_TRAIN];
+    TRY(crew_create(&c, &t->crew));
+    const struct crew_info *made = crew_get_info(t->crew);
+    t->window = crew_count_steps(t->crew, CREW_TRAIN);
+    t->info.memory_bytes = made->memory_bytes;
+    t->info.bytes_moved = made->bytes_moved / t->window;
+    t->info.threads = made->threads;
+    t->info.device = made->device;
     return STATUS_OK;
 }
 
-static enum status resume(trainer *t)
+static enum status alloc_steps(trainer *t)
 {
-    checkpoint *c = NULL;
-    TRY(checkpoint_open(t->checkpoint, &c));
-    enum status st = take_checkpoint(t, c);
-    checkpoint_close(c);
-    return st;
-}
-
-static enum status set_state(trainer *t)
-{
-    const struct graph *graph = t->graphs[PROGRAM_TRAIN];
-    TRY(describe_run(t));
-    bool there = *t->checkpoint && checkpoint_exists(t->checkpoint);
-    if (t->options.resume && there)
-        return resume(t);
-    if (there)
-        log_warn("%s.json: the checkpoint of an earlier run will be replaced", t->checkpoint);
-    if (t->options.weights)
-        return checkpoint_load_weights(t->options.weights, graph, t->executor);
-    return initialise_parameters(graph, t->executor, t->options.seed);
+    size_t n = (size_t)t->window;
+    t->step_states = calloc(n, sizeof *t->step_states);
+    t->step_rules = calloc(n, sizeof *t->step_rules);
+    t->results = calloc(n, sizeof *t->results);
+    if (!t->step_states || !t->step_rules || !t->results)
+        return status_no_memory(n * sizeof *t->results);
+    return STATUS_OK;
 }
 
 /* ---- the trainer ----------------------------------------------------------------------------- */
 
-static enum status build(trainer *t)
+/* What every process does by itself. */
+static enum status prepare(trainer *t)
 {
     const struct network *network;
     TRY(network_find(t->options.model, &network));
     t->info.model = network->name;
     TRY(check_options(&t->options));
     TRY(set_checkpoint(t));
-    TRY(open_device(t));
+    t->backend = backend_list()[0];
+    if (t->options.backend)
+        TRY(backend_find(t->options.backend, &t->backend));
+    t->info.backend = t->backend->name;
     TRY(open_train_data(t));
     TRY(open_test_data(t));
-    TRY(build_programs(t));
-    TRY(set_state(t));
-    return STATUS_OK;
+    TRY(build_graphs(t));
+    t->info.n_parameters = graph_count_parameters(t->graphs[CREW_TRAIN]);
+    return choose_plan(t);
+}
+
+static enum status build(trainer *t)
+{
+    t->info.root = !t->options.process || t->options.process->rank == 0;
+    TRY(crew_agree(t->options.process, prepare(t)));
+    TRY(gather_crew(t));
+    TRY(alloc_steps(t));
+    return trainer_set_state(t);
 }
 
 enum status trainer_create(const struct trainer_options *options, trainer **out)
@@ -332,37 +303,19 @@ void trainer_destroy(trainer *t)
 {
     if (!t)
         return;
-    executor_destroy(t->executor);
-    for (int p = TRAINER_PROGRAM_COUNT - 1; p >= 0; p--) {
-        program_destroy(t->programs[p]);
+    crew_destroy(t->crew);
+    plan_destroy(t->plan);
+    for (int p = CREW_PROGRAM_COUNT - 1; p >= 0; p--)
         graph_destroy(t->graphs[p]);
-    }
-    if (t->device)
-        t->backend->device_close(t->device);
-    loader_destroy(t->train_loader);
-    loader_destroy(t->test_loader);
     dataset_close(t->train_set);
     dataset_close(t->test_set);
+    free(t->step_states);
+    free(t->step_rules);
+    free(t->results);
     free(t);
 }
 
 const struct trainer_info *trainer_get_info(const trainer *t)
 {
     return &t->info;
-}
-
-enum status trainer_save(trainer *t)
-{
-    if (!*t->checkpoint || (t->saved_step == t->state.step && t->saved_epoch == t->state.epoch))
-        return STATUS_OK;
-    TRY(checkpoint_save(t->checkpoint, &t->state, t->graphs[PROGRAM_TRAIN], t->executor));
-    t->saved_step = t->state.step;
-    t->saved_epoch = t->state.epoch;
-    t->saved_at_ns = timer_now_ns();
-    return STATUS_OK;
-}
-
-enum status trainer_save_weights(trainer *t, const char *path)
-{
-    return checkpoint_save_weights(path, t->graphs[PROGRAM_TRAIN], t->executor);
 }

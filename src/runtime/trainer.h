@@ -10,6 +10,11 @@
  *     enum status st = trainer_run(t, &calls, NULL);
  *     trainer_destroy(t);
  *
+ * With a plan for many workers they train together (crew.h); the losses are those of one. A plan
+ * whose program covers several steps (pipedream's window) reports them one by one when they are
+ * done, and stops and saves between two windows; windows begin at multiples of their length in the
+ * epoch, and what does not fill one runs step by step.
+ *
  * A step is counted from 0 while it runs; `steps done` is one more. An epoch is one pass over the
  * training samples; its last batch may be short and counts as a step with the mean over its own
  * samples.
@@ -18,7 +23,9 @@
 #define CLEAVE_RUNTIME_TRAINER_H
 
 #include "backend/backend.h"
+#include "comm/comm.h"
 #include "data/dataset.h"
+#include "plan/plan.h"
 #include "runtime/schedule.h"
 
 /* Text belongs to the caller and must live until trainer_destroy. Start from
@@ -36,8 +43,22 @@ struct trainer_options {
 
     const char *backend;      /* NULL (default): the best there is */
     enum precision precision; /* default PRECISION_FLOAT */
-    int threads;              /* of the backend; 0 (default): all cores */
+    int threads;              /* of each worker; 0 (default): all cores, shared out */
     int loader_threads;       /* 0 (default): as loader.h */
+
+    /* Who works: threads of this process, or, with an end of its own (comm_mpi_create), this
+     * process as one of several that all make the same calls; then the root alone reads, writes and
+     * calls back. The end stays the caller's, to be destroyed after the trainer. */
+    comm *process;               /* NULL (default): threads */
+    int workers;                 /* 0 (default): as many as processes, or as the plan's file says,
+                                    or 1 */
+    const char *plan;            /* a strategy or a file; NULL (default): serial, or data for more
+                                    than one worker */
+    struct plan_request request; /* for a strategy; its n_workers is ignored */
+    double timeout_s;            /* default 60: how long a worker waits for another that does not
+                                    move */
+    const char *trace;           /* where the times of the last steps go (trace.h); NULL (default):
+                                    nowhere */
 
     struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
                                 and 0.999, epsilon 1e-8; rule.step is ignored */
@@ -68,9 +89,13 @@ struct trainer_info {
     int64_t n_train, n_test; /* n_test 0: no evaluation */
     int64_t n_parameters;
     int64_t steps_per_epoch, steps_total;
-    int64_t memory_bytes; /* all slabs */
+    int64_t memory_bytes; /* all slabs of the largest worker */
+    int64_t bytes_moved;  /* by all workers, in a step */
+    int workers;
+    const char *plan; /* its name */
     const char *backend, *device;
-    int threads;
+    int threads; /* of each worker */
+    bool root;   /* this process reports */
     bool resumed;
     int64_t first_step; /* 0, or the steps done before */
 };
@@ -82,11 +107,14 @@ struct trainer_step {
     int64_t n_samples;
     double loss; /* mean over the batch */
     double learning_rate;
-    int64_t step_ns;     /* all of it: waiting, loading, computing */
-    int64_t compute_ns;  /* inside instructions */
-    int64_t wait_ns;     /* for data */
-    double images_per_s; /* smoothed over the last steps */
-    double eta_s;        /* to the end of the run, evaluations not counted */
+    int64_t step_ns; /* all of it: waiting, loading, computing */
+    /* Of a worker, the mean of all. */
+    int64_t compute_ns;     /* inside computing instructions */
+    int64_t communicate_ns; /* something was on its way, computation going on or not */
+    int64_t wait_ns;        /* computation stood still: for data and for other workers */
+    int64_t data_ns;        /* for data alone */
+    double images_per_s;    /* smoothed over the last steps */
+    double eta_s;           /* to the end of the run, evaluations not counted */
 };
 
 struct trainer_epoch {
@@ -104,9 +132,11 @@ struct trainer_done {
     double last_loss;
     double median_step_s; /* of the last 4096 steps */
     double images_per_s;  /* batch over the median step */
-    double wait_share;    /* of the time of all steps */
-    int64_t memory_bytes;
-    double seconds; /* of trainer_run */
+    double wait_share;    /* of the time of all steps; for data and for other workers */
+    double data_share;    /* for data alone */
+    int64_t memory_bytes; /* as in trainer_info */
+    int64_t bytes_moved;  /* likewise */
+    double seconds;       /* of trainer_run */
     bool evaluated;
     double test_loss, test_accuracy; /* of the last evaluation */
 };

@@ -1,5 +1,6 @@
 #include "base/timer.h"
 #include "runtime/stop.h"
+#include "runtime/trace.h"
 #include "runtime/trainer_parts.h"
 
 #include <math.h>
@@ -12,17 +13,24 @@ struct listener {
     void *user;
 };
 
-/* The loader does not know about steps; what it reports must name one. */
-static enum status name_step(enum status st, int64_t step)
+/* A listener that refuses ends the run everywhere. */
+static enum status heard(trainer *t, enum status st)
 {
-    struct status_error cause;
-    status_take(st, &cause);
-    return status_fail(st, "step %lld: %.960s", (long long)step, cause.message);
+    if (st != STATUS_OK)
+        crew_abort(t->crew, st);
+    return st;
+}
+
+/* The signal that asked to stop, or 0. With other processes it is what they said in common after
+ * the last run, so that all stop at the same step. */
+static int stop_signal(const trainer *t)
+{
+    return crew_get_info(t->crew)->alone ? stop_requested() : (int)t->words.stop;
 }
 
 static enum status stop_and_save(trainer *t)
 {
-    const char *signal_name = stop_signal_name(stop_requested());
+    const char *signal_name = stop_signal_name(stop_signal(t));
     long long step = t->state.step;
     TRY(trainer_save(t));
     if (!*t->checkpoint)
@@ -33,23 +41,32 @@ static enum status stop_and_save(trainer *t)
                        step, t->checkpoint);
 }
 
-/* ---- one step -------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-static enum status compute(trainer *t, const struct batch *b, struct executor_result *result,
-                           struct trainer_step *report)
+/* What fits: the short batch at the end of an epoch, a whole window, or one step. */
+static enum crew_program choose_program(const trainer *t)
 {
     const struct trainer_info *i = &t->info;
-    int64_t number = t->state.step + 1;
-    struct update_rule rule = t->options.rule;
-    rule.step = number;
-    rule.learning_rate = schedule_rate(&t->options.schedule, rule.learning_rate, t->state.step,
-                                       i->steps_per_epoch, t->schedule_steps);
-    struct executor_batch batch = {b->images, b->labels};
-    struct step_state state = {t->options.seed, (uint32_t)number};
-    enum trainer_program which = b->n_samples == i->batch ? PROGRAM_TRAIN : PROGRAM_TRAIN_SHORT;
-    TRY(executor_step(t->executor, t->executor_program[which], &batch, &state, &rule, result));
-    report->learning_rate = rule.learning_rate;
-    return STATUS_OK;
+    int64_t at = t->state.position, n_full = i->n_train / i->batch;
+    if (at == n_full)
+        return CREW_TRAIN_SHORT;
+    bool fits = at % t->window == 0 && at + t->window <= n_full &&
+                t->state.step + t->window <= i->steps_total;
+    return fits || t->window == 1 ? CREW_TRAIN : CREW_TRAIN_ONE;
+}
+
+static void set_steps(trainer *t, int n_steps)
+{
+    const struct trainer_options *o = &t->options;
+    for (int s = 0; s < n_steps; s++) {
+        int64_t number = t->state.step + s;
+        struct update_rule *rule = &t->step_rules[s];
+        *rule = o->rule;
+        rule->step = number + 1;
+        rule->learning_rate = schedule_rate(&o->schedule, rule->learning_rate, number,
+                                            t->info.steps_per_epoch, t->schedule_steps);
+        t->step_states[s] = (struct step_state){o->seed, (uint32_t)(number + 1)};
+    }
 }
 
 /* Times of the whole run, and those that the progress line shows. */
@@ -63,60 +80,68 @@ static void take_times(trainer *t, struct trainer_step *s)
     t->n_steps_run++;
     t->steps_ns += s->step_ns;
     t->waits_ns += s->wait_ns;
+    t->data_ns += s->data_ns;
     s->images_per_s = (double)t->info.batch / fmax(t->smooth_step_s, 1e-9);
     s->eta_s = t->smooth_step_s * (double)(s->steps_total - s->step);
 }
 
-/* Trains on the next batch; s->n_samples is 0 at the end of the epoch. */
-static enum status run_step(trainer *t, struct trainer_step *s)
+static struct trainer_step count_step(trainer *t, const struct crew_result *r, double rate,
+                                      int64_t step_ns)
 {
-    struct batch b;
-    struct executor_result result;
-    int64_t start_ns = timer_now_ns();
-    enum status st = loader_next(t->train_loader, &b);
-    if (st != STATUS_OK)
-        return name_step(st, t->state.step + 1);
-    *s = (struct trainer_step){.n_samples = b.n_samples};
-    if (b.n_global == 0)
-        return STATUS_OK;
-    st = compute(t, &b, &result, s);
-    loader_release(t->train_loader);
-    TRY(st);
-
     struct checkpoint_state *state = &t->state;
     state->step++;
     state->position++;
-    state->loss_sum += result.loss * (double)b.n_samples;
-    state->n_seen += b.n_samples;
-    t->done.last_loss = s->loss = result.loss;
-    s->step = state->step;
-    s->steps_total = t->info.steps_total;
-    s->epoch = state->epoch + 1;
-    s->step_ns = timer_now_ns() - start_ns;
-    s->compute_ns = result.compute_ns;
-    s->wait_ns = b.wait_ns;
-    take_times(t, s);
-    return STATUS_OK;
+    state->loss_sum += r->loss * (double)r->n_samples;
+    state->n_seen += r->n_samples;
+    t->done.last_loss = r->loss;
+    struct trainer_step s = {.step = state->step,
+                             .steps_total = t->info.steps_total,
+                             .epoch = state->epoch + 1,
+                             .n_samples = r->n_samples,
+                             .loss = r->loss,
+                             .learning_rate = rate,
+                             .step_ns = step_ns,
+                             .compute_ns = r->compute_ns / t->info.workers,
+                             .communicate_ns = r->communicate_ns / t->info.workers,
+                             .wait_ns = (r->wait_ns + r->data_ns) / t->info.workers,
+                             .data_ns = r->data_ns / t->info.workers};
+    take_times(t, &s);
+    return s;
 }
 
-static bool save_is_due(const trainer *t)
+static bool time_to_save(const trainer *t)
 {
-    const struct trainer_options *o = &t->options;
-    if (o->checkpoint_every_steps && t->state.step % o->checkpoint_every_steps == 0)
-        return true;
     double since_s = (double)(timer_now_ns() - t->saved_at_ns) * 1e-9;
-    return o->checkpoint_every_s > 0 && since_s >= o->checkpoint_every_s;
+    return t->options.checkpoint_every_s > 0 && since_s >= t->options.checkpoint_every_s;
 }
 
-static enum status after_step(trainer *t, const struct trainer_step *s, const struct listener *to)
+static bool save_is_due(const trainer *t, int64_t step_before)
 {
-    if (to->calls->on_step)
-        TRY(to->calls->on_step(s, to->user));
-    if (stop_requested())
+    int64_t every = t->options.checkpoint_every_steps;
+    if (every && t->state.step / every != step_before / every)
+        return true;
+    return crew_get_info(t->crew)->alone ? time_to_save(t) : t->words.save != 0;
+}
+
+/* Trains on the next batch, or the next window of them. */
+static enum status run_steps(trainer *t, const struct listener *to)
+{
+    int64_t start_ns = timer_now_ns(), step_before = t->state.step;
+    enum crew_program which = choose_program(t);
+    int n_steps = crew_count_steps(t->crew, which);
+    set_steps(t, n_steps);
+    t->words = (struct crew_words){stop_requested(), t->info.root && time_to_save(t)};
+    TRY(crew_run(t->crew, which, t->step_states, t->step_rules, t->results, &t->words));
+    int64_t step_ns = (timer_now_ns() - start_ns) / n_steps;
+    for (int s = 0; s < n_steps; s++) {
+        struct trainer_step report =
+            count_step(t, &t->results[s], t->step_rules[s].learning_rate, step_ns);
+        if (to->calls->on_step)
+            TRY(heard(t, to->calls->on_step(&report, to->user)));
+    }
+    if (stop_signal(t))
         return stop_and_save(t);
-    if (save_is_due(t))
-        TRY(trainer_save(t));
-    return STATUS_OK;
+    return save_is_due(t, step_before) ? trainer_save(t) : STATUS_OK;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -125,24 +150,20 @@ static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_cor
 {
     const struct trainer_info *i = &t->info;
     struct step_state state = {t->options.seed, (uint32_t)t->state.step};
-    TRY(loader_start(t->test_loader, 0, 0));
-    for (;;) {
-        struct batch b;
-        struct executor_result result;
-        TRY(loader_next(t->test_loader, &b));
-        if (b.n_global == 0)
-            return STATUS_OK;
-        bool full = b.n_samples == i->eval_batch;
-        struct executor_batch batch = {b.images, b.labels};
-        int program = t->executor_program[full ? PROGRAM_EVAL : PROGRAM_EVAL_SHORT];
-        enum status st = executor_step(t->executor, program, &batch, &state, NULL, &result);
-        loader_release(t->test_loader);
-        TRY(st);
-        *loss_sum += result.loss * (double)b.n_samples;
+    TRY(crew_start_epoch(t->crew, CREW_EVAL, 0, 0));
+    for (int64_t done = 0; done < i->n_test;) {
+        struct crew_result result;
+        bool full = done + i->eval_batch <= i->n_test;
+        t->words = (struct crew_words){.stop = stop_requested()};
+        TRY(crew_run(t->crew, full ? CREW_EVAL : CREW_EVAL_SHORT, &state, NULL, &result,
+                     &t->words));
+        done += full ? i->eval_batch : i->n_test - done;
+        *loss_sum += result.loss * (double)result.n_samples;
         *n_correct += result.correct;
-        if (stop_requested())
+        if (stop_signal(t))
             return stop_and_save(t);
     }
+    return STATUS_OK;
 }
 
 /* Fills the result into t->done, unless there is no test split or it is known already. */
@@ -188,7 +209,7 @@ static enum status finish_epoch(trainer *t, int64_t start_ns, const struct liste
     state->loss_sum = 0;
     state->n_seen = 0;
     if (to->calls->on_epoch)
-        TRY(to->calls->on_epoch(&report, to->user));
+        TRY(heard(t, to->calls->on_epoch(&report, to->user)));
     if (t->options.checkpoint_each_epoch)
         TRY(trainer_save(t));
     return STATUS_OK;
@@ -200,16 +221,9 @@ static enum status run_epoch(trainer *t, const struct listener *to)
     int64_t start_ns = timer_now_ns();
     const struct trainer_info *i = &t->info;
     if (t->state.position < i->steps_per_epoch)
-        TRY(loader_start(t->train_loader, t->state.epoch, t->state.position));
-    while (t->state.position < i->steps_per_epoch && t->state.step < i->steps_total) {
-        struct trainer_step s = {0};
-        TRY(run_step(t, &s));
-        if (s.n_samples == 0)
-            return status_fail(STATUS_FAILED, "step %lld: the data ended after batch %lld of %lld",
-                               (long long)t->state.step + 1, (long long)t->state.position,
-                               (long long)i->steps_per_epoch);
-        TRY(after_step(t, &s, to));
-    }
+        TRY(crew_start_epoch(t->crew, CREW_TRAIN, t->state.epoch, t->state.position));
+    while (t->state.position < i->steps_per_epoch && t->state.step < i->steps_total)
+        TRY(run_steps(t, to));
     if (t->state.position == i->steps_per_epoch)
         TRY(finish_epoch(t, start_ns, to));
     return STATUS_OK;
@@ -242,14 +256,16 @@ static void summarise(trainer *t, int64_t start_ns)
     d->median_step_s = median_step_s(t);
     d->images_per_s = d->median_step_s > 0 ? (double)t->info.batch / d->median_step_s : 0;
     d->wait_share = t->steps_ns > 0 ? (double)t->waits_ns / (double)t->steps_ns : 0;
+    d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;
     d->memory_bytes = t->info.memory_bytes;
+    d->bytes_moved = t->info.bytes_moved;
     d->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
 }
 
 enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, void *user)
 {
     static const struct trainer_callbacks silent;
-    const struct listener to = {callbacks ? callbacks : &silent, user};
+    const struct listener to = {callbacks && t->info.root ? callbacks : &silent, user};
     int64_t start_ns = timer_now_ns();
     t->saved_at_ns = start_ns;
     /* A finished epoch may still lack its evaluation even though all steps are done. */
@@ -257,8 +273,8 @@ enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, v
         TRY(run_epoch(t, &to));
     TRY(evaluate(t));
     TRY(trainer_save(t));
+    if (t->options.trace)
+        TRY(trace_write(t->crew, t->options.trace));
     summarise(t, start_ns);
-    if (to.calls->on_done)
-        TRY(to.calls->on_done(&t->done, user));
-    return STATUS_OK;
+    return to.calls->on_done ? heard(t, to.calls->on_done(&t->done, user)) : STATUS_OK;
 }

@@ -7,11 +7,14 @@
  *     backward  sums:     dz = act'(y) sum(dy), sum of dz, sum of dz (x - mean)
  *               apply:    dx = a dz + b x + c
  *
+ * A piece whose statistics are shared stops between the passes: it hands out sums of x and x^2, or
+ * of dz and dz (x - mean), in double, and goes on with those of all pieces.
+ *
  * An item is one block of channels of one chunk of images. How a batch is cut into chunks depends
  * on the batch alone, and partial sums are added in chunk order, so the result does not depend on
  * the number of threads. With enough blocks each thread does both passes of a block while it is
  * still in the cache; with few, all threads share the items of each pass. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/convert.h"
 
 #include <math.h>
 
@@ -63,6 +66,8 @@ static enum status create(group *g)
     TRY(layout_like(g->device, g->layouts.input[0], &g->spec.op.output, &g->layouts.output));
     int64_t per_channel = rounded_channels(g) * (int64_t)sizeof(float);
     g->needs.saved_bytes = 2 * per_channel;
+    if (g->spec.shared_statistics && g->spec.training)
+        g->needs.statistics_count = 2 * g->spec.op.input[0].dim[1];
     g->needs.forward_workspace_bytes = (5 + 2 * chunks_of(g)) * per_channel;
     g->needs.backward_workspace_bytes = (5 + 2 * chunks_of(g)) * per_channel;
     g->needs.reads_input = true;
@@ -142,29 +147,76 @@ static void keep_running(const struct norm *m, int64_t channel, double mean, dou
         (float)((1 - momentum) * (double)running_variance[channel] + momentum * unbiased);
 }
 
+/* Adds up what the chunks have of one lane of a block. */
+static void sum_chunks(const struct norm *m, int64_t block, int lane, double *sum, double *product)
+{
+    *sum = *product = 0;
+    for (int64_t c = 0; c < m->chunks; c++) {
+        *sum += (double)m->sums[partial_of(m, c, block) + lane];
+        *product += (double)m->products[partial_of(m, c, block) + lane];
+    }
+}
+
+static void set_moments(const struct norm *m, int64_t channel, double mean, double variance,
+                        double count)
+{
+    const float *gamma = m->args->param[0], *beta = m->args->param[1];
+    if (variance < 0)
+        variance = 0;
+    m->mean[channel] = (float)mean;
+    m->inverse[channel] = (float)(1 / sqrt(variance + m->g->spec.op.attrs.epsilon));
+    m->scale[channel] = gamma[channel] * m->inverse[channel];
+    m->offset[channel] = beta[channel] - m->mean[channel] * m->scale[channel];
+    if (channel < m->view.channels && !m->args->again)
+        keep_running(m, channel, mean, variance, count);
+}
+
 static void finish_moments(const struct norm *m, int64_t block)
 {
     const float *shift = (const float *)m->args->input[0] + place_of(m, 0, block);
-    const float *gamma = m->args->param[0], *beta = m->args->param[1];
-    double count = (double)(m->view.n * m->view.plane);
+    double count = (double)(m->view.n * m->view.plane), sum, square;
     struct lane_plane plane = plane_of(m, block);
     for (int l = 0; l < plane.lanes; l++) {
-        double sum = 0, square = 0;
-        for (int64_t c = 0; c < m->chunks; c++) {
-            sum += (double)m->sums[partial_of(m, c, block) + l];
-            square += (double)m->products[partial_of(m, c, block) + l];
-        }
-        int64_t channel = block * m->view.block + l;
-        double distance = sum / count, mean = (double)shift[l] + distance;
-        double variance = square / count - distance * distance;
-        if (variance < 0)
-            variance = 0;
-        m->mean[channel] = (float)mean;
-        m->inverse[channel] = (float)(1 / sqrt(variance + m->g->spec.op.attrs.epsilon));
-        m->scale[channel] = gamma[channel] * m->inverse[channel];
-        m->offset[channel] = beta[channel] - m->mean[channel] * m->scale[channel];
-        if (channel < m->view.channels)
-            keep_running(m, channel, mean, variance, count);
+        sum_chunks(m, block, l, &sum, &square);
+        double distance = sum / count;
+        set_moments(m, block * m->view.block + l, (double)shift[l] + distance,
+                    square / count - distance * distance, count);
+    }
+}
+
+/* How many lanes of a block are channels. */
+static int real_lanes(const struct norm *m, int64_t block)
+{
+    int64_t left = m->view.channels - block * m->view.block;
+    return (int)(left < m->view.block ? left : m->view.block);
+}
+
+/* Sums of x and of x^2, of the piece: back from those of x - shift. */
+static void hand_out_moments(const struct norm *m, int64_t block)
+{
+    const float *shifts = (const float *)m->args->input[0] + place_of(m, 0, block);
+    double count = (double)(m->view.n * m->view.plane), sum, square;
+    double *sums = m->args->statistics + block * m->view.block;
+    double *squares = sums + m->view.channels;
+    for (int l = 0; l < real_lanes(m, block); l++) {
+        double shift = (double)shifts[l];
+        sum_chunks(m, block, l, &sum, &square);
+        sums[l] = sum + count * shift;
+        squares[l] = square + shift * (2 * sum + count * shift);
+    }
+}
+
+/* From the sums of all pieces. */
+static void use_moments(const struct norm *m, int64_t block)
+{
+    const double *sums = m->args->statistics + block * m->view.block;
+    const double *squares = sums + m->view.channels;
+    double count = (double)m->g->spec.statistics_count;
+    int real = real_lanes(m, block);
+    for (int l = 0; l < plane_of(m, block).lanes; l++) {
+        double mean = l < real ? sums[l] / count : 0;
+        double variance = l < real ? squares[l] / count - mean * mean : 0;
+        set_moments(m, block * m->view.block + l, mean, variance, count);
     }
 }
 
@@ -241,26 +293,68 @@ static void prepare_block(const struct norm *m, int64_t block)
     }
 }
 
-static void finish_sums(const struct norm *m, int64_t block)
+static void set_param_gradients(const struct norm *m, int64_t c, double sum, double product)
 {
     float *dgamma = m->args->param_grad[0], *dbeta = m->args->param_grad[1];
-    double count = (double)(m->view.n * m->view.plane);
+    dbeta[c] = (float)sum;
+    dgamma[c] = (float)(product * (double)m->inverse[c]);
+}
+
+/* The params are rounded up even where the tensor is not. */
+static void clear_added_gradients(const struct norm *m, int64_t block)
+{
+    float *dgamma = m->args->param_grad[0], *dbeta = m->args->param_grad[1];
+    for (int64_t l = plane_of(m, block).lanes; l < m->view.block; l++)
+        dgamma[block * m->view.block + l] = dbeta[block * m->view.block + l] = 0;
+}
+
+/* The factors of the input's gradient. */
+static void set_factors(const struct norm *m, int64_t c, double sum, double product, double count)
+{
+    double inverse = (double)m->inverse[c], scale = (double)m->scale[c];
+    double b = -scale * inverse * inverse * product / count;
+    m->a[c] = m->scale[c];
+    m->b[c] = (float)b;
+    m->c[c] = (float)(-scale * sum / count - b * (double)m->mean[c]);
+}
+
+static void finish_sums(const struct norm *m, int64_t block)
+{
+    double count = (double)(m->view.n * m->view.plane), sum, product;
     struct lane_plane plane = plane_of(m, block);
     for (int l = 0; l < plane.lanes; l++) {
-        double sum = 0, product = 0;
-        for (int64_t c = 0; c < m->chunks; c++) {
-            sum += (double)m->sums[partial_of(m, c, block) + l];
-            product += (double)m->products[partial_of(m, c, block) + l];
-        }
         int64_t c = block * m->view.block + l;
-        double inverse = (double)m->inverse[c], scale = (double)m->scale[c];
-        double b = -scale * inverse * inverse * product / count;
-        dbeta[c] = (float)sum;
-        dgamma[c] = (float)(product * inverse);
-        m->a[c] = m->scale[c];
-        m->b[c] = (float)b;
-        m->c[c] = (float)(-scale * sum / count - b * (double)m->mean[c]);
+        sum_chunks(m, block, l, &sum, &product);
+        set_param_gradients(m, c, sum, product);
+        set_factors(m, c, sum, product, count);
     }
+    clear_added_gradients(m, block);
+}
+
+/* The piece's own sums, and its own part of the params' gradients. */
+static void hand_out_sums(const struct norm *m, int64_t block)
+{
+    double *sums = m->args->statistics + block * m->view.block, sum, product;
+    int real = real_lanes(m, block);
+    for (int l = 0; l < plane_of(m, block).lanes; l++) {
+        sum_chunks(m, block, l, &sum, &product);
+        set_param_gradients(m, block * m->view.block + l, sum, product);
+        if (l < real) {
+            sums[l] = sum;
+            sums[m->view.channels + l] = product;
+        }
+    }
+    clear_added_gradients(m, block);
+}
+
+static void use_sums(const struct norm *m, int64_t block)
+{
+    const double *sums = m->args->statistics + block * m->view.block;
+    double count = (double)m->g->spec.statistics_count;
+    int real = real_lanes(m, block);
+    for (int l = 0; l < plane_of(m, block).lanes; l++)
+        set_factors(m, block * m->view.block + l, l < real ? sums[l] : 0,
+                    l < real ? sums[m->view.channels + l] : 0, count);
 }
 
 static void gradient_item(const struct norm *m, int64_t block, int64_t chunk)
@@ -313,26 +407,62 @@ static void run_items(const struct norm *m, item_function *first, block_function
     }
 }
 
+static bool shares(const group *g)
+{
+    return g->spec.shared_statistics && g->spec.training;
+}
+
 static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
 {
     (void)step;
     struct norm m;
     init(g, args, &m);
-    if (g->spec.training)
+    if (shares(g))
+        run_items(&m, NULL, use_moments, apply_item);
+    else if (g->spec.training)
         run_items(&m, measure_item, finish_moments, apply_item);
     else
         run_items(&m, NULL, use_running, apply_item);
+    if (g->spec.activation == ACTIVATION_LOGISTIC) /* the one that does not keep zero */
+        clear_added_channels(g->device, g->layouts.output, args->output);
     return STATUS_OK;
+}
+
+static enum status forward_statistics(group *g, const struct group_args *args,
+                                      const struct step_state *step)
+{
+    (void)step;
+    struct norm m;
+    init(g, args, &m);
+    run_items(&m, measure_item, hand_out_moments, NULL);
+    return STATUS_OK;
+}
+
+static void init_backward(const group *g, const struct group_args *args, struct norm *m)
+{
+    init(g, args, m);
+    for (int64_t b = 0; b < m->view.blocks; b++)
+        prepare_block(m, b);
 }
 
 static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
 {
     (void)step;
     struct norm m;
-    init(g, args, &m);
-    for (int64_t b = 0; b < m.view.blocks; b++)
-        prepare_block(&m, b);
-    run_items(&m, sum_item, finish_sums, args->input_grad[0] ? gradient_item : NULL);
+    init_backward(g, args, &m);
+    bool shared = shares(g);
+    item_function *gradient = args->input_grad[0] ? gradient_item : NULL;
+    run_items(&m, shared ? NULL : sum_item, shared ? use_sums : finish_sums, gradient);
+    return STATUS_OK;
+}
+
+static enum status backward_statistics(group *g, const struct group_args *args,
+                                       const struct step_state *step)
+{
+    (void)step;
+    struct norm m;
+    init_backward(g, args, &m);
+    run_items(&m, sum_item, hand_out_sums, NULL);
     return STATUS_OK;
 }
 
@@ -340,5 +470,8 @@ const struct kernel_family cpu_batch_norm = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,
-    .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD] = backward},
+    .run = {[PASS_FORWARD] = forward,
+            [PASS_BACKWARD] = backward,
+            [PASS_FORWARD_STATISTICS] = forward_statistics,
+            [PASS_BACKWARD_STATISTICS] = backward_statistics},
 };

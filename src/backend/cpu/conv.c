@@ -4,8 +4,6 @@
  *            do not take */
 #include "backend/cpu/product.h"
 
-#include <string.h>
-
 /* Strides and paddings as oneDNN counts them; its dilation of 0 means none. */
 struct window {
     dnnl_dims_t strides, dilates, before, after;
@@ -64,7 +62,7 @@ static bool reads_image(const group *g)
            (channels == 1 || channels == 3);
 }
 
-/* Weights and bias over channels rounded up to `multiple`, in any format, or as already given. */
+/* Weights and bias over channels rounded up to `multiple`, in any format. */
 static enum status describe_weights_tensors(const group *g, int64_t multiple,
                                             struct product_tensors *t)
 {
@@ -100,14 +98,6 @@ static bool groups_suit_blocks(const group *g)
     return a->groups == 1 || (out == 1 && ins == 1) || (out % lanes == 0 && ins % lanes == 0);
 }
 
-/* Weights that another program laid out over other extents (not rounded up) must stay so. */
-static bool given_weights_suit(const group *g, const dnnl_memory_desc_t *weights)
-{
-    const layout *given = g->layouts.param[0];
-    return !given || (given->desc.ndims == weights->ndims &&
-                      memcmp(given->desc.dims, weights->dims, sizeof weights->dims) == 0);
-}
-
 static enum status create_blocked(struct product_group *g, bool *found)
 {
     group *b = &g->base;
@@ -116,8 +106,6 @@ static enum status create_blocked(struct product_group *g, bool *found)
         return STATUS_OK;
     struct product_tensors t;
     TRY(describe_weights_tensors(b, b->device->loops->lanes, &t));
-    if (!given_weights_suit(b, &t.weights))
-        return STATUS_OK;
     const layout *target;
     TRY(layout_get_blocked(b->device, &b->spec.op.output, &target));
     t.source = b->layouts.input[0]->desc;

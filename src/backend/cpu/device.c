@@ -19,6 +19,12 @@ enum status cpu_check(dnnl_status_t status, const char *call)
                        (int)strcspn(call, "("), call);
 }
 
+void cpu_use_threads(const device *d)
+{
+    if (omp_get_max_threads() != d->threads)
+        omp_set_num_threads(d->threads);
+}
+
 static const char *isa_name(void)
 {
     switch (dnnl_get_effective_cpu_isa()) {
@@ -54,7 +60,7 @@ static void device_close(device *d)
         return;
     for (layout *l = d->layouts, *next; l; l = next) {
         next = l->next;
-        free(l);
+        layout_destroy(l);
     }
     if (d->stream)
         (void)dnnl_stream_destroy(d->stream);
@@ -79,7 +85,7 @@ static enum status device_open(const struct device_options *options, device **ou
     if (!d)
         return status_no_memory(sizeof *d);
     d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
-    omp_set_num_threads(d->threads);
+    cpu_use_threads(d);
     d->loops = choose_loops();
     const dnnl_version_t *v = dnnl_version();
     (void)snprintf(d->description, sizeof d->description,
@@ -226,6 +232,11 @@ const struct backend backend_cpu = {
     .layout_plain = layout_get_plain,
     .layout_bytes = layout_bytes,
     .layout_shape = layout_shape,
+    .layout_transfer = layout_get_transfer,
+    .copy_region = cpu_copy_region,
+    .clear = cpu_clear,
+    .accumulate = cpu_accumulate,
+    .copy = cpu_copy,
     .upload = upload,
     .download = download,
     .upload_labels = upload_labels,

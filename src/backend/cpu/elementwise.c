@@ -142,61 +142,148 @@ static enum status create_dropout(group *g)
     return STATUS_OK;
 }
 
-/* Blocked tensors: the mask belongs to the element's plain index, wherever the element lies. */
-static void drop_blocked(const group *g, const struct step_state *step, uint32_t threshold,
-                         float scale, const float *x, float *y)
+/* How the elements of a piece are numbered: by their index in the whole tensor. */
+struct numbering {
+    int64_t local[SHAPE_MAX_RANK], whole[SHAPE_MAX_RANK], origin[SHAPE_MAX_RANK];
+};
+
+/* Always four axes: those that are missing come first. The first axis is never multiplied with, so
+ * it need not be as long as the batch. */
+static struct numbering numbering_of(const group *g, const struct group_args *args)
 {
-    const struct random_key key = {step->seed, RANDOM_DROPOUT, g->spec.random_stream};
+    const struct shape *out = &g->spec.op.output, *whole = &g->spec.whole;
+    struct numbering n;
+    for (int i = 0; i < SHAPE_MAX_RANK; i++) {
+        int a = i - (SHAPE_MAX_RANK - out->rank);
+        n.local[i] = a < 0 ? 1 : out->dim[a];
+        n.whole[i] = a < 0 ? 1 : whole->rank ? whole->dim[a] : out->dim[a];
+        n.origin[i] = a < 0 || !whole->rank ? 0 : g->spec.origin[a];
+        if (a == 0)
+            n.origin[i] += args->first_sample;
+    }
+    return n;
+}
+
+static int64_t index_of(const struct numbering *n, const int64_t at[SHAPE_MAX_RANK])
+{
+    int64_t index = 0;
+    for (int i = 0; i < SHAPE_MAX_RANK; i++)
+        index = index * n->whole[i] + n->origin[i] + at[i];
+    return index;
+}
+
+/* One pass of dropout over x. */
+struct dropping {
+    const group *g;
+    const struct step_state *step;
+    struct numbering numbering;
+    uint32_t threshold;
+    float scale;
+    const float *x;
+    float *y;
+};
+
+/* A run of elements whose numbers follow each other. */
+static void drop_run(const struct dropping *d, int64_t at, int64_t n, int64_t index)
+{
+    d->g->device->loops->dropout(n, d->step->seed, d->g->spec.random_stream, d->step->step,
+                                 (uint64_t)index, d->threshold, d->scale, d->x + at, d->y + at);
+}
+
+/* Blocked tensors: the mask belongs to the element's plain index, wherever the element lies. */
+static void drop_blocked(const struct dropping *d)
+{
+    const group *g = d->g;
+    const struct random_key key = {d->step->seed, RANDOM_DROPOUT, g->spec.random_stream};
+    const int64_t width = d->numbering.local[3];
     struct view v;
     layout_view(g->device, g->layouts.output, &v);
 #pragma omp parallel for num_threads(g->device->threads) schedule(static)
     for (int64_t i = 0; i < v.n * v.blocks; i++)
         for (int64_t k = 0; k < v.block_stride; k++) {
-            int64_t channel = i % v.blocks * v.block + k % v.block;
-            int64_t index = (i / v.blocks * v.channels + channel) * v.plane + k / v.block;
-            int64_t at = i * v.block_stride + k;
-            bool kept =
-                channel < v.channels && random_word(key, step->step, (uint64_t)index) >= threshold;
-            y[at] = kept ? x[at] * scale : 0;
+            int64_t channel = i % v.blocks * v.block + k % v.block, place = k / v.block;
+            const int64_t at[SHAPE_MAX_RANK] = {i / v.blocks, channel, place / width,
+                                                place % width};
+            int64_t to = i * v.block_stride + k;
+            bool kept = channel < v.channels &&
+                        random_word(key, d->step->step, (uint64_t)index_of(&d->numbering, at)) >=
+                            d->threshold;
+            d->y[to] = kept ? d->x[to] * d->scale : 0;
         }
 }
 
-static void drop(const group *g, const struct step_state *step, const float *x, float *y)
+/* Plain tensors, in runs as long as the whole has no gaps; the whole itself is one run, which the
+ * threads share. */
+static void drop_plain(const struct dropping *d)
 {
-    const device *d = g->device;
-    double p = g->spec.op.attrs.drop_probability;
-    uint32_t threshold = (uint32_t)(p * 0x1p32);
-    float scale = (float)(1 / (1 - p));
-    struct view v = {0};
-    if (g->layouts.output->kind == LAYOUT_BLOCKED) {
-        layout_view(d, g->layouts.output, &v);
-        if (v.plane > 1 || v.channels % v.block) {
-            drop_blocked(g, step, threshold, scale, x, y);
-            return;
-        }
-    }
-    int64_t n = floats_of(g->layouts.output);
-    int pieces = pieces_of(d, n);
+    const struct numbering *n = &d->numbering;
+    const device *dev = d->g->device;
+    int axis = SHAPE_MAX_RANK - 1;
+    int64_t run = n->local[axis], rows = 1;
+    while (axis > 0 && n->local[axis] == n->whole[axis])
+        run *= n->local[--axis];
+    for (int a = 0; a < axis; a++)
+        rows *= n->local[a];
+    int pieces = pieces_of(dev, rows * run);
+    if (rows == 1) {
+        int64_t first = index_of(n, (const int64_t[SHAPE_MAX_RANK]){0});
 #pragma omp parallel for num_threads(pieces) schedule(static)
-    for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
-        d->loops->dropout(r.end - r.begin, step->seed, g->spec.random_stream, step->step,
-                          (uint64_t)r.begin, threshold, scale, x + r.begin, y + r.begin);
+        for (int i = 0; i < pieces; i++) {
+            struct range r = piece(run, pieces, i);
+            drop_run(d, r.begin, r.end - r.begin, first + r.begin);
+        }
+        return;
     }
+#pragma omp parallel for num_threads(pieces) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at[SHAPE_MAX_RANK] = {0}, left = row;
+        for (int a = axis - 1; a >= 0; left /= n->local[a--])
+            at[a] = left % n->local[a];
+        drop_run(d, row * run, run, index_of(n, at));
+    }
+}
+
+static struct dropping dropping_of(const group *g, const struct group_args *args,
+                                   const struct step_state *step)
+{
+    double p = g->spec.op.attrs.drop_probability;
+    return (struct dropping){.g = g,
+                             .step = step,
+                             .numbering = numbering_of(g, args),
+                             .threshold = (uint32_t)(p * 0x1p32),
+                             .scale = (float)(1 / (1 - p))};
+}
+
+static void drop(const struct dropping *d)
+{
+    bool blocked = d->g->layouts.output->kind == LAYOUT_BLOCKED;
+    struct view v = {0};
+    if (blocked)
+        layout_view(d->g->device, d->g->layouts.output, &v);
+    if (blocked && (v.plane > 1 || v.channels % v.block)) /* otherwise plain in all but name */
+        drop_blocked(d);
+    else
+        drop_plain(d);
 }
 
 static enum status forward_dropout(group *g, const struct group_args *args,
                                    const struct step_state *step)
 {
-    drop(g, step, args->input[0], args->output);
+    struct dropping d = dropping_of(g, args, step);
+    d.x = args->input[0];
+    d.y = args->output;
+    drop(&d);
     return STATUS_OK;
 }
 
 static enum status backward_dropout(group *g, const struct group_args *args,
                                     const struct step_state *step)
 {
-    if (args->input_grad[0])
-        drop(g, step, args->output_grad[0], args->input_grad[0]);
+    struct dropping d = dropping_of(g, args, step);
+    d.x = args->output_grad[0];
+    d.y = args->input_grad[0];
+    if (d.y)
+        drop(&d);
     return STATUS_OK;
 }
 

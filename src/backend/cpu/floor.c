@@ -93,6 +93,7 @@ enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *
 {
     static const enum pass passes[] = {PASS_FORWARD, PASS_BACKWARD_WEIGHTS, PASS_BACKWARD_DATA};
     *seconds = 0;
+    cpu_use_threads(d);
     if (spec->op.op != OP_CONV2D && spec->op.op != OP_LINEAR)
         return STATUS_OK;
     for (int i = 0; i < (spec->input_gradient ? 3 : 2); i++) {

@@ -5,6 +5,7 @@
 #include "backend/cpu/winograd.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct kernel_family *const families[] = {
     [OP_CONV2D] = &cpu_conv,
@@ -57,6 +58,15 @@ static enum status convert_layouts(group *g)
     return STATUS_OK;
 }
 
+/* Then the backward pass reads none of the caller's. A converted residual alone is not enough. */
+static bool all_inputs_converted(const group *g)
+{
+    for (int k = 0; k < g->spec.op.n_inputs; k++)
+        if (!g->converted_bytes[k])
+            return false;
+    return true;
+}
+
 static const void *convert_input(group *g, const layout *l, int64_t n_bytes, const void *plain,
                                  char **place, bool now)
 {
@@ -69,30 +79,110 @@ static const void *convert_input(group *g, const layout *l, int64_t n_bytes, con
     return blocked;
 }
 
+static bool is_forward(enum pass pass)
+{
+    return pass == PASS_FORWARD || pass == PASS_FORWARD_STATISTICS;
+}
+
+/* Whether the pass makes a gradient of input k that must be converted back. */
+static bool makes_converted(const group *g, enum pass pass, const struct group_args *args, int k)
+{
+    return !is_forward(pass) && pass != PASS_BACKWARD_STATISTICS && args->input_grad[k] &&
+           g->converted_bytes[k];
+}
+
+/* Nothing is saved before the main forward pass: the statistics pass converts into its workspace.
+ */
 static enum status run_converted(group *g, enum pass pass, const struct group_args *args,
                                  const struct step_state *step)
 {
     struct group_args own = *args;
-    bool forward = pass == PASS_FORWARD;
-    char *place = (char *)args->saved + round_up(g->own_saved_bytes, 64);
-    char *gradients = args->workspace;
+    bool early = pass == PASS_FORWARD_STATISTICS, forward = is_forward(pass);
+    char *workspace = args->workspace;
+    char *place = early ? workspace : (char *)args->saved + round_up(g->own_saved_bytes, 64);
     for (int k = 0; k < g->spec.op.n_inputs; k++) {
         own.input[k] = convert_input(g, g->layouts.input[k], g->converted_bytes[k], args->input[k],
                                      &place, forward);
-        if (args->input_grad[k] && g->converted_bytes[k]) {
-            own.input_grad[k] = gradients;
-            gradients += g->converted_bytes[k];
+        if (makes_converted(g, pass, args, k)) {
+            own.input_grad[k] = workspace;
+            workspace += g->converted_bytes[k];
         }
     }
     own.residual = convert_input(g, g->layouts.residual, g->converted_residual_bytes,
-                                 args->residual, &place, forward);
-    if (!forward)
-        own.workspace = gradients;
+                                 args->residual, &place, pass == PASS_FORWARD);
+    own.workspace = early ? place : workspace;
     TRY(g->family->run[pass](g, &own, step));
-    for (int k = 0; !forward && k < g->spec.op.n_inputs; k++)
-        if (args->input_grad[k] && g->converted_bytes[k])
+    for (int k = 0; k < g->spec.op.n_inputs; k++)
+        if (makes_converted(g, pass, args, k))
             convert_to_plain(g->device, &g->spec.op.input[k], own.input_grad[k],
                              args->input_grad[k]);
+    return STATUS_OK;
+}
+
+static enum status run_family(group *g, enum pass pass, const struct group_args *args,
+                              const struct step_state *step)
+{
+    if (g->all_converted_bytes)
+        return run_converted(g, pass, args, step);
+    return g->family->run[pass](g, args, step);
+}
+
+/* ---- params that were laid out by another group of the same layer, for another family ----
+ * Each pass converts them into its workspace, and their gradients back. */
+
+static enum status adopt_params(group *g, struct group_layouts *layouts)
+{
+    for (int k = 0; k < OP_MAX_PARAMS; k++) {
+        const layout *given = layouts->param[k], *own = g->layouts.param[k];
+        if (!given) {
+            layouts->param[k] = own;
+        } else if (own && !layout_same_bytes(given, own)) {
+            if (!(op_get_info(g->spec.op.op)->flags & OP_SPLIT_GRADIENT))
+                return status_fail(STATUS_FAILED, "the params given to this %s have another layout",
+                                   op_get_info(g->spec.op.op)->name);
+            g->given_param[k] = given;
+            g->all_param_bytes += round_up(own->n_bytes, 64);
+        }
+    }
+    g->needs.forward_workspace_bytes += g->all_param_bytes;
+    g->needs.backward_workspace_bytes += g->all_param_bytes;
+    return STATUS_OK;
+}
+
+/* A whole param from one layout to another, of which the added elements become zero. */
+static enum status convert_param(device *d, const layout *from_layout, const void *from,
+                                 const layout *to_layout, void *to)
+{
+    stream s = {d};
+    struct region_copy c = {.from_layout = from_layout, .to_layout = to_layout};
+    for (int a = 0; a < from_layout->shape.rank; a++)
+        c.extent[a] = from_layout->shape.dim[a];
+    memset(to, 0, (size_t)to_layout->n_bytes);
+    return cpu_copy_region(&s, &c, from, to);
+}
+
+static enum status run_given_params(group *g, enum pass pass, const struct group_args *args,
+                                    const struct step_state *step)
+{
+    struct group_args own = *args;
+    char *place = args->workspace;
+    bool weights = pass == PASS_BACKWARD_WEIGHTS;
+    for (int k = 0; k < OP_MAX_PARAMS; k++) {
+        const layout *given = g->given_param[k], *wanted = g->layouts.param[k];
+        if (!given)
+            continue;
+        if (!weights)
+            TRY(convert_param(g->device, given, args->param[k], wanted, place));
+        own.param[k] = place;
+        own.param_grad[k] = args->param_grad[k] ? place : NULL;
+        place += round_up(wanted->n_bytes, 64);
+    }
+    own.workspace = place;
+    TRY(run_family(g, pass, &own, step));
+    for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
+        if (g->given_param[k] && args->param_grad[k])
+            TRY(convert_param(g->device, g->layouts.param[k], own.param_grad[k], g->given_param[k],
+                              args->param_grad[k]));
     return STATUS_OK;
 }
 
@@ -118,21 +208,23 @@ static enum status create_in(group *g, struct group_layouts *layouts)
     TRY(convert_layouts(g));
     TRY(g->family->create(g));
     layouts->output = g->layouts.output;
-    for (int k = 0; k < OP_MAX_PARAMS; k++)
-        layouts->param[k] = g->layouts.param[k];
     g->own_saved_bytes = g->needs.saved_bytes;
     if (g->all_converted_bytes) {
         g->needs.saved_bytes = round_up(g->own_saved_bytes, 64) + g->all_converted_bytes;
         g->needs.backward_workspace_bytes += g->all_converted_bytes;
-        g->needs.reads_input = false;
+        if (g->needs.statistics_count)
+            g->needs.forward_workspace_bytes += g->all_converted_bytes;
+        if (all_inputs_converted(g))
+            g->needs.reads_input = false;
         g->needs.in_place_gradient = g->needs.output_is_input = false;
     }
-    return STATUS_OK;
+    return adopt_params(g, layouts);
 }
 
 enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out)
 {
+    cpu_use_threads(d);
     const struct kernel_family *family = choose_family(d, spec, layouts);
     if (!family)
         return status_fail(STATUS_FAILED, "the cpu backend does not run %s",
@@ -170,7 +262,8 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
                           const struct step_state *step)
 {
     (void)s;
-    if (g->all_converted_bytes)
-        return run_converted(g, pass, args, step);
-    return g->family->run[pass](g, args, step);
+    cpu_use_threads(g->device);
+    if (g->all_param_bytes)
+        return run_given_params(g, pass, args, step);
+    return run_family(g, pass, args, step);
 }

@@ -141,10 +141,8 @@ static enum status create(group *base)
     struct op_param params[OP_MAX_PARAMS];
     (void)op_get_params(&base->spec.op, params);
     TRY(create_inner(g));
-    if (!base->layouts.param[0])
-        TRY(layout_get_plain(base->device, &params[0].shape, &base->layouts.param[0]));
-    if (!base->layouts.param[1])
-        base->layouts.param[1] = g->inner.base.layouts.param[1];
+    TRY(layout_get_plain(base->device, &params[0].shape, &base->layouts.param[0]));
+    base->layouts.param[1] = g->inner.base.layouts.param[1];
     TRY(find_weight_places(g));
     const struct group_needs *inner = &g->inner.base.needs;
     int64_t weights = round_up(g->inner.base.layouts.param[0]->n_bytes, 64);

@@ -32,6 +32,10 @@ struct stream {
 /* Zeroed, aligned, for free(). */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out) MUST_USE;
 
+/* oneDNN asks OpenMP for the number of threads, which is a setting of the calling thread: every
+ * call that reaches it on behalf of a device is preceded by this. */
+void cpu_use_threads(const device *d);
+
 /* The status of a oneDNN call, with the call in the message. */
 enum status cpu_check(dnnl_status_t status, const char *call) MUST_USE;
 #define TRY_DNNL(call) TRY(cpu_check((call), #call))
@@ -50,6 +54,9 @@ struct layout {
     struct shape shape;      /* logical */
     dnnl_memory_desc_t desc; /* over the rounded extents, except LAYOUT_PLAIN */
     int64_t n_bytes;
+    /* LAYOUT_WEIGHTS: what index i of axis a adds to an element's place, in floats; one block of
+     * memory. NULL for the others, whose places are simple. */
+    int64_t *axis_place[SHAPE_MAX_RANK];
 };
 
 enum status layout_get_plain(device *d, const struct shape *shape, const layout **out) MUST_USE;
@@ -59,8 +66,15 @@ enum status layout_get_blocked(device *d, const struct shape *shape, const layou
 enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
                                const layout **out) MUST_USE;
 
-/* The layouts of a convolution's weights, over rounded extents [k, c, r, s], and of its bias. Fails
- * if the group was given others. */
+enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
+                                int64_t channels, const layout **out) MUST_USE;
+/* Frees one layout. */
+void layout_destroy(layout *l);
+/* Both place every element, and every added one, alike. */
+bool layout_same_bytes(const layout *a, const layout *b);
+
+/* The layouts of a convolution's weights, over rounded extents [k, c, r, s], and of its bias. Any
+ * that the group was given are replaced: groups.c converts between the two. */
 enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_t tag) MUST_USE;
 
 int64_t round_up(int64_t n, int64_t multiple);
@@ -69,8 +83,10 @@ int64_t round_up(int64_t n, int64_t multiple);
 enum status layout_pack(device *d, const layout *l, const float *plain, float *packed) MUST_USE;
 enum status layout_unpack(device *d, const layout *l, const float *packed, float *plain) MUST_USE;
 
-/* The place of one element, in floats; `at` has one index per axis of the shape. */
+/* The place of one element, in floats; `at` has one index per axis of the shape. It is a sum of one
+ * term per axis, of which layout_axis_place gives one. */
 int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK]);
+int64_t layout_axis_place(const layout *l, int axis, int64_t i);
 
 /* How own loops see an activation: n images of c channels in blocks of `block` lanes. */
 struct view {
@@ -121,6 +137,9 @@ struct group {
     /* Inputs that came plain though the family wants them blocked (groups.c); 0: not converted. */
     int64_t converted_bytes[OP_MAX_INPUTS], converted_residual_bytes, all_converted_bytes;
     int64_t own_saved_bytes; /* what the family saves, before the converted inputs */
+    /* Params that came in another layout than the family wants (groups.c); NULL: in the same. */
+    const layout *given_param[OP_MAX_PARAMS];
+    int64_t all_param_bytes; /* of those, as the family wants them */
 };
 
 /* The functions of one family. `create` fills the group's layouts and needs. */
@@ -151,6 +170,13 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
 
 /* ---- floor.c ---- */
 enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *seconds) MUST_USE;
+
+/* ---- regions.c ---- */
+enum status cpu_copy_region(stream *s, const struct region_copy *c, const void *from,
+                            void *to) MUST_USE;
+enum status cpu_clear(stream *s, void *to, int64_t n_bytes) MUST_USE;
+enum status cpu_accumulate(stream *s, const void *from, void *to, int64_t n_bytes) MUST_USE;
+enum status cpu_copy(stream *s, const void *from, void *to, int64_t n_bytes) MUST_USE;
 
 /* ---- elementwise.c ---- */
 enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *const *addends,

@@ -8,6 +8,8 @@ int64_t round_up(int64_t n, int64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
+static enum status note_places(layout *l);
+
 /* The device's one layout that equals *wanted, made if there is none. */
 static enum status intern(device *d, const layout *wanted, const layout **out)
 {
@@ -22,6 +24,13 @@ static enum status intern(device *d, const layout *wanted, const layout **out)
         return status_no_memory(sizeof *l);
     *l = *wanted;
     l->n_bytes = (int64_t)dnnl_memory_desc_get_size(&wanted->desc);
+    if (l->kind == LAYOUT_WEIGHTS) {
+        enum status st = note_places(l);
+        if (st != STATUS_OK) {
+            free(l);
+            return st;
+        }
+    }
     l->next = d->layouts;
     d->layouts = l;
     *out = l;
@@ -63,15 +72,27 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
     return intern(d, &l, out);
 }
 
-/* Sets a parameter's layout; one that was given must be the same. */
-static enum status set_param(group *g, int number, const layout *wanted)
+enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
+                                int64_t channels, const layout **out)
 {
-    const layout **have = &g->layouts.param[number];
-    if (*have && *have != wanted)
-        return status_fail(STATUS_FAILED, "the weights shared with this %s have another layout",
-                           op_get_info(g->spec.op.op)->name);
-    *have = wanted;
-    return STATUS_OK;
+    if (region->rank == 4) {
+        int64_t lanes = d->loops->lanes, last = first_channel + region->dim[1];
+        if (first_channel % lanes == 0 && (region->dim[1] % lanes == 0 || last == channels))
+            return layout_get_blocked(d, region, out);
+    }
+    return layout_get_plain(d, region, out);
+}
+
+void layout_destroy(layout *l)
+{
+    free(l->axis_place[0]);
+    free(l);
+}
+
+bool layout_same_bytes(const layout *a, const layout *b)
+{
+    return a == b ||
+           (shape_equal(&a->shape, &b->shape) && dnnl_memory_desc_equal(&a->desc, &b->desc));
 }
 
 enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_t tag)
@@ -79,15 +100,12 @@ enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_
     struct op_param params[OP_MAX_PARAMS];
     int n_params = op_get_params(&g->spec.op, params);
     dnnl_memory_desc_t weights, bias;
-    const layout *l;
     TRY_DNNL(dnnl_memory_desc_init_by_tag(&weights, 4, dims, dnnl_f32, tag));
-    TRY(layout_get_weights(g->device, &params[0].shape, &weights, &l));
-    TRY(set_param(g, 0, l));
+    TRY(layout_get_weights(g->device, &params[0].shape, &weights, &g->layouts.param[0]));
     if (n_params == 1)
         return STATUS_OK;
     TRY_DNNL(dnnl_memory_desc_init_by_tag(&bias, 1, dims, dnnl_f32, dnnl_a));
-    TRY(layout_get_weights(g->device, &params[1].shape, &bias, &l));
-    return set_param(g, 1, l);
+    return layout_get_weights(g->device, &params[1].shape, &bias, &g->layouts.param[1]);
 }
 
 enum status layout_like(device *d, const layout *like, const struct shape *shape,
@@ -153,11 +171,16 @@ static int64_t shape_place(const layout *l, int axis, int64_t i)
            descriptor_place(&l->desc, 1, i % per_group);
 }
 
+int64_t layout_axis_place(const layout *l, int axis, int64_t i)
+{
+    return l->axis_place[axis] ? l->axis_place[axis][i] : shape_place(l, axis, i);
+}
+
 int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK])
 {
     int64_t place = 0;
     for (int a = 0; a < l->shape.rank; a++)
-        place += shape_place(l, a, at[a]);
+        place += layout_axis_place(l, a, at[a]);
     return place;
 }
 
@@ -175,6 +198,15 @@ static enum status find_places(const layout *l, struct places *p)
         for (int64_t i = 0; i < l->shape.dim[a]; i++)
             p->axis[a][i] = shape_place(l, a, i);
     }
+    return STATUS_OK;
+}
+
+static enum status note_places(layout *l)
+{
+    struct places p = {0};
+    TRY(find_places(l, &p));
+    for (int a = 0; a < l->shape.rank; a++)
+        l->axis_place[a] = p.axis[a];
     return STATUS_OK;
 }
 

@@ -2,6 +2,8 @@
 
 #include "backend/cpu/convert.h"
 
+#include <string.h>
+
 static struct product_group *product_of(group *g)
 {
     return (struct product_group *)g;
@@ -86,19 +88,29 @@ static enum status finish_all(struct product_group *g)
     return STATUS_OK;
 }
 
-/* Weights stay as given, or become what the forward primitive wants. */
+/* oneDNN reorders between any two formats of the same extents. */
+static bool same_extents(const layout *given, const dnnl_memory_desc_t *wanted)
+{
+    return given && given->desc.ndims == wanted->ndims &&
+           memcmp(given->desc.dims, wanted->dims, (size_t)wanted->ndims * sizeof wanted->dims[0]) ==
+               0;
+}
+
+/* Weights stay as given, or become what the forward primitive wants: those that were given over
+ * other extents (rounded up or not) are converted by groups.c. */
 static enum status lay_out_weights(struct product_group *g)
 {
     struct group *b = &g->base;
     struct op_param params[OP_MAX_PARAMS];
     int n_params = op_get_params(&b->spec.op, params);
     const dnnl_memory_desc_t *wanted = primitive_md(&g->forward, dnnl_query_weights_md);
-    if (!b->layouts.param[0])
+    if (!same_extents(b->layouts.param[0], wanted))
         TRY(layout_get_weights(b->device, &params[0].shape, wanted, &b->layouts.param[0]));
-    if (n_params > 1 && !b->layouts.param[1]) {
+    if (n_params > 1) {
         const dnnl_memory_desc_t *bias =
             dnnl_primitive_desc_query_md(g->forward.desc, dnnl_query_weights_md, 1);
-        TRY(layout_get_weights(b->device, &params[1].shape, bias, &b->layouts.param[1]));
+        if (!same_extents(b->layouts.param[1], bias))
+            TRY(layout_get_weights(b->device, &params[1].shape, bias, &b->layouts.param[1]));
     }
     const dnnl_memory_desc_t *have = &b->layouts.param[0]->desc;
     TRY(create_reorder(b->device, have, wanted, &g->to_forward));

@@ -151,7 +151,85 @@ static const struct shape *layout_shape(const layout *l)
     return &l->shape;
 }
 
+static enum status layout_transfer(device *d, const struct shape *region, int64_t first_channel,
+                                   int64_t channels, const layout **out)
+{
+    (void)first_channel;
+    (void)channels;
+    return reference_layout_plain(d, region, out);
+}
+
 /* ---- transfers and whole-tensor arithmetic ---- */
+
+static enum status check_box(const layout *l, const int64_t *begin, const int64_t *extent)
+{
+    char text[64];
+    for (int a = 0; a < l->shape.rank; a++)
+        if (begin[a] < 0 || extent[a] < 0 || begin[a] + extent[a] > l->shape.dim[a])
+            return status_fail(STATUS_FAILED,
+                               "a region [%lld, %lld) of axis %d is outside a tensor of %s",
+                               (long long)begin[a], (long long)(begin[a] + extent[a]), a,
+                               shape_text(text, sizeof text, &l->shape));
+    return STATUS_OK;
+}
+
+/* The element at which row `row` of the box begins; rows run along the last axis. */
+static int64_t row_place(const struct shape *s, const int64_t *begin, const int64_t *extent,
+                         int64_t row)
+{
+    int64_t place = begin[s->rank - 1], scale = s->dim[s->rank - 1];
+    for (int a = s->rank - 2; a >= 0; a--) {
+        place += (begin[a] + row % extent[a]) * scale;
+        scale *= s->dim[a];
+        row /= extent[a];
+    }
+    return place;
+}
+
+static enum status copy_region(stream *s, const struct region_copy *c, const void *from, void *to)
+{
+    const struct kernel_table *kernels = s->device->kernels;
+    const struct shape *f = &c->from_layout->shape, *t = &c->to_layout->shape;
+    const int64_t bytes = kernels->element_bytes;
+    if (f->rank != t->rank)
+        return status_fail(STATUS_FAILED, "a region of %d axes cannot go into one of %d", f->rank,
+                           t->rank);
+    TRY(check_box(c->from_layout, c->from_begin, c->extent));
+    TRY(check_box(c->to_layout, c->to_begin, c->extent));
+    int64_t rows = 1, width = c->extent[f->rank - 1];
+    for (int a = 0; a < f->rank - 1; a++)
+        rows *= c->extent[a];
+    for (int64_t row = 0; row < rows; row++) {
+        const char *x = (const char *)from + row_place(f, c->from_begin, c->extent, row) * bytes;
+        char *y = (char *)to + row_place(t, c->to_begin, c->extent, row) * bytes;
+        if (c->add)
+            kernels->add(width, x, y);
+        else
+            memcpy(y, x, (size_t)(width * bytes));
+    }
+    return STATUS_OK;
+}
+
+static enum status clear(stream *s, void *to, int64_t n_bytes)
+{
+    (void)s;
+    memset(to, 0, (size_t)n_bytes);
+    return STATUS_OK;
+}
+
+static enum status accumulate(stream *s, const void *from, void *to, int64_t n_bytes)
+{
+    const struct kernel_table *kernels = s->device->kernels;
+    kernels->add(n_bytes / kernels->element_bytes, from, to);
+    return STATUS_OK;
+}
+
+static enum status copy(stream *s, const void *from, void *to, int64_t n_bytes)
+{
+    (void)s;
+    memcpy(to, from, (size_t)n_bytes);
+    return STATUS_OK;
+}
 
 static enum status upload(stream *s, const float *host, void *to, const layout *to_layout)
 {
@@ -207,6 +285,11 @@ const struct backend backend_reference = {
     .layout_plain = reference_layout_plain,
     .layout_bytes = layout_bytes,
     .layout_shape = layout_shape,
+    .layout_transfer = layout_transfer,
+    .copy_region = copy_region,
+    .clear = clear,
+    .accumulate = accumulate,
+    .copy = copy,
     .upload = upload,
     .download = download,
     .upload_labels = upload_labels,

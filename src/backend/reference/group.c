@@ -92,6 +92,8 @@ static void set_needs(const struct group_spec *spec, struct group_needs *needs)
     if (!spec->training)
         return;
     needs->saved_bytes = amount_of(row->saved, &spec->op);
+    if (spec->shared_statistics)
+        needs->statistics_count = 2 * spec->op.input[0].dim[1];
     needs->backward_workspace_bytes = amount_of(row->backward_workspace, &spec->op);
     needs->reads_input = row->reads & READS_INPUT;
     /* A folded activation's derivative is taken from the output, here or in fold. */
@@ -171,6 +173,10 @@ static kernel *choose_kernel(const group *g, enum pass pass)
         return NULL;
     if (pass == PASS_BACKWARD_WEIGHTS)
         return kernels->backward_weights;
+    if (pass == PASS_FORWARD_STATISTICS)
+        return g->spec.shared_statistics ? kernels->forward_statistics : NULL;
+    if (pass == PASS_BACKWARD_STATISTICS)
+        return g->spec.shared_statistics ? kernels->backward_statistics : NULL;
     return splits == (pass == PASS_BACKWARD_DATA) ? kernels->backward : NULL;
 }
 
@@ -178,12 +184,15 @@ static enum status check_args(const group *g, enum pass pass, const struct group
 {
     const char *name = op_get_info(g->spec.op.op)->name;
     const struct group_needs *needs = &g->needs;
+    const bool forward = pass == PASS_FORWARD || pass == PASS_FORWARD_STATISTICS;
     int64_t workspace_bytes =
-        pass == PASS_FORWARD ? needs->forward_workspace_bytes : needs->backward_workspace_bytes;
+        forward ? needs->forward_workspace_bytes : needs->backward_workspace_bytes;
     if (workspace_bytes && !args->workspace)
         return status_fail(STATUS_FAILED, "%s: its workspace is missing", name);
-    if (needs->saved_bytes && !args->saved)
+    if (needs->saved_bytes && !args->saved && pass != PASS_FORWARD_STATISTICS)
         return status_fail(STATUS_FAILED, "%s: its saved data is missing", name);
+    if (needs->statistics_count && !args->statistics)
+        return status_fail(STATUS_FAILED, "%s: its statistics are missing", name);
     if (pass == PASS_FORWARD && g->spec.residual && !args->residual)
         return status_fail(STATUS_FAILED, "%s: its residual is missing", name);
     return STATUS_OK;
@@ -223,8 +232,9 @@ static enum status fold_output_grad(const group *g, const struct group_args *arg
 enum status reference_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                                 const struct step_state *step)
 {
-    static const char *const pass_names[PASS_COUNT] = {"forward", "backward", "backward-data",
-                                                       "backward-weights"};
+    static const char *const pass_names[PASS_COUNT] = {
+        "forward",          "backward",           "backward-data",
+        "backward-weights", "forward-statistics", "backward-statistics"};
     (void)s;
     kernel *run = choose_kernel(g, pass);
     if (!run)
@@ -233,7 +243,9 @@ enum status reference_group_run(group *g, enum pass pass, stream *s, const struc
                            g->spec.training ? "training" : "evaluation", pass_names[pass]);
     TRY(check_args(g, pass, args));
     struct kernel_call call = {.spec = &g->spec, .args = args, .step = step};
-    if (pass != PASS_FORWARD)
+    if (pass == PASS_BACKWARD && g->spec.shared_statistics) /* its statistics pass has folded */
+        call.output_grad = args->folded_grad ? args->folded_grad : args->output_grad[0];
+    else if (pass != PASS_FORWARD && pass != PASS_FORWARD_STATISTICS)
         TRY(fold_output_grad(g, args, &call));
     return run(&call);
 }

@@ -19,6 +19,7 @@ struct op_kernels {
     kernel *forward;
     kernel *backward;         /* PASS_BACKWARD, or PASS_BACKWARD_DATA of ops that split */
     kernel *backward_weights; /* PASS_BACKWARD_WEIGHTS of ops that split */
+    kernel *forward_statistics, *backward_statistics; /* of ops that may share them */
 };
 
 struct kernel_table {
@@ -26,6 +27,7 @@ struct kernel_table {
     struct op_kernels op[OP_KIND_COUNT];
     void (*fold)(int64_t count, int n_addends, const void *const *addends,
                  enum activation activation, const void *output, void *to);
+    void (*add)(int64_t count, const void *from, void *to);
     void (*update)(const struct update_rule *rule, int64_t count, void *weight,
                    const void *gradient, void *const state[2]);
     void (*from_float)(int64_t count, const float *from, void *to);

@@ -45,23 +45,66 @@ static void update_running(const struct kernel_call *call, int64_t c, struct sta
     var[c] = (REAL)((1 - m) * (double)var[c] + m * unbiased);
 }
 
+/* Sums over a channel of the piece, shifted by its first element so that a large mean costs nothing
+ * while they are taken. */
+static enum status batch_norm_statistics(const struct kernel_call *call)
+{
+    const struct dims d = dims_of(&call->spec->op.input[0]);
+    const REAL *input = input_of(call, 0);
+    double *sums = call->args->statistics, *squares = sums + d.c;
+    const int64_t plane = d.h * d.w;
+    const double count = (double)(d.n * plane);
+    for (int64_t c = 0; c < d.c; c++) {
+        const double shift = (double)input[c * plane];
+        double sum = 0, square = 0;
+        for (int64_t n = 0; n < d.n; n++)
+            for (int64_t i = (n * d.c + c) * plane; i < (n * d.c + c + 1) * plane; i++) {
+                const double x = (double)input[i] - shift;
+                sum += x;
+                square += x * x;
+            }
+        sums[c] = sum + count * shift;
+        squares[c] = square + shift * (2 * sum + count * shift);
+    }
+    return STATUS_OK;
+}
+
+/* From the sums of all pieces. */
+static struct statistics shared_statistics(const struct kernel_call *call, int64_t c)
+{
+    const int64_t channels = call->spec->op.input[0].dim[1];
+    const double count = (double)call->spec->statistics_count;
+    struct statistics s = {.mean = call->args->statistics[c] / count};
+    s.variance = call->args->statistics[channels + c] / count - s.mean * s.mean;
+    if (s.variance < 0)
+        s.variance = 0;
+    return s;
+}
+
+static struct statistics forward_statistics(const struct kernel_call *call, int64_t c)
+{
+    const struct dims d = dims_of(&call->spec->op.input[0]);
+    const REAL *mean = call->args->param[NORM_RUNNING_MEAN];
+    const REAL *var = call->args->param[NORM_RUNNING_VAR];
+    if (!call->spec->training)
+        return (struct statistics){(double)mean[c], (double)var[c]};
+    const bool shared = call->spec->shared_statistics;
+    struct statistics s =
+        shared ? shared_statistics(call, c) : channel_statistics(&d, input_of(call, 0), c);
+    if (!call->args->again)
+        update_running(call, c, s, shared ? call->spec->statistics_count : d.n * d.h * d.w);
+    return s;
+}
+
 static enum status batch_norm_forward(const struct kernel_call *call)
 {
     const struct dims d = dims_of(&call->spec->op.input[0]);
     const REAL *input = input_of(call, 0);
     const REAL *weight = call->args->param[NORM_WEIGHT], *bias = call->args->param[NORM_BIAS];
-    const REAL *running_mean = call->args->param[NORM_RUNNING_MEAN];
-    const REAL *running_var = call->args->param[NORM_RUNNING_VAR];
     double *saved = call->args->saved; /* [c] of mean, scale */
     const int64_t plane = d.h * d.w;
     for (int64_t c = 0; c < d.c; c++) {
-        struct statistics s;
-        if (call->spec->training) {
-            s = channel_statistics(&d, input, c);
-            update_running(call, c, s, d.n * plane);
-        } else {
-            s = (struct statistics){(double)running_mean[c], (double)running_var[c]};
-        }
+        const struct statistics s = forward_statistics(call, c);
         const double scale = 1 / sqrt(s.variance + call->spec->op.attrs.epsilon);
         for (int64_t n = 0; n < d.n; n++)
             for (int64_t i = (n * d.c + c) * plane; i < (n * d.c + c + 1) * plane; i++)
@@ -75,35 +118,78 @@ static enum status batch_norm_forward(const struct kernel_call *call)
     return STATUS_OK;
 }
 
+/* What the gradient sums over a channel: g, and g (x - mean). */
+struct norm_sums {
+    double sum, product;
+};
+
+static struct norm_sums gradient_sums(const struct kernel_call *call, const struct dims *d,
+                                      int64_t c)
+{
+    const REAL *input = input_of(call, 0), *output_grad = call->output_grad;
+    const double mean = ((const double *)call->args->saved)[2 * c];
+    const int64_t plane = d->h * d->w;
+    struct norm_sums s = {0, 0};
+    for (int64_t n = 0; n < d->n; n++)
+        for (int64_t i = (n * d->c + c) * plane; i < (n * d->c + c + 1) * plane; i++) {
+            s.sum += (double)output_grad[i];
+            s.product += (double)output_grad[i] * ((double)input[i] - mean);
+        }
+    return s;
+}
+
+static void set_param_gradients(const struct kernel_call *call, int64_t c, struct norm_sums s)
+{
+    REAL *weight_grad = call->args->param_grad[NORM_WEIGHT];
+    REAL *bias_grad = call->args->param_grad[NORM_BIAS];
+    if (weight_grad)
+        weight_grad[c] = (REAL)(s.product * ((const double *)call->args->saved)[2 * c + 1]);
+    if (bias_grad)
+        bias_grad[c] = (REAL)s.sum;
+}
+
+static void set_input_gradient(const struct kernel_call *call, const struct dims *d, int64_t c,
+                               struct norm_sums s, double count)
+{
+    const REAL *input = input_of(call, 0), *output_grad = call->output_grad;
+    const double weight = (double)((const REAL *)call->args->param[NORM_WEIGHT])[c];
+    const double *saved = call->args->saved;
+    const double mean = saved[2 * c], scale = saved[2 * c + 1];
+    REAL *input_grad = call->args->input_grad[0];
+    const int64_t plane = d->h * d->w;
+    for (int64_t n = 0; input_grad && n < d->n; n++)
+        for (int64_t i = (n * d->c + c) * plane; i < (n * d->c + c + 1) * plane; i++) {
+            double xhat = ((double)input[i] - mean) * scale;
+            double g = (double)output_grad[i] - s.sum / count - xhat * s.product * scale / count;
+            input_grad[i] = (REAL)(weight * scale * g);
+        }
+}
+
+static enum status batch_norm_backward_statistics(const struct kernel_call *call)
+{
+    const struct dims d = dims_of(&call->spec->op.input[0]);
+    for (int64_t c = 0; c < d.c; c++) {
+        const struct norm_sums s = gradient_sums(call, &d, c);
+        set_param_gradients(call, c, s);
+        call->args->statistics[c] = s.sum;
+        call->args->statistics[d.c + c] = s.product;
+    }
+    return STATUS_OK;
+}
+
 static enum status batch_norm_backward(const struct kernel_call *call)
 {
     const struct dims d = dims_of(&call->spec->op.input[0]);
-    const REAL *input = input_of(call, 0), *output_grad = call->output_grad;
-    const REAL *weight = call->args->param[NORM_WEIGHT];
-    const double *saved = call->args->saved;
-    REAL *input_grad = call->args->input_grad[0];
-    REAL *weight_grad = call->args->param_grad[NORM_WEIGHT];
-    REAL *bias_grad = call->args->param_grad[NORM_BIAS];
-    const int64_t plane = d.h * d.w;
-    const double count = (double)(d.n * plane);
+    const double *statistics = call->args->statistics;
     for (int64_t c = 0; c < d.c; c++) {
-        const double mean = saved[2 * c], scale = saved[2 * c + 1];
-        double sum = 0, sum_xhat = 0;
-        for (int64_t n = 0; n < d.n; n++)
-            for (int64_t i = (n * d.c + c) * plane; i < (n * d.c + c + 1) * plane; i++) {
-                sum += (double)output_grad[i];
-                sum_xhat += (double)output_grad[i] * ((double)input[i] - mean) * scale;
-            }
-        for (int64_t n = 0; input_grad && n < d.n; n++)
-            for (int64_t i = (n * d.c + c) * plane; i < (n * d.c + c + 1) * plane; i++) {
-                double xhat = ((double)input[i] - mean) * scale;
-                double g = (double)output_grad[i] - sum / count - xhat * sum_xhat / count;
-                input_grad[i] = (REAL)((double)weight[c] * scale * g);
-            }
-        if (weight_grad)
-            weight_grad[c] = (REAL)sum_xhat;
-        if (bias_grad)
-            bias_grad[c] = (REAL)sum;
+        if (call->spec->shared_statistics) {
+            const struct norm_sums all = {statistics[c], statistics[d.c + c]};
+            set_input_gradient(call, &d, c, all, (double)call->spec->statistics_count);
+            continue;
+        }
+        const struct norm_sums s = gradient_sums(call, &d, c);
+        set_param_gradients(call, c, s);
+        set_input_gradient(call, &d, c, s, (double)(d.n * d.h * d.w));
     }
     return STATUS_OK;
 }

@@ -71,12 +71,24 @@ static struct span average_span(const struct op_case *op, int axis, int64_t plac
     return (struct span){window_index(&w, place, taps.begin), taps.end - taps.begin, w.dilation};
 }
 
-/* floor(p H / P) .. ceil((p + 1) H / P); with P = 1 this is the whole axis. */
+/* floor(p H / P) .. ceil((p + 1) H / P), of the whole if this is a piece. */
 static struct span adaptive_span(const struct op_case *op, int axis, int64_t place)
 {
-    const int64_t in = op->input[0].dim[2 + axis], out = op->output.dim[2 + axis];
+    const struct op_attrs *a = &op->attrs;
+    const bool piece = a->whole_in[axis] != 0;
+    const int64_t in = piece ? a->whole_in[axis] : op->input[0].dim[2 + axis];
+    const int64_t out = piece ? a->whole_out[axis] : op->output.dim[2 + axis];
+    if (piece)
+        place += a->first_out[axis];
     const int64_t first = place * in / out, end = ((place + 1) * in + out - 1) / out;
-    return (struct span){first, end - first, 1};
+    return (struct span){first - (piece ? a->first_in[axis] : 0), end - first, 1};
+}
+
+/* All that is there, whether it is the whole or a piece of it. */
+static struct span global_span(const struct op_case *op, int axis, int64_t place)
+{
+    (void)place;
+    return (struct span){0, op->input[0].dim[2 + axis], 1};
 }
 
 typedef struct span span_rule(const struct op_case *op, int axis, int64_t place);
@@ -85,6 +97,8 @@ static double average_divisor(const struct op_case *op, const struct span *h, co
 {
     if (op->op == OP_AVERAGE_POOL && op->attrs.count_padding)
         return (double)(op->attrs.kernel[0] * op->attrs.kernel[1]);
+    if (op->op == OP_GLOBAL_POOL && op->attrs.whole_in[0])
+        return (double)(op->attrs.whole_in[0] * op->attrs.whole_in[1]);
     return (double)(h->count * w->count);
 }
 
@@ -150,4 +164,14 @@ static enum status adaptive_pool_forward(const struct kernel_call *call)
 static enum status adaptive_pool_backward(const struct kernel_call *call)
 {
     return average_backward(call, adaptive_span);
+}
+
+static enum status global_pool_forward(const struct kernel_call *call)
+{
+    return average_forward(call, global_span);
+}
+
+static enum status global_pool_backward(const struct kernel_call *call)
+{
+    return average_backward(call, global_span);
 }

@@ -29,12 +29,29 @@ static enum status activation_backward(const struct kernel_call *call)
 
 /* ---- dropout: the mask is a function of (seed, node, step, element), so it is never kept ---- */
 
+/* The number of element i of the piece in the whole tensor, whose batch it begins somewhere in. */
+static int64_t dropout_index(const struct kernel_call *call, int64_t i)
+{
+    const struct shape *local = &call->spec->op.output, *whole = &call->spec->whole;
+    int64_t index = 0, scale = 1;
+    for (int a = local->rank - 1; a >= 0; a--) {
+        int64_t at = i % local->dim[a] + (whole->rank ? call->spec->origin[a] : 0);
+        if (a == 0)
+            at += call->args->first_sample;
+        index += at * scale;
+        scale *= whole->rank ? whole->dim[a] : local->dim[a];
+        i /= local->dim[a];
+    }
+    return index;
+}
+
 /* What element i is multiplied with: 0 or 1 / (1 - p). */
 static double dropout_factor(const struct kernel_call *call, int64_t i)
 {
+    const uint64_t index = (uint64_t)dropout_index(call, i);
     const double p = call->spec->op.attrs.drop_probability;
     const struct random_key key = {call->step->seed, RANDOM_DROPOUT, call->spec->random_stream};
-    bool dropped = (double)random_word(key, call->step->step, (uint64_t)i) < p * 0x1p32;
+    bool dropped = (double)random_word(key, call->step->step, index) < p * 0x1p32;
     return dropped ? 0 : 1 / (1 - p);
 }
 

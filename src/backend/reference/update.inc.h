@@ -15,6 +15,14 @@ static void fold(int64_t count, int n_addends, const void *const *addends,
     }
 }
 
+static void add_elements(int64_t count, const void *from, void *to)
+{
+    const REAL *x = from;
+    REAL *y = to;
+    for (int64_t i = 0; i < count; i++)
+        y[i] = (REAL)((double)y[i] + (double)x[i]);
+}
+
 /* Sutskever et al.'s momentum as PyTorch writes it: the learning rate stays outside the buffer. */
 static void update_sgd(const struct update_rule *rule, int64_t count, REAL *weight,
                        const REAL *gradient, REAL *buffer)

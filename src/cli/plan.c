@@ -1,0 +1,341 @@
+/* plan.c: `cleave plan`: plans written, checked and looked into. */
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/split.h"
+#include "cli/subject.h"
+#include "program/program.h"
+#include "runtime/plan_choice.h"
+
+#include <stdlib.h>
+
+struct plan_options {
+    const char *plan, *model, *data, *output, *backend;
+    int64_t batch, worker;
+    bool json;
+    struct split_options split;
+};
+
+#define SUBJECT_OPTIONS(o)                                                                      \
+    OPTION_TEXT("--data", "SPEC", &(o)->data, "fashion-mnist", "the data whose shape is used"), \
+        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, SUBJECT_LARGEST_BATCH, "128",            \
+                       "images in a step")
+
+#define BACKEND_OPTION(o)                                 \
+    OPTION_TEXT("--backend", "NAME", &(o)->backend, NULL, \
+                "whose layouts count: cpu or reference [the best of this build]")
+
+#define WORKERS_OPTION(o)                                                            \
+    OPTION_INTEGER("--workers", "N", &(o)->split.workers, 1, PLAN_MAX_WORKERS, NULL, \
+                   "for a strategy [1]; a file must be for so many")
+
+/* ---- the programs of a plan ---- */
+
+/* All workers' programs, lowered here without running anything. */
+struct study {
+    struct graph *graph;
+    struct plan *plan;
+    const struct backend *backend;
+    device *device;
+    comm **ends; /* for what their reductions need */
+    struct program **programs;
+};
+
+static void study_close(struct study *s)
+{
+    int n = s->plan ? s->plan->n_workers : 0;
+    for (int i = 0; i < n; i++) {
+        if (s->programs)
+            program_destroy(s->programs[i]);
+        if (s->ends && s->ends[i])
+            s->ends[i]->table->destroy(s->ends[i]);
+    }
+    free(s->programs);
+    free(s->ends);
+    if (s->device)
+        s->backend->device_close(s->device);
+    plan_destroy(s->plan);
+    graph_destroy(s->graph);
+}
+
+static enum status study_plan(struct plan_options *o, struct study *s)
+{
+    struct dataset_info info;
+    struct plan_request request;
+    TRY(subject_build(o->model, o->data, o->batch, -1, &info, &s->graph));
+    TRY(split_request(&o->split, &request));
+    return plan_choose(o->plan, s->graph, &request, &s->plan);
+}
+
+static enum status study_lower(const struct plan_options *o, struct study *s)
+{
+    size_t n = (size_t)s->plan->n_workers;
+    s->backend = backend_list()[0];
+    if (o->backend)
+        TRY(backend_find(o->backend, &s->backend));
+    TRY(s->backend->device_open(&(struct device_options){.threads = 1}, &s->device));
+    s->ends = calloc(n, sizeof *s->ends);
+    s->programs = calloc(n, sizeof *s->programs);
+    if (!s->ends || !s->programs)
+        return status_no_memory(n * sizeof *s->programs);
+    if (n > 1)
+        TRY(comm_threads_create((int)n, 1, s->ends));
+    for (size_t i = 0; i < n; i++) {
+        struct program_options p = {.backend = s->backend,
+                                    .device = s->device,
+                                    .training = true,
+                                    .n_states = 1,
+                                    .plan = s->plan,
+                                    .worker = (int)i,
+                                    .transport = s->ends[i] ? s->ends[i]->table : NULL};
+        TRY(program_create(s->graph, &p, &s->programs[i]));
+    }
+    return STATUS_OK;
+}
+
+/* ---- check ---- */
+
+static enum status prove(const struct study *s)
+{
+    for (int i = 0; i < s->plan->n_workers; i++)
+        TRY(program_check(s->programs[i]));
+    return program_check_all((const struct program *const *)s->programs, s->plan->n_workers);
+}
+
+static int stage_of(const struct plan *plan, int worker)
+{
+    for (int i = 0; i < plan->n_stages; i++)
+        for (int k = 0; k < plan->stages[i].n_workers; k++)
+            if (plan->stages[i].workers[k] == worker)
+                return i;
+    return -1;
+}
+
+static enum status print_workers(const struct study *s)
+{
+    static const struct table_column columns[] = {{"worker", TABLE_RIGHT, 0},
+                                                  {"stage", TABLE_RIGHT, 0},
+                                                  {"instructions", TABLE_RIGHT, 0},
+                                                  {"memory", TABLE_RIGHT, 0},
+                                                  {"sends", TABLE_RIGHT, 0}};
+    printf("%s: %s, %d worker%s, %d stage%s, %d micro-batch%s\n\n", s->plan->name, s->graph->name,
+           s->plan->n_workers, s->plan->n_workers == 1 ? "" : "s", s->plan->n_stages,
+           s->plan->n_stages == 1 ? "" : "s", s->plan->micro_batches,
+           s->plan->micro_batches == 1 ? "" : "es");
+    table *t;
+    TRY(table_create(columns, 5, &t));
+    for (int i = 0; i < s->plan->n_workers; i++) {
+        char memory[32], sent[32];
+        const struct program *p = s->programs[i];
+        table_cell(t, "%d", i);
+        if (stage_of(s->plan, i) < 0)
+            table_cell(t, "server");
+        else
+            table_cell(t, "%d", stage_of(s->plan, i));
+        table_cell(t, "%d", p->n_instrs);
+        table_cell(t, "%s", text_bytes(memory, sizeof memory, (double)program_memory_bytes(p)));
+        table_cell(t, "%s", text_bytes(sent, sizeof sent, (double)program_sent_bytes(p)));
+    }
+    return table_finish(t, stdout);
+}
+
+static enum status print_json(const struct study *s)
+{
+    json_t *workers = json_array();
+    int64_t moved = 0, most = 0;
+    for (int i = 0; i < s->plan->n_workers; i++) {
+        const struct program *p = s->programs[i];
+        int64_t memory = program_memory_bytes(p), sent = program_sent_bytes(p);
+        moved += sent;
+        most = memory > most ? memory : most;
+        (void)json_array_append_new(
+            workers, json_pack("{s:i, s:i, s:i, s:I, s:I}", "worker", i, "stage",
+                               stage_of(s->plan, i), "instructions", p->n_instrs, "memory_bytes",
+                               (json_int_t)memory, "sent_bytes", (json_int_t)sent));
+    }
+    return output_json(json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:o}", "plan", s->plan->name,
+                                 "model", s->graph->name, "stages", s->plan->n_stages,
+                                 "micro_batches", s->plan->micro_batches, "steps",
+                                 s->programs[0]->n_steps, "memory_bytes", (json_int_t)most,
+                                 "bytes_moved", (json_int_t)moved, "workers", workers));
+}
+
+static enum status parse_check(int argc, char **argv, struct plan_options *o, bool *help)
+{
+    *o = (struct plan_options){0};
+    const struct option options[] = {
+        SUBJECT_OPTIONS(o),
+        WORKERS_OPTION(o),
+        SPLIT_OPTIONS(&o->split),
+        BACKEND_OPTION(o),
+        OPTION_FLAG("--json", &o->json, "print JSON"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {
+        {"PLAN", &o->plan, "a file, or the name of a strategy"},
+        {"MODEL", &o->model, subject_model_help()},
+        {0}};
+    const struct option_set set = {
+        .command = "plan check",
+        .about = "Reads a plan, lowers it to the programs of all workers and proves them sound:\n"
+                 "nothing is read before it is written, every message has its other side, and\n"
+                 "nothing waits for ever. Prints what each worker holds and sends.",
+        .positionals = positionals,
+        .options = options,
+        .notes = split_notes,
+        .examples = "  cleave plan check my.json lenet5 --data fashion-mnist --batch 128\n"
+                    "  cleave plan check owt alexnet --data imagenet --workers 4\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status command_plan_check(int argc, char **argv)
+{
+    struct plan_options o;
+    bool help;
+    TRY(parse_check(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    struct study s = {0};
+    enum status st;
+    TRY_GOTO(st, study_plan(&o, &s), out);
+    TRY_GOTO(st, study_lower(&o, &s), out);
+    TRY_GOTO(st, prove(&s), out);
+    TRY_GOTO(st, o.json ? print_json(&s) : print_workers(&s), out);
+out:
+    study_close(&s);
+    return st;
+}
+
+/* ---- make ---- */
+
+static enum status parse_make(int argc, char **argv, struct plan_options *o, bool *help)
+{
+    *o = (struct plan_options){0};
+    const struct option options[] = {
+        SUBJECT_OPTIONS(o),
+        WORKERS_OPTION(o),
+        SPLIT_OPTIONS(&o->split),
+        OPTION_TEXT("-o", "FILE", &o->output, NULL, "where it goes [standard output]"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {
+        {"NAME", &o->plan, "the strategy"}, {"MODEL", &o->model, subject_model_help()}, {0}};
+    const struct option_set set = {
+        .command = "plan make",
+        .about = "Writes the plan of a strategy as a file, every layer spelled out, to be changed\n"
+                 "by hand and handed back with --plan FILE.",
+        .positionals = positionals,
+        .options = options,
+        .notes = split_notes,
+        .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n"
+                    "  cleave plan make 1f1b vgg11 --data cifar10 --workers 4 --replicas 3,1\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status write_plan(const struct plan_options *o, const struct study *s)
+{
+    if (o->output)
+        return plan_write(s->plan, s->graph, o->output);
+    char *text;
+    TRY(plan_print(s->plan, s->graph, &text));
+    (void)fputs(text, stdout);
+    free(text);
+    return STATUS_OK;
+}
+
+static enum status command_plan_make(int argc, char **argv)
+{
+    struct plan_options o;
+    bool help;
+    TRY(parse_make(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    struct study s = {0};
+    enum status st;
+    TRY_GOTO(st, study_plan(&o, &s), out);
+    TRY_GOTO(st, write_plan(&o, &s), out);
+out:
+    study_close(&s);
+    return st;
+}
+
+/* ---- dump ---- */
+
+static enum status parse_dump(int argc, char **argv, struct plan_options *o, bool *help)
+{
+    *o = (struct plan_options){0};
+    const struct option options[] = {
+        SUBJECT_OPTIONS(o),
+        WORKERS_OPTION(o),
+        SPLIT_OPTIONS(&o->split),
+        OPTION_INTEGER("--worker", "W", &o->worker, 0, PLAN_MAX_WORKERS - 1, "0", "whose program"),
+        BACKEND_OPTION(o),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {
+        {"PLAN", &o->plan, "a file, or the name of a strategy"},
+        {"MODEL", &o->model, subject_model_help()},
+        {0}};
+    const struct option_set set = {
+        .command = "plan dump",
+        .about = "Prints the program that one worker runs under a plan: its buffers with their\n"
+                 "places in memory, and its instructions with what they read, write and wait for.",
+        .positionals = positionals,
+        .options = options,
+        .notes = split_notes,
+        .examples = "  cleave plan dump data lenet5 --workers 2 --worker 1\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status dump(const struct plan_options *o, const struct study *s)
+{
+    if (o->worker >= s->plan->n_workers)
+        return status_fail(STATUS_USAGE, "--worker %lld: the plan has workers 0 to %d",
+                           (long long)o->worker, s->plan->n_workers - 1);
+    program_dump(s->programs[o->worker], stdout);
+    return STATUS_OK;
+}
+
+static enum status command_plan_dump(int argc, char **argv)
+{
+    struct plan_options o;
+    bool help;
+    TRY(parse_dump(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    struct study s = {0};
+    enum status st;
+    TRY_GOTO(st, study_plan(&o, &s), out);
+    TRY_GOTO(st, study_lower(&o, &s), out);
+    TRY_GOTO(st, dump(&o, &s), out);
+out:
+    study_close(&s);
+    return st;
+}
+
+/* ---- the command ---- */
+
+enum status command_plan(int argc, char **argv)
+{
+    static const struct command commands[] = {
+        {"make", "write the plan of a strategy as a file", command_plan_make},
+        {"check", "prove a plan sound, and show what each worker holds", command_plan_check},
+        {"dump", "print the program of one worker", command_plan_dump},
+        {0},
+    };
+    static const char *const options[] = {"--help", NULL};
+    static const struct command_set set = {
+        .path = "cleave plan",
+        .about = "Plans say how the work of a training step is split.\n",
+        .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n"
+                    "  cleave plan check owt.json alexnet --data imagenet\n"
+                    "  cleave train alexnet --data synthetic:imagenet --plan owt.json\n",
+        .commands = commands,
+        .options = options,
+    };
+    return command_dispatch(&set, argc, argv);
+}

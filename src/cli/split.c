@@ -1,0 +1,59 @@
+#include "cli/split.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const split_sync_names[] = {
+    [PLAN_RING] = "ring", [PLAN_TREE] = "tree", [PLAN_HIERARCHICAL] = "hierarchical", NULL};
+
+const char split_notes[] =
+    "A plan is a file ('cleave plan make' writes one) or one of\n"
+    "  serial     one worker\n"
+    "  data       every layer along the batch\n"
+    "  model      every layer along its channels\n"
+    "  spatial    along height and width\n"
+    "  owt        convolutions along the batch, linear layers along their outputs\n"
+    "  hybrid     along batch and channels\n"
+    "  layers     a stage for each worker, one after the other\n"
+    "  gpipe      stages with micro-batches: all forward, then all backward\n"
+    "  1f1b       stages with micro-batches: forward and backward in turn\n"
+    "  pipedream  stages that do not wait for each other's updates\n"
+    "  ps         along the batch, with parameter servers\n";
+
+static enum status parse_replicas(struct split_options *o, int *n_stages)
+{
+    *n_stages = 0;
+    for (const char *text = o->replicas;; text++) {
+        size_t length = strcspn(text, ",");
+        char word[32];
+        int64_t value;
+        (void)snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), text);
+        if (*n_stages == SPLIT_MAX_STAGES)
+            return status_fail(STATUS_USAGE, "--replicas takes at most %d stages",
+                               SPLIT_MAX_STAGES);
+        TRY(text_parse_integer("--replicas", word, 1, PLAN_MAX_WORKERS, &value));
+        o->stages[(*n_stages)++] = (int)value;
+        text += length;
+        if (!*text)
+            return STATUS_OK;
+    }
+}
+
+enum status split_request(struct split_options *o, struct plan_request *request)
+{
+    *request = (struct plan_request){.n_workers = (int)o->workers,
+                                     .micro_batches = (int)o->micro_batches,
+                                     .sync = (enum plan_sync)o->sync,
+                                     .bucket_bytes = o->bucket_bytes,
+                                     .workers_per_node = (int)o->workers_per_node,
+                                     .n_servers = (int)o->servers,
+                                     .asynchronous = o->asynchronous,
+                                     .window = (int)o->window,
+                                     .model_workers = (int)o->model_workers};
+    if (!o->replicas)
+        return STATUS_OK;
+    request->replicas = o->stages;
+    return parse_replicas(o, &request->n_stages);
+}

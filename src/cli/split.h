@@ -1,0 +1,47 @@
+/* split.h: the options that say how the work is split, for every command that takes a plan. */
+#ifndef CLEAVE_CLI_SPLIT_H
+#define CLEAVE_CLI_SPLIT_H
+
+#include "cli/options.h"
+#include "plan/plan.h"
+
+enum { SPLIT_MAX_STAGES = 256 };
+
+struct split_options {
+    int64_t workers; /* 0: not given */
+    int64_t micro_batches, bucket_bytes, servers, window, model_workers, workers_per_node;
+    int sync;
+    bool asynchronous;
+    const char *replicas; /* "3,1" */
+    int stages[SPLIT_MAX_STAGES];
+};
+
+extern const char *const split_sync_names[];
+
+/* Presets leave what is not given at 0, the strategy's own choice. */
+#define SPLIT_OPTIONS(o)                                                                           \
+    OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                  \
+                   "into which pipelines cut a batch [the strategy's own choice]"),                \
+        OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                   \
+                    "workers of each stage of a pipeline [one each]"),                             \
+        OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, 1 << 16, NULL,                        \
+                       "pipedream: steps between two flushes [4 times the stages]"),               \
+        OPTION_INTEGER("--model-workers", "N", &(o)->model_workers, 1, PLAN_MAX_WORKERS, NULL,     \
+                       "hybrid: workers along the channels [about the root of all]"),              \
+        OPTION_CHOICE("--sync", &(o)->sync, split_sync_names, "ring", "how gradients are summed"), \
+        OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,       \
+                       "gradients are summed in buckets of this size [26214400]"),                 \
+        OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,     \
+                       NULL, "for --sync hierarchical [all]"),                                     \
+        OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                 \
+                       "ps: how many of the workers keep the weights [one in four]"),              \
+        OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                          \
+                    "ps: apply each worker's gradients as they come")
+
+/* What --help says of plans. */
+extern const char split_notes[];
+
+/* Into *request, which points into *o. STATUS_USAGE for a bad --replicas. */
+enum status split_request(struct split_options *o, struct plan_request *request) MUST_USE;
+
+#endif

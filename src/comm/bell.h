@@ -1,0 +1,57 @@
+/* bell.h: how one thread sleeps until another has something for it.
+ *
+ * A bell counts its rings. Its one listener remembers how many it has heard; it looks for work
+ * after every wait, so a ring that comes while it looks makes the next wait return at once: none is
+ * lost. Ringing a bell whose listener is awake is one atomic addition.
+ *
+ *     bell_ring(&bell);                        // any thread
+ *     bell_wait(&bell, &ear, 0.001);           // the listener: spins shortly, then sleeps
+ */
+#ifndef CLEAVE_COMM_BELL_H
+#define CLEAVE_COMM_BELL_H
+
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct bell {
+    _Alignas(64) atomic_uint rings;
+    atomic_bool asleep;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+};
+
+/* The listener's side. */
+struct bell_ear {
+    unsigned heard;
+    int64_t spin_ns;     /* how long it spins now: adapts to how soon rings come */
+    int64_t max_spin_ns; /* 0: never spins, for more listeners than cores */
+    bool yields;         /* gives the core away while spinning */
+};
+
+/* shared: the bell lies in memory that several processes map. */
+enum status bell_init(struct bell *bell, bool shared) MUST_USE;
+void bell_deinit(struct bell *bell);
+
+void bell_ring(struct bell *bell);
+
+/* Whether the bell rang since the last wait, without waiting. */
+bool bell_rang(struct bell *bell, const struct bell_ear *ear);
+
+/* Returns after a ring, or after `seconds`. */
+void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds);
+
+/* Cores that this process may run on. */
+int bell_cores(void);
+
+/* For one round of a loop that spins. */
+static inline void bell_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+#endif

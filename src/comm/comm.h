@@ -1,0 +1,139 @@
+/* comm.h: how workers reach each other: a commented table of functions that every transport fills.
+ *
+ * Each worker has one end (struct comm). Operations are started and then polled, never waited for
+ * inside: one thread, the worker's communication thread, starts operations in program order, polls
+ * all that are under way, and sleeps in `pause` when nothing moved. Operations on the same pair and
+ * tag match; tags are unique within a step and are used again in the next one, in the same order.
+ * Tags are from 0 to 8191 where every MPI must take them, and to 2^29 - 1 with Open MPI. Members of
+ * the same list and tag match in reductions; a tag of a reduction may be one of a transfer, too.
+ *
+ *     comm_op op;                                          // room for one operation, no allocation
+ *     TRY(comm->table->start_receive(comm, 3, tag, buffer, n_bytes, &op));
+ *     for (bool done = false; !done;) {
+ *         TRY(comm->table->poll(comm, &op, &done));
+ *         if (!done)
+ *             TRY(comm->table->pause(comm, 0.001));
+ *     }
+ *
+ * The same operations give the same bits over every transport: the order in which a reduction adds
+ * is defined here, by its method, and not by who arrives first. With members m0 < m1 < .. (N of
+ * them) and the elements cut into N even slices (element i*count/N on):
+ *     gather        ((x0 + x1) + x2) + ..                       for all elements
+ *     ring          slice s: ((x(s+1) + x(s+2)) + ..) + x(s), indices modulo N
+ *     tree          binary tree over member positions: at distance d = 1, 2, 4 .. position i (a
+ *                   multiple of 2d) becomes x(i) + x(i+d)
+ *     hierarchical  gather-order sums inside every node (positions in runs of node_size), then ring
+ *                   over the nodes, then handed out inside
+ *
+ * A lost peer is STATUS_LOST, naming it; nothing else in here waits without end: `pause` returns
+ * after its time, and the caller keeps deadlines.
+ */
+#ifndef CLEAVE_COMM_COMM_H
+#define CLEAVE_COMM_COMM_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum comm_type { COMM_FLOAT, COMM_DOUBLE };
+enum comm_method { COMM_GATHER, COMM_RING, COMM_TREE, COMM_HIERARCHICAL, COMM_METHOD_COUNT };
+
+const char *comm_method_name(enum comm_method method);
+
+/* A sum over the same array of several workers, left in each of them. */
+struct comm_reduction {
+    enum comm_method method;
+    enum comm_type type;
+    int n_members;
+    const int *members; /* worker numbers, ascending; this worker is one of them. Read until the
+                           operation is done */
+    int node_size;      /* hierarchical */
+    int64_t count;      /* elements */
+    int64_t tag;
+};
+
+/* One operation under way; its content is the transport's. */
+typedef struct comm_op {
+    _Alignas(16) unsigned char state[256];
+} comm_op;
+
+typedef struct comm comm;
+
+struct comm_table {
+    const char *name;
+
+    /* Starts; never blocks. The memory must stay as it is until the operation is done. */
+    enum status (*start_send)(comm *c, int peer, int64_t tag, const void *data, int64_t n_bytes,
+                              comm_op *op);
+    enum status (*start_receive)(comm *c, int peer, int64_t tag, void *data, int64_t n_bytes,
+                                 comm_op *op);
+    /* `data` is summed in place; `workspace` has reduce_workspace_bytes. */
+    enum status (*start_reduce)(comm *c, const struct comm_reduction *r, void *data,
+                                void *workspace, comm_op *op);
+    int64_t (*reduce_workspace_bytes)(const struct comm_reduction *r);
+
+    /* Moves the operation on; *done once its memory may be used again (a send: was read by the
+     * peer or copied out; a receive: has arrived; a reduction: holds the sum and nobody reads it
+     * any more). STATUS_LOST if the peer is gone, or anybody has called abort. */
+    enum status (*poll)(comm *c, comm_op *op, bool *done);
+
+    /* Sleeps until something may have changed for this worker, or wake was called, or the time
+     * has passed. */
+    enum status (*pause)(comm *c, double seconds);
+    void (*wake)(comm *c); /* from any thread of this process */
+
+    /* ---- between steps, from one thread, while no operation is under way: these block, each with
+     * the deadline timeout_s (STATUS_TIMEOUT names who is missing) ---- */
+
+    /* Everybody's n_bytes, in worker order, to everybody: all has size * n_bytes. */
+    enum status (*exchange)(comm *c, const void *mine, int64_t n_bytes, void *all);
+    enum status (*broadcast)(comm *c, int root, void *data, int64_t n_bytes);
+    enum status (*send)(comm *c, int peer, const void *data, int64_t n_bytes);
+    enum status (*receive)(comm *c, int peer, void *data, int64_t n_bytes);
+
+    /* Tells all others that this worker ends in failure (first cause wins), so that their polls
+     * fail with STATUS_LOST and this text. Never fails, never waits long. */
+    void (*abort)(comm *c, enum status cause, const char *why);
+
+    /* Called by its worker about every second of a long wait and at every step: says "I am alive"
+     * and notices processes that are gone. NULL: nothing to do (threads of one process). */
+    enum status (*check_peers)(comm *c);
+
+    /* For the message of a time-out: "; worker 2 (process 1234) is stopped", for each peer that is
+     * known to be; "" if none is. NULL: nothing can be known. */
+    void (*name_stopped)(comm *c, char *text, size_t text_bytes);
+
+    void (*destroy)(comm *c);
+};
+
+/* The part of an end that every transport has; a transport's own struct begins with it. */
+struct comm {
+    const struct comm_table *table;
+    int rank, size; /* this worker's number, and how many there are */
+    double timeout_s;
+    int64_t sent_bytes; /* payload handed to peers since the start, reductions included, counted as
+                           the method on a network would: ring 2 (N-1)/N of the array per member */
+    int64_t sent_messages;
+    /* Workers that are processes: what the first call of abort anywhere gave, once it is known
+     * here, and whether another worker made it. A job has one exit code: that of its first failure,
+     * and not of those that ended because of it. */
+    enum status cause;
+    bool told;
+};
+
+/* threads/: `size` ends in one process, ends[i] for worker i. Destroy each. Sends and reductions
+ * read straight from the peer's memory. */
+enum status comm_threads_create(int size, double timeout_s, comm **ends) MUST_USE;
+
+/* mpi/: this process's end in MPI_COMM_WORLD; in a build without MPI, STATUS_USAGE says so. The
+ * first call initialises MPI (serialized threads), the last destroy finalizes it. */
+enum status comm_mpi_create(double timeout_s, comm **out) MUST_USE;
+
+/* Whether this process was started by mpirun or srun with MPI support: what its environment says,
+ * without touching MPI. *rank and *size are set if so. */
+bool comm_mpi_launched(int *rank, int *size);
+
+/* Payload bytes that member number `position` of the reduction sends (see sent_bytes). */
+int64_t comm_reduce_sent_bytes(const struct comm_reduction *r, int position);
+
+#endif

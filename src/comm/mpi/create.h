@@ -1,0 +1,9 @@
+/* create.h: the transport over MPI; comm_mpi_create says the rest. */
+#ifndef CLEAVE_COMM_MPI_CREATE_H
+#define CLEAVE_COMM_MPI_CREATE_H
+
+#include "comm/comm.h"
+
+enum status mpi_create(double timeout_s, comm **out) MUST_USE;
+
+#endif

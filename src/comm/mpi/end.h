@@ -1,0 +1,148 @@
+/* end.h: one MPI rank's end, and the operations it can have under way.
+ *
+ *     transfers     MPI_Isend and MPI_Irecv                             transfer.c
+ *     reductions    members on one host: through memory they share      host.c
+ *                   others: own algorithms over Isend and Irecv         lanes.c, moves.c
+ *     control       Isend and Irecv on a communicator of their own      mpi.c
+ *     abort         a text in the host's memory, and a message to all   mpi.c
+ *
+ * MPI is initialised for one thread at a time; `lock` makes it so: every entry takes it, except
+ * wake, and pause gives it back while it sleeps.
+ */
+#ifndef CLEAVE_COMM_MPI_END_H
+#define CLEAVE_COMM_MPI_END_H
+
+#include "comm/bell.h"
+#include "comm/comm.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    MPI_ABORT_TEXT_BYTES = 900,
+    MPI_HOST_NAME_BYTES = 64,
+    MPI_PART_BYTES = 1 << 30, /* a message's length is an int */
+    MPI_PARTS = 16,
+    MPI_LANES = 4,
+};
+
+/* What a worker that gives up tells the others. */
+struct mpi_abort {
+    int cause; /* enum status */
+    int rank;  /* of who gave up */
+    char text[MPI_ABORT_TEXT_BYTES];
+};
+
+/* Who the others are. */
+struct mpi_peer {
+    int64_t pid;
+    char host[MPI_HOST_NAME_BYTES];
+    int host_rank; /* among the ranks of this host; -1 on another */
+};
+
+struct host;
+
+struct mpi_end {
+    struct comm c; /* first: a comm * is a mpi_end * */
+    pthread_mutex_t lock;
+    MPI_Comm transfers, reductions, control, aborts;
+    int tag_limit;          /* largest MPI tag */
+    struct mpi_peer *peers; /* [size] */
+    struct host *host;      /* memory shared with the ranks of this host; NULL: alone, or off */
+    bool all_on_host;
+    struct bell own_bell; /* used when there is no host */
+    struct bell *bell;
+    struct bell_ear ear;
+    int n_requests_open;  /* MPI requests of operations under way: only polling moves them */
+    bool busy;            /* the last polls moved something, or left work */
+    int64_t moved_ns;     /* when something last moved */
+    comm_op *control_ops; /* [2 * size] */
+    MPI_Request abort_request;
+    bool aborted;
+    struct mpi_abort abort, abort_incoming;
+};
+
+enum mpi_op_kind { OP_DONE, OP_TRANSFER, OP_LANES, OP_GATHER, OP_HOST };
+
+/* A message, in parts if it is long. */
+struct transfer_op {
+    bool receives;
+    int n_parts, n_done;
+    int peer;
+    int64_t n_bytes;
+    MPI_Request requests[MPI_PARTS];
+};
+
+/* See lanes.c. */
+struct lane {
+    int64_t segment;
+    int move; /* number of the move under way in that segment */
+    MPI_Request send, receive;
+};
+
+struct lanes_op {
+    struct comm_reduction r;
+    void *data, *workspace;
+    int position;
+    struct lane lanes[MPI_LANES];
+};
+
+struct gather_op {
+    struct comm_reduction r;
+    void *data, *workspace;
+    int position;
+    int n_done;
+};
+
+/* See host.c. */
+struct host_op {
+    struct comm_reduction r;
+    void *data;
+    int position;
+    int meeting;
+    int64_t in, summed, out; /* rounds this member has finished */
+};
+
+struct mpi_op {
+    enum mpi_op_kind kind;
+    union {
+        struct transfer_op transfer;
+        struct lanes_op lanes;
+        struct gather_op gather;
+        struct host_op host;
+    };
+};
+_Static_assert(sizeof(struct mpi_op) <= sizeof(comm_op), "an operation has room");
+
+/* Turns what an MPI function returned into a status. */
+enum status mpi_check(int error, const char *what) MUST_USE;
+#define TRY_MPI(call) TRY(mpi_check((call), #call))
+
+/* transfer.c */
+enum status transfer_start_send(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
+                                const void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
+enum status transfer_start_receive(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
+                                   void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
+enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *done) MUST_USE;
+void transfer_withdraw(struct mpi_end *end, struct transfer_op *op);
+
+/* lanes.c: reductions over messages */
+enum status lanes_start(struct mpi_end *end, const struct comm_reduction *r, int position,
+                        void *data, void *workspace, struct mpi_op *op) MUST_USE;
+enum status lanes_poll(struct mpi_end *end, struct lanes_op *op, bool *done) MUST_USE;
+enum status gather_poll(struct mpi_end *end, struct gather_op *op, bool *done) MUST_USE;
+int64_t lanes_workspace_bytes(const struct comm_reduction *r);
+
+/* host.c: reductions in memory that the ranks of a host share */
+enum status host_create(struct mpi_end *end) MUST_USE;
+void host_destroy(struct mpi_end *end);
+bool host_has_all(const struct mpi_end *end, const struct comm_reduction *r);
+enum status host_start(struct mpi_end *end, const struct comm_reduction *r, int position,
+                       void *data, struct mpi_op *op) MUST_USE;
+enum status host_poll(struct mpi_end *end, struct host_op *op, bool *done) MUST_USE;
+void host_abort(struct mpi_end *end, const struct mpi_abort *why);
+/* What the first rank of this host that called abort said, or NULL. */
+const struct mpi_abort *host_find_abort(const struct mpi_end *end);
+
+#endif

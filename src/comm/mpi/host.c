@@ -1,0 +1,644 @@
+/* Reductions among ranks of one host, through memory that all of them map.
+ *
+ * The arrays are in the ranks' own memory, so parts of them go through shared staging room that
+ * stays in the caches. Members own one slice each. In round t, for the t-th piece of every slice,
+ *
+ *     in     each member copies its pieces of the others' slices into staging
+ *     sum    each owner adds its slice's pieces, its own straight from its array, in the order of
+ *            the method, and copies the sum into its array
+ *     out    each member copies the sums of the others' slices from staging into its array
+ *
+ * Staging has room for several rounds, and nobody waits for a whole phase: member p may copy in
+ * round t once all have finished `out` of round t - ROUNDS, may sum once all are `in`, may copy out
+ * once all have summed. Three counters per member say how far it is; there are no other locks.
+ * An element is read and written once in memory; MPI's way of two copies for each hop is more.
+ *
+ * Staging is scarce, so a reduction gets a slot only when all members have posted: then all of them
+ * poll it, it ends, and the next in line gets the slot; members that start their reductions in
+ * different orders cannot block each other.
+ *
+ * Small arrays have slots of their own, given to the first member that posts: each copies its array
+ * in while posting, the last one adds all, the others copy the sum out.
+ */
+#include "comm/mpi/end.h"
+#include "comm/order.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_RANKS = 64, /* on a host; bits of a word */
+    MEETINGS = 2048,
+    BUCKETS = 256,
+    SLOTS = 3,
+    SLOT_BYTES = 1 << 20, /* per rank */
+    ROUNDS = 4,
+    SMALL_SLOTS = 64,
+    SMALL_BYTES = 16384, /* per rank */
+    BLOCK_BYTES = 8192,
+    STEPS_PER_POLL = 2 * ROUNDS,
+    NONE = -1,
+};
+
+/* How far a member is in the slot's reduction. */
+struct progress {
+    _Alignas(64) atomic_llong in;
+    atomic_llong summed, out;
+};
+
+struct slot {
+    int meeting; /* NONE: free */
+    struct progress members[MAX_RANKS];
+};
+
+struct meeting {
+    int next; /* in its bucket, in the line for slots, or among the free ones */
+    int next_ready;
+    int64_t tag, count;
+    int method, type, node_size;
+    uint64_t members, posted; /* bits of host ranks */
+    int n_members, n_posted, n_left;
+    atomic_int slot;       /* NONE until it has one */
+    int small_slot;        /* NONE: large */
+    atomic_int small_done; /* 1 + position whose staging has the sum */
+};
+
+struct shared {
+    pthread_mutex_t lock; /* of everything but atomics and progress */
+    atomic_bool aborted;
+    struct mpi_abort abort; /* written once, before `aborted` */
+    int buckets[BUCKETS], bucket_ends[BUCKETS];
+    int free_meeting, first_ready, last_ready;
+    int small_users[SMALL_SLOTS]; /* meeting, or NONE */
+    struct slot slots[SLOTS];
+    struct meeting meetings[MEETINGS];
+    struct bell bells[MAX_RANKS];
+};
+
+struct host {
+    MPI_Comm mpi_comm;
+    MPI_Win window;
+    int rank, size;
+    struct shared *shared;
+    char *staging, *small;
+};
+
+/* ---- locking, ringing ---- */
+
+static enum status lock(struct shared *s)
+{
+    int error = pthread_mutex_lock(&s->lock);
+    if (error == EOWNERDEAD) {
+        (void)pthread_mutex_consistent(&s->lock);
+        (void)pthread_mutex_unlock(&s->lock);
+        return status_fail(STATUS_LOST, "a worker on this host died in the midst of a reduction");
+    }
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot lock shared memory: %s", strerror(error));
+    return STATUS_OK;
+}
+
+static void ring_members(const struct host *h, uint64_t members)
+{
+    for (int i = 0; i < h->size; i++) {
+        if (i != h->rank && (members >> i & 1))
+            bell_ring(&h->shared->bells[i]);
+    }
+}
+
+/* ---- meetings; the lock is held ---- */
+
+static int bucket_of(int64_t tag, uint64_t members)
+{
+    uint64_t hash = ((uint64_t)tag ^ members * 0xbf58476d1ce4e5b9u) * 0x9e3779b97f4a7c15u;
+    return (int)((hash >> 40) % BUCKETS);
+}
+
+static bool same_reduction(const struct meeting *m, const struct comm_reduction *r)
+{
+    return m->count == r->count && m->method == (int)r->method && m->type == (int)r->type &&
+           (r->method != COMM_HIERARCHICAL || m->node_size == r->node_size);
+}
+
+static int64_t array_bytes(const struct comm_reduction *r)
+{
+    return r->count * order_type_bytes(r->type);
+}
+
+static int take_small_slot(struct shared *s, int meeting, const struct comm_reduction *r)
+{
+    if (array_bytes(r) > SMALL_BYTES)
+        return NONE;
+    for (int i = 0; i < SMALL_SLOTS; i++) {
+        if (s->small_users[i] == NONE) {
+            s->small_users[i] = meeting;
+            return i;
+        }
+    }
+    return NONE;
+}
+
+static enum status open_meeting(struct shared *s, const struct comm_reduction *r, uint64_t members,
+                                int *out)
+{
+    int number = s->free_meeting;
+    if (number == NONE)
+        return status_fail(STATUS_FAILED, "more than %d reductions are under way on this host",
+                           MEETINGS);
+    struct meeting *m = &s->meetings[number];
+    s->free_meeting = m->next;
+    m->next = m->next_ready = NONE;
+    m->tag = r->tag;
+    m->count = r->count;
+    m->method = (int)r->method;
+    m->type = (int)r->type;
+    m->node_size = r->node_size;
+    m->members = members;
+    m->posted = 0;
+    m->n_members = r->n_members;
+    m->n_posted = m->n_left = 0;
+    atomic_store(&m->slot, NONE);
+    atomic_store(&m->small_done, 0);
+    m->small_slot = take_small_slot(s, number, r);
+    int bucket = bucket_of(r->tag, members);
+    if (s->buckets[bucket] == NONE)
+        s->buckets[bucket] = number;
+    else
+        s->meetings[s->bucket_ends[bucket]].next = number;
+    s->bucket_ends[bucket] = number;
+    *out = number;
+    return STATUS_OK;
+}
+
+/* The oldest that this rank has not posted to, or a new one. */
+static enum status find_or_open(const struct host *h, const struct comm_reduction *r,
+                                uint64_t members, int *out)
+{
+    struct shared *s = h->shared;
+    for (int i = s->buckets[bucket_of(r->tag, members)]; i != NONE; i = s->meetings[i].next) {
+        const struct meeting *m = &s->meetings[i];
+        if (m->tag != r->tag || m->members != members || (m->posted >> h->rank & 1))
+            continue;
+        if (!same_reduction(m, r))
+            return status_fail(STATUS_FAILED,
+                               "reduction %lld: the members disagree: %s of %lld elements, and %s "
+                               "of %lld",
+                               (long long)r->tag, comm_method_name((enum comm_method)m->method),
+                               (long long)m->count, comm_method_name(r->method),
+                               (long long)r->count);
+        *out = i;
+        return STATUS_OK;
+    }
+    return open_meeting(s, r, members, out);
+}
+
+static void close_meeting(struct shared *s, int number)
+{
+    struct meeting *m = &s->meetings[number];
+    int bucket = bucket_of(m->tag, m->members), before = NONE;
+    for (int i = s->buckets[bucket]; i != number; i = s->meetings[i].next)
+        before = i;
+    if (before == NONE)
+        s->buckets[bucket] = m->next;
+    else
+        s->meetings[before].next = m->next;
+    if (s->bucket_ends[bucket] == number)
+        s->bucket_ends[bucket] = before;
+    if (m->small_slot != NONE)
+        s->small_users[m->small_slot] = NONE;
+    m->next = s->free_meeting;
+    s->free_meeting = number;
+}
+
+/* Gives slots to those in line. */
+static void hand_out_slots(const struct host *h)
+{
+    struct shared *s = h->shared;
+    for (int i = 0; i < SLOTS && s->first_ready != NONE; i++) {
+        struct slot *slot = &s->slots[i];
+        if (slot->meeting != NONE)
+            continue;
+        struct meeting *m = &s->meetings[s->first_ready];
+        slot->meeting = s->first_ready;
+        s->first_ready = m->next_ready;
+        for (int k = 0; k < m->n_members; k++) {
+            atomic_store_explicit(&slot->members[k].in, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->members[k].summed, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->members[k].out, 0, memory_order_relaxed);
+        }
+        atomic_store(&m->slot, i);
+        ring_members(h, m->members);
+    }
+}
+
+static void get_in_line(struct shared *s, int number)
+{
+    s->meetings[number].next_ready = NONE;
+    if (s->first_ready == NONE)
+        s->first_ready = number;
+    else
+        s->meetings[s->last_ready].next_ready = number;
+    s->last_ready = number;
+}
+
+/* ---- small arrays ---- */
+
+static void *small_room(const struct host *h, int small_slot, int position)
+{
+    return h->small + ((int64_t)small_slot * h->size + position) * SMALL_BYTES;
+}
+
+/* The last one has come: adds in everybody's staging. The parts of a ring end in different ones,
+ * so all are copied to that of position 0. */
+static void sum_small(const struct host *h, struct meeting *m, const struct comm_reduction *r)
+{
+    void *parts[MAX_RANKS];
+    for (int i = 0; i < r->n_members; i++)
+        parts[i] = small_room(h, m->small_slot, i);
+    int64_t type_bytes = order_type_bytes(r->type);
+    for (int64_t first = 0, end; first < r->count; first = end) {
+        end = order_slice_end(r, first);
+        void *at[MAX_RANKS];
+        for (int i = 0; i < r->n_members; i++)
+            at[i] = (char *)parts[i] + first * type_bytes;
+        int sum = order_sum(r, at, first, end - first);
+        if (sum != 0)
+            memcpy(at[0], at[sum], (size_t)((end - first) * type_bytes));
+    }
+    atomic_store_explicit(&m->small_done, 1, memory_order_release);
+    ring_members(h, m->members);
+}
+
+/* ---- large arrays ---- */
+
+/* Elements of a piece: a member has room for ROUNDS rounds of n_members pieces. */
+static int64_t piece_elements(const struct comm_reduction *r)
+{
+    int64_t line = 64 / order_type_bytes(r->type);
+    int64_t most = SLOT_BYTES / ROUNDS / r->n_members / order_type_bytes(r->type) / line * line;
+    int64_t slice = (r->count + r->n_members - 1) / r->n_members;
+    /* Arrays that are not much larger than a piece are cut, too, so that phases overlap. */
+    int64_t piece = (slice / ROUNDS + line - 1) / line * line;
+    int64_t least = BLOCK_BYTES / order_type_bytes(r->type);
+    piece = piece < least ? least : piece;
+    return piece < most ? piece : most;
+}
+
+static int64_t round_count(const struct comm_reduction *r)
+{
+    int64_t slice = (r->count + r->n_members - 1) / r->n_members;
+    int64_t piece = piece_elements(r);
+    return (slice + piece - 1) / piece;
+}
+
+static struct order_range piece_of(const struct comm_reduction *r, int slice, int64_t round)
+{
+    struct order_range range = order_cut(r->count, r->n_members, slice);
+    int64_t piece = piece_elements(r);
+    range.begin += round * piece;
+    if (range.begin > range.end)
+        range.begin = range.end;
+    if (range.end - range.begin > piece)
+        range.end = range.begin + piece;
+    return range;
+}
+
+/* Where member `position` stages its piece of `slice` in this round. */
+static char *piece_room(const struct host *h, int slot, const struct comm_reduction *r,
+                        int position, int64_t round, int slice)
+{
+    char *room = h->staging + ((int64_t)slot * h->size + position) * SLOT_BYTES;
+    int64_t place = round % ROUNDS * r->n_members + slice;
+    return room + place * piece_elements(r) * order_type_bytes(r->type);
+}
+
+static char *element(const struct host_op *op, int64_t i)
+{
+    return (char *)op->data + i * order_type_bytes(op->r.type);
+}
+
+static size_t range_bytes(const struct comm_reduction *r, struct order_range range)
+{
+    return (size_t)((range.end - range.begin) * order_type_bytes(r->type));
+}
+
+static void copy_in(const struct host *h, int slot, const struct host_op *op)
+{
+    for (int k = 1; k < op->r.n_members; k++) {
+        int slice = (op->position + k) % op->r.n_members;
+        struct order_range range = piece_of(&op->r, slice, op->in);
+        memcpy(piece_room(h, slot, &op->r, op->position, op->in, slice), element(op, range.begin),
+               range_bytes(&op->r, range));
+    }
+}
+
+/* The owner's own staging of its own piece is where the sum goes. */
+static void sum_own(const struct host *h, int slot, const struct host_op *op)
+{
+    const struct comm_reduction *r = &op->r;
+    int own = op->position;
+    int64_t type_bytes = order_type_bytes(r->type), block = BLOCK_BYTES / type_bytes;
+    struct order_range range = piece_of(r, own, op->summed);
+    char *rooms[MAX_RANKS];
+    for (int i = 0; i < r->n_members; i++)
+        rooms[i] = piece_room(h, slot, r, i, op->summed, own);
+    for (int64_t first = range.begin, end; first < range.end; first = end) {
+        end = order_slice_end(r, first);
+        end = end < range.end ? end : range.end;
+        end = end - first > block ? first + block : end;
+        void *at[MAX_RANKS];
+        for (int i = 0; i < r->n_members; i++)
+            at[i] = rooms[i] + (first - range.begin) * type_bytes;
+        void *result = at[own];
+        at[own] = element(op, first);
+        size_t n_bytes = (size_t)((end - first) * type_bytes);
+        int sum = order_sum(r, at, first, end - first);
+        memcpy(result, at[sum], n_bytes);
+        if (sum != own)
+            memcpy(at[own], at[sum], n_bytes);
+    }
+}
+
+static void copy_out(const struct host *h, int slot, const struct host_op *op)
+{
+    for (int k = 1; k < op->r.n_members; k++) {
+        int slice = (op->position + k) % op->r.n_members;
+        struct order_range range = piece_of(&op->r, slice, op->out);
+        memcpy(element(op, range.begin), piece_room(h, slot, &op->r, slice, op->out, slice),
+               range_bytes(&op->r, range));
+    }
+}
+
+enum counter { COUNT_IN, COUNT_SUMMED, COUNT_OUT };
+
+static atomic_llong *counter_of(struct progress *p, enum counter which)
+{
+    return which == COUNT_IN ? &p->in : which == COUNT_SUMMED ? &p->summed : &p->out;
+}
+
+/* Whether every member has got further than `round` rounds. */
+static bool all_beyond(struct slot *slot, int n_members, enum counter which, int64_t round)
+{
+    for (int i = 0; i < n_members; i++) {
+        if (atomic_load_explicit(counter_of(&slot->members[i], which), memory_order_acquire) <=
+            round)
+            return false;
+    }
+    return true;
+}
+
+/* Does one phase of one round, if one can be done. */
+static bool step(const struct host *h, int number, struct host_op *op, uint64_t members)
+{
+    struct slot *slot = &h->shared->slots[number];
+    struct progress *mine = &slot->members[op->position];
+    int n = op->r.n_members;
+    int64_t rounds = round_count(&op->r);
+    if (op->out < rounds && all_beyond(slot, n, COUNT_SUMMED, op->out)) {
+        copy_out(h, number, op);
+        atomic_store_explicit(&mine->out, ++op->out, memory_order_release);
+    } else if (op->summed < rounds && all_beyond(slot, n, COUNT_IN, op->summed)) {
+        sum_own(h, number, op);
+        atomic_store_explicit(&mine->summed, ++op->summed, memory_order_release);
+    } else if (op->in < rounds && all_beyond(slot, n, COUNT_OUT, op->in - ROUNDS)) {
+        copy_in(h, number, op);
+        atomic_store_explicit(&mine->in, ++op->in, memory_order_release);
+    } else {
+        return false;
+    }
+    ring_members(h, members);
+    return true;
+}
+
+/* ---- what end.h names ---- */
+
+bool host_has_all(const struct mpi_end *end, const struct comm_reduction *r)
+{
+    if (!end->host)
+        return false;
+    for (int i = 0; i < r->n_members; i++) {
+        if (end->peers[r->members[i]].host_rank < 0)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t members_bits(const struct mpi_end *end, const struct comm_reduction *r)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < r->n_members; i++)
+        bits |= (uint64_t)1 << end->peers[r->members[i]].host_rank;
+    return bits;
+}
+
+/* Joins the meeting; a large one that is complete gets in line. */
+static enum status post(const struct host *h, const struct comm_reduction *r, uint64_t members,
+                        int *number, int *small_slot)
+{
+    TRY(lock(h->shared));
+    enum status st = find_or_open(h, r, members, number);
+    if (st == STATUS_OK) {
+        struct meeting *m = &h->shared->meetings[*number];
+        m->posted |= (uint64_t)1 << h->rank;
+        *small_slot = m->small_slot;
+        if (m->small_slot == NONE && ++m->n_posted == m->n_members) {
+            get_in_line(h->shared, *number);
+            hand_out_slots(h);
+        }
+    }
+    (void)pthread_mutex_unlock(&h->shared->lock);
+    return st;
+}
+
+enum status host_start(struct mpi_end *end, const struct comm_reduction *r, int position,
+                       void *data, struct mpi_op *op)
+{
+    struct host *h = end->host;
+    op->kind = OP_HOST;
+    op->host = (struct host_op){.r = *r, .data = data, .position = position};
+    int small_slot;
+    TRY(post(h, r, members_bits(end, r), &op->host.meeting, &small_slot));
+    if (small_slot == NONE)
+        return STATUS_OK;
+    struct meeting *m = &h->shared->meetings[op->host.meeting];
+    memcpy(small_room(h, small_slot, position), data, (size_t)array_bytes(r));
+    TRY(lock(h->shared));
+    bool last = ++m->n_posted == m->n_members;
+    (void)pthread_mutex_unlock(&h->shared->lock);
+    if (last)
+        sum_small(h, m, r);
+    return STATUS_OK;
+}
+
+static enum status leave(const struct host *h, const struct host_op *op)
+{
+    struct shared *s = h->shared;
+    TRY(lock(s));
+    struct meeting *m = &s->meetings[op->meeting];
+    if (++m->n_left == m->n_members) {
+        int slot = atomic_load(&m->slot);
+        close_meeting(s, op->meeting);
+        if (slot != NONE) {
+            s->slots[slot].meeting = NONE;
+            hand_out_slots(h);
+        }
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return STATUS_OK;
+}
+
+enum status host_poll(struct mpi_end *end, struct host_op *op, bool *done)
+{
+    struct host *h = end->host;
+    struct meeting *m = &h->shared->meetings[op->meeting];
+    if (m->small_slot != NONE) {
+        if (!atomic_load_explicit(&m->small_done, memory_order_acquire))
+            return STATUS_OK;
+        memcpy(op->data, small_room(h, m->small_slot, 0), (size_t)array_bytes(&op->r));
+        *done = true;
+        return leave(h, op);
+    }
+    int slot = atomic_load(&m->slot);
+    if (slot == NONE)
+        return STATUS_OK;
+    int64_t rounds = round_count(&op->r);
+    for (int i = 0; i < STEPS_PER_POLL && op->out < rounds; i++) {
+        if (!step(h, slot, op, m->members))
+            return STATUS_OK;
+        end->busy = true;
+    }
+    *done = op->out == rounds;
+    return *done ? leave(h, op) : STATUS_OK;
+}
+
+void host_abort(struct mpi_end *end, const struct mpi_abort *why)
+{
+    struct host *h = end->host;
+    if (!h || lock(h->shared) != STATUS_OK)
+        return;
+    if (!atomic_load(&h->shared->aborted)) {
+        h->shared->abort = *why;
+        atomic_store(&h->shared->aborted, true);
+    }
+    (void)pthread_mutex_unlock(&h->shared->lock);
+    ring_members(h, UINT64_MAX);
+}
+
+const struct mpi_abort *host_find_abort(const struct mpi_end *end)
+{
+    if (!end->host || !atomic_load_explicit(&end->host->shared->aborted, memory_order_acquire))
+        return NULL;
+    return &end->host->shared->abort;
+}
+
+/* ---- making it ---- */
+
+static enum status init_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attributes;
+    int error = pthread_mutexattr_init(&attributes);
+    if (!error)
+        error = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    if (!error)
+        error = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    if (!error)
+        error = pthread_mutex_init(mutex, &attributes);
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot create a shared mutex: %s", strerror(error));
+    (void)pthread_mutexattr_destroy(&attributes);
+    return STATUS_OK;
+}
+
+static enum status init_shared(struct shared *s, int size)
+{
+    TRY(init_lock(&s->lock));
+    atomic_init(&s->aborted, false);
+    for (int i = 0; i < BUCKETS; i++)
+        s->buckets[i] = s->bucket_ends[i] = NONE;
+    for (int i = 0; i < SMALL_SLOTS; i++)
+        s->small_users[i] = NONE;
+    for (int i = 0; i < SLOTS; i++)
+        s->slots[i].meeting = NONE;
+    for (int i = 0; i < MEETINGS; i++)
+        s->meetings[i].next = i + 1 < MEETINGS ? i + 1 : NONE;
+    s->free_meeting = 0;
+    s->first_ready = s->last_ready = NONE;
+    for (int i = 0; i < size; i++)
+        TRY(bell_init(&s->bells[i], true));
+    return STATUS_OK;
+}
+
+/* The ranks of this host, in the order of their numbers. */
+static enum status find_host_ranks(struct mpi_end *end, struct host *h)
+{
+    int *world_ranks = calloc((size_t)h->size, sizeof *world_ranks);
+    if (!world_ranks)
+        return status_no_memory((size_t)h->size * sizeof *world_ranks);
+    enum status st = mpi_check(
+        MPI_Allgather(&end->c.rank, 1, MPI_INT, world_ranks, 1, MPI_INT, h->mpi_comm), "allgather");
+    for (int i = 0; i < h->size && st == STATUS_OK; i++)
+        end->peers[world_ranks[i]].host_rank = i;
+    free(world_ranks);
+    return st;
+}
+
+static enum status map_memory(struct host *h)
+{
+    int64_t header = ((int64_t)sizeof(struct shared) + 4095) / 4096 * 4096;
+    int64_t staging = (int64_t)SLOTS * h->size * SLOT_BYTES;
+    int64_t small = (int64_t)SMALL_SLOTS * h->size * SMALL_BYTES;
+    MPI_Aint n_bytes = h->rank == 0 ? (MPI_Aint)(header + staging + small + 4096) : 0;
+    void *mine;
+    TRY_MPI(MPI_Win_allocate_shared(n_bytes, 1, MPI_INFO_NULL, h->mpi_comm, &mine, &h->window));
+    void *base;
+    int unit;
+    MPI_Aint base_bytes;
+    TRY_MPI(MPI_Win_shared_query(h->window, 0, &base_bytes, &unit, &base));
+    char *aligned = (char *)(((uintptr_t)base + 63) / 64 * 64);
+    h->shared = (struct shared *)aligned;
+    h->staging = aligned + header;
+    h->small = h->staging + staging;
+    if (h->rank == 0)
+        TRY(init_shared(h->shared, h->size));
+    TRY_MPI(MPI_Barrier(h->mpi_comm));
+    return STATUS_OK;
+}
+
+enum status host_create(struct mpi_end *end)
+{
+    MPI_Comm mpi_comm;
+    TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, end->c.rank, MPI_INFO_NULL,
+                                &mpi_comm));
+    struct host h = {.mpi_comm = mpi_comm};
+    TRY_MPI(MPI_Comm_rank(mpi_comm, &h.rank));
+    TRY_MPI(MPI_Comm_size(mpi_comm, &h.size));
+    TRY(find_host_ranks(end, &h));
+    end->all_on_host = h.size == end->c.size;
+    /* CLEAVE_SHARED_MEMORY=no sends everything as messages: a test of what several hosts do. */
+    const char *wish = getenv("CLEAVE_SHARED_MEMORY");
+    bool wanted = !wish || strcmp(wish, "no") != 0;
+    if (h.size < 2 || h.size > MAX_RANKS || !wanted) {
+        end->all_on_host = false;
+        TRY_MPI(MPI_Comm_free(&h.mpi_comm));
+        return STATUS_OK;
+    }
+    TRY(map_memory(&h));
+    end->host = malloc(sizeof *end->host);
+    if (!end->host)
+        return status_no_memory(sizeof *end->host);
+    *end->host = h;
+    end->bell = &h.shared->bells[h.rank];
+    return STATUS_OK;
+}
+
+void host_destroy(struct mpi_end *end)
+{
+    if (!end->host)
+        return;
+    (void)MPI_Win_free(&end->host->window);
+    (void)MPI_Comm_free(&end->host->mpi_comm);
+    free(end->host);
+    end->host = NULL;
+}

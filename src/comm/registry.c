@@ -1,0 +1,18 @@
+/* Which transports were built: threads always, MPI where the build found it. */
+#include "comm/comm.h"
+#ifdef CLEAVE_HAVE_MPI
+#include "comm/mpi/create.h"
+#endif
+
+enum status comm_mpi_create(double timeout_s, comm **out)
+{
+#ifdef CLEAVE_HAVE_MPI
+    return mpi_create(timeout_s, out);
+#else
+    (void)timeout_s;
+    *out = NULL;
+    return status_fail(STATUS_USAGE,
+                       "this build has no MPI: install an MPI library (Debian package "
+                       "libopenmpi-dev) and build again, or leave out mpirun and use --workers");
+#endif
+}

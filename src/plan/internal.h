@@ -1,0 +1,61 @@
+/* internal.h: what the files of this room share. */
+#ifndef CLEAVE_PLAN_INTERNAL_H
+#define CLEAVE_PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+/* Sizes of one cut sum to at most this, so that plan_part's products stay within 64 bits. */
+enum { PLAN_MAX_SIZE_SUM = 1000000000, PLAN_BUCKET_BYTES = 25 << 20 };
+
+extern const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1]; /* end with NULL */
+extern const char *const plan_sync_names[PLAN_SYNC_COUNT + 1];
+
+/* An empty plan: one micro-batch, ring, no cuts, all layers in stage 0; stages have no workers yet.
+ */
+enum status plan_create(const struct graph *graph, const char *name, int n_workers, int n_stages,
+                        struct plan **out) MUST_USE;
+
+/* Fills n_pieces from the cuts, and the workers with the stage's unless the layer has its own. Too
+ * many pieces are left for plan_find_fault to refuse. */
+void plan_settle_layer(struct plan *plan, int node);
+
+/* ---- loops ---- */
+
+/* A loop's number by its name, or by what it does ("channels", "height", "width"); -1: none. What a
+ * loop does is read off the output's map: channels is the first loop of more than one iteration
+ * that indexes the output's second axis. */
+int plan_find_loop(const struct loop_nest *nest, const char *name);
+int plan_find_loop_by_use(const struct loop_nest *nest, const char *use);
+extern const char *const plan_loop_uses[]; /* ends with NULL */
+
+/* Whether the loop may be cut at all and has room for the parts; the batch (loop 0) always has. */
+bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts);
+
+/* Whether a piece of the layer would read nothing but padding, and which. */
+bool plan_reads_only_padding(const struct plan_layer *layer, const struct op_case *op, int *piece);
+
+/* ---- faults ---- */
+
+/* The first thing that is wrong with a plan, and where: plan_check says it as it is, plan_parse
+ * with the line. */
+struct plan_fault {
+    enum plan_place { FAULT_IN_PLAN, FAULT_IN_SYNC, FAULT_IN_STAGE, FAULT_IN_LAYER } place;
+    int index;       /* the stage or node */
+    int cut;         /* in layer->cut, where key is "cut" */
+    const char *key; /* the member at fault: "workers", "stage", "cut", ... */
+    char message[400];
+};
+
+/* False: the plan can run. */
+bool plan_find_fault(const struct plan *plan, const struct graph *graph, struct plan_fault *fault);
+
+/* ---- pipeline stages ---- */
+
+/* Splits the nodes in graph order into n_stages runs, stage s having replicas[s] workers, so that
+ * the largest operations per worker are the fewest possible; stage[node] is filled for all nodes.
+ * Every run has operations; STATUS_USAGE says how many stages are possible if these are too many.
+ */
+enum status plan_balance_stages(const struct graph *graph, int n_stages, const int *replicas,
+                                int *stage) MUST_USE;
+
+#endif

@@ -1,0 +1,118 @@
+#include "plan/internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1] = {
+    [PLAN_GPIPE] = "gpipe", [PLAN_1F1B] = "1f1b", [PLAN_PIPEDREAM] = "pipedream"};
+const char *const plan_sync_names[PLAN_SYNC_COUNT + 1] = {[PLAN_RING] = "ring",
+                                                          [PLAN_TREE] = "tree",
+                                                          [PLAN_HIERARCHICAL] = "hierarchical",
+                                                          [PLAN_SERVER] = "server"};
+const char *const plan_loop_uses[] = {"channels", "height", "width", NULL};
+
+static enum status fill_plan(arena *memory, const struct graph *graph, const char *name,
+                             int n_workers, int n_stages, struct plan **out)
+{
+    struct plan *p;
+    TRY(arena_alloc(memory, sizeof *p, &p));
+    *p = (struct plan){.memory = memory,
+                       .n_workers = n_workers,
+                       .n_stages = n_stages,
+                       .n_layers = graph->n_nodes,
+                       .micro_batches = 1,
+                       .window = 1,
+                       .bucket_bytes = PLAN_BUCKET_BYTES,
+                       .workers_per_node = n_workers};
+    TRY(arena_copy_text(memory, name, &p->name));
+    TRY(arena_alloc_array(memory, (size_t)n_stages, sizeof *p->stages, &p->stages));
+    TRY(arena_alloc_array(memory, (size_t)p->n_layers, sizeof *p->layers, &p->layers));
+    *out = p;
+    return STATUS_OK;
+}
+
+enum status plan_create(const struct graph *graph, const char *name, int n_workers, int n_stages,
+                        struct plan **out)
+{
+    arena *memory;
+    TRY(arena_create(&memory));
+    enum status st = fill_plan(memory, graph, name, n_workers, n_stages, out);
+    if (st != STATUS_OK)
+        arena_destroy(memory);
+    return st;
+}
+
+void plan_destroy(struct plan *p)
+{
+    if (p)
+        arena_destroy(p->memory);
+}
+
+void plan_settle_layer(struct plan *plan, int node)
+{
+    struct plan_layer *layer = &plan->layers[node];
+    layer->n_pieces = 1;
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (layer->n_pieces <= PLAN_MAX_WORKERS) /* the product stays within an int */
+            layer->n_pieces *= layer->cut[i].n_parts;
+    if (!layer->workers)
+        layer->workers = plan->stages[layer->stage].workers;
+}
+
+/* The boundary before part i. Even parts differ by one at most; sizes are scaled to the extent, and
+ * rounded to the nearest. */
+static int64_t find_boundary(const struct plan_cut *cut, int i, int64_t extent)
+{
+    if (!cut->sizes)
+        return extent * i / cut->n_parts;
+    int64_t before = 0, sum = 0;
+    for (int j = 0; j < cut->n_parts; j++) {
+        before += j < i ? cut->sizes[j] : 0;
+        sum += cut->sizes[j];
+    }
+    assert(sum > 0); /* plan_check saw to it */
+    return (2 * before * extent + sum) / (2 * sum);
+}
+
+struct range plan_part(const struct plan_cut *cut, int i, int64_t extent)
+{
+    return (struct range){find_boundary(cut, i, extent), find_boundary(cut, i + 1, extent)};
+}
+
+void plan_piece_box(const struct plan_layer *layer, const struct loop_nest *nest, int i,
+                    struct box *box)
+{
+    loop_nest_whole(nest, box);
+    for (int c = layer->n_cuts - 1; c >= 0; c--) {
+        const struct plan_cut *cut = &layer->cut[c];
+        box->range[cut->loop] = plan_part(cut, i % cut->n_parts, nest->loop[cut->loop].extent);
+        i /= cut->n_parts;
+    }
+}
+
+int plan_find_loop(const struct loop_nest *nest, const char *name)
+{
+    for (int i = 0; i < nest->n_loops; i++)
+        if (!strcmp(nest->loop[i].name, name))
+            return i;
+    return -1;
+}
+
+int plan_find_loop_by_use(const struct loop_nest *nest, const char *use)
+{
+    int axis = 0;
+    while (plan_loop_uses[axis] && strcmp(plan_loop_uses[axis], use) != 0)
+        axis++;
+    if (!plan_loop_uses[axis] || ++axis >= nest->output.rank) /* axis 0 is the batch */
+        return -1;
+    const struct axis_map *map = &nest->output.axis[axis];
+    for (int i = 0; i < map->n_terms; i++)
+        if (nest->loop[map->term[i].loop].extent > 1)
+            return map->term[i].loop;
+    return map->n_terms ? map->term[0].loop : -1;
+}
+
+bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts)
+{
+    return nest->loop[loop].cut != CUT_NEVER && (loop == 0 || nest->loop[loop].extent >= n_parts);
+}

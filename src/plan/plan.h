@@ -1,0 +1,174 @@
+/* plan.h: how a training step is split: small, readable, editable JSON.
+ *
+ * Every layer (a node of the graph) has a stage and cuts. The stage has workers; the cuts split the
+ * layer's loops (op.h) into parts; the parts of all cut loops form a mesh, in the order in which
+ * the cuts are written (the last one changes fastest), and piece number i of the mesh runs on the
+ * stage's i-th worker, or on the i-th of the layer's own list:
+ *
+ *     {
+ *       "cleave_plan": 1,                      the version of the format
+ *       "name": "owt",                         for people; any text
+ *       "model": "alexnet",                    optional; a plan for another model is refused
+ *       "workers": 4,
+ *       "stages": [ {"workers": [0, 1, 2, 3]} ],
+ *       "default": {"cut": {"n": 4}},          for layers that are not named below; a cut that a
+ *                                              layer does not have (or may not have) is dropped
+ *       "layers": {
+ *         "features.0": {"cut": {"n": 2, "p": 2}},
+ *         "classifier.1": {"cut": {"o": [1024, 1024, 1024, 1024]}},
+ *         "classifier.4": {"cut": {"o": 2}, "workers": [0, 2]},
+ *         "loss": {"stage": 0, "cut": {"n": 4}}
+ *       },
+ *       "micro_batches": 1,
+ *       "schedule": "1f1b",                    gpipe | 1f1b | pipedream
+ *       "window": 8,                           pipedream: steps between two flushes
+ *       "recompute": ["features.3"],           forward again instead of keeping the output
+ *       "sync": {"method": "ring",             ring | tree | hierarchical | server
+ *                "bucket_bytes": 26214400,     gradients are reduced in buckets of this size
+ *                "workers_per_node": 2,        hierarchical
+ *                "servers": [3],               server: workers that are in no stage
+ *                "asynchronous": false}        server
+ *     }
+ *
+ * A stage's default cuts may stand in the stage: {"workers": [0, 1, 2], "cut": {"n": 3}}; they come
+ * before "default". In both, but not under "layers", a loop may be called by what it does, because
+ * its name differs from op to op:
+ *
+ *     channels   k of a convolution (g of one with groups), o of a linear layer, c of the others
+ *     height     p or h
+ *     width      q or w
+ *
+ * A default cut is left out for a layer that does not have the loop, may not cut it, or has fewer
+ * iterations than parts (n aside); the same under "layers" is an error. A layer with a "cut" of its
+ * own, be it {}, gets none of the defaults. A layer with fewer pieces than its stage has workers
+ * runs on the first of them. A layer without a stage is in the stage of its first input (the first
+ * layers in stage 0), or of the last named layer before it if that is later. An edge never goes
+ * back to an earlier stage.
+ *
+ * A part list of sizes that do not sum to the loop's extent is an error, except for the batch loop
+ * n: there sizes are proportions, because batches (micro-batches, a short last batch) differ. Sizes
+ * are at least 1 and sum to at most 10^9. Loop n may have fewer samples than parts: then some
+ * pieces are empty. Every other loop must have at least as many iterations as parts.
+ */
+#ifndef CLEAVE_PLAN_PLAN_H
+#define CLEAVE_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "model/graph.h"
+
+enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096 };
+
+enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
+enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };
+
+/* One loop cut into parts. Part i of a loop of `extent` iterations is plan_part(cut, i, extent). */
+struct plan_cut {
+    int loop; /* number in the layer's loop nest */
+    int n_parts;
+    const int64_t *sizes; /* n_parts of them; NULL: even */
+};
+
+struct plan_layer {
+    int stage;
+    int n_cuts; /* only cuts into more than one part are kept */
+    struct plan_cut cut[OP_MAX_LOOPS];
+    int n_pieces;       /* product of the parts; 1 without cuts */
+    const int *workers; /* n_pieces of them: who runs piece i */
+    bool recompute;
+};
+
+struct plan_stage {
+    int n_workers;
+    const int *workers;
+};
+
+struct plan {
+    arena *memory; /* owns everything below */
+    const char *name;
+    int n_workers;
+    int n_stages;
+    struct plan_stage *stages;
+    int n_layers;              /* == graph->n_nodes */
+    struct plan_layer *layers; /* by node number; the input node 0 has no pieces of its own */
+    int micro_batches;         /* of one step */
+    enum plan_schedule schedule;
+    int window; /* PLAN_PIPEDREAM: steps from flush to flush; else 1 */
+    enum plan_sync sync;
+    int64_t bucket_bytes;
+    int workers_per_node;
+    int n_servers;
+    const int *servers;
+    bool asynchronous; /* PLAN_SERVER: the server applies gradients worker by worker */
+};
+
+/* The range of part i of a loop with `extent` iterations. For a cut with sizes whose sum is another
+ * number than extent (the batch loop), boundaries are scaled and rounded. */
+struct range plan_part(const struct plan_cut *cut, int i, int64_t extent);
+
+/* The box of piece number i of a layer: for every loop of `nest` its range. */
+void plan_piece_box(const struct plan_layer *layer, const struct loop_nest *nest, int i,
+                    struct box *box);
+
+/* Reads, resolves defaults against the graph, and checks. Every mistake is STATUS_USAGE and begins
+ * with "FILE:LINE: "; a file that cannot be read is STATUS_FAILED. */
+enum status plan_read(const char *path, const struct graph *graph, struct plan **out) MUST_USE;
+
+/* The same from text; `where` stands for the file's name in errors. */
+enum status plan_parse(const char *text, size_t n_bytes, const char *where,
+                       const struct graph *graph, struct plan **out) MUST_USE;
+
+/* Writes a plan so that plan_read gives the same one back; every layer is written out in full. The
+ * caller frees *out. */
+enum status plan_write(const struct plan *plan, const struct graph *graph,
+                       const char *path) MUST_USE;
+enum status plan_print(const struct plan *plan, const struct graph *graph, char **out) MUST_USE;
+
+/* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE says what
+ * cannot and why. Among the rules:
+ *   - every worker is in exactly one stage, or is a server; a layer's workers are its stage's, and
+ *     no worker has two pieces of one layer;
+ *   - a cut loop exists, may be cut (op.h), and has at least as many iterations as parts (n not);
+ *   - convolution: k is cut only where groups is 1; with g cut, k is not;
+ *   - a piece reads more than padding;
+ *   - no edge goes back to an earlier stage; every stage has a layer; the loss is in the last
+ * stage;
+ *   - micro-batches at least 1 and at most the batch; schedule pipedream has one micro-batch a step
+ *     and does not go with a server; with a server no cut loop indexes parameters; an asynchronous
+ *     server goes with one stage whose layers are all cut along n alone over all of its workers. */
+enum status plan_check(const struct plan *plan, const struct graph *graph) MUST_USE;
+
+void plan_destroy(struct plan *p); /* NULL is fine */
+
+/* ---- strategies: functions that write a plan (strategies.c) ---- */
+
+struct plan_request {
+    int n_workers;
+    int micro_batches;    /* 0: the strategy's own choice */
+    enum plan_sync sync;  /* PLAN_RING by default */
+    int64_t bucket_bytes; /* 0: 25 MiB */
+    int workers_per_node; /* 0: all in one */
+    int n_servers;        /* ps; 0: one for every four workers, at least one */
+    bool asynchronous;    /* ps */
+    int window;           /* pipedream; 0: 4 times the stages */
+    const int *replicas;  /* pipelines: workers of each stage; NULL: one each */
+    int n_stages;         /* pipelines, with replicas */
+    int model_workers;    /* hybrid: workers along channels; 0: the divisor of n_workers that is
+                             nearest to its square root */
+};
+
+struct plan_strategy {
+    const char *name;
+    const char *about; /* one line for people */
+    enum status (*build)(const struct graph *graph, const struct plan_request *request,
+                         struct plan **out);
+};
+
+/* serial data model spatial owt layers gpipe 1f1b pipedream ps hybrid; ends with a NULL name. */
+const struct plan_strategy *plan_strategies(void);
+
+/* Builds and checks. STATUS_USAGE with the nearest match for an unknown name, or where the strategy
+ * cannot use so many workers for this network (with the most it can use). */
+enum status plan_build(const char *strategy, const struct graph *graph,
+                       const struct plan_request *request, struct plan **out) MUST_USE;
+
+#endif

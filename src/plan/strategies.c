@@ -1,0 +1,477 @@
+/* Named strategies: functions that write a plan, and nothing else. */
+#include "base/text.h"
+#include "plan/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int least_of(int64_t a, int64_t b)
+{
+    return (int)(a < b ? a : b);
+}
+
+/* ---- the frame of every plan ---- */
+
+static void take_request(struct plan *p, const struct plan_request *request)
+{
+    p->sync = request->sync;
+    if (request->micro_batches)
+        p->micro_batches = request->micro_batches;
+    if (request->bucket_bytes)
+        p->bucket_bytes = request->bucket_bytes;
+    if (request->workers_per_node)
+        p->workers_per_node = request->workers_per_node;
+}
+
+static enum status list_workers(struct plan *p, int first, int n, const int **out)
+{
+    int *workers;
+    TRY(arena_alloc_array(p->memory, (size_t)n, sizeof *workers, &workers));
+    for (int i = 0; i < n; i++)
+        workers[i] = first + i;
+    *out = workers;
+    return STATUS_OK;
+}
+
+static enum status fill_stages(struct plan *p, const int *stage_workers)
+{
+    int first = 0;
+    for (int s = 0; s < p->n_stages; s++) {
+        p->stages[s].n_workers = stage_workers[s];
+        TRY(list_workers(p, first, stage_workers[s], &p->stages[s].workers));
+        first += stage_workers[s];
+    }
+    return STATUS_OK;
+}
+
+/* Stage s has the next stage_workers[s] workers. */
+static enum status start_plan(const char *name, const struct graph *graph,
+                              const struct plan_request *request, int n_stages,
+                              const int *stage_workers, struct plan **out)
+{
+    TRY(plan_create(graph, name, request->n_workers, n_stages, out));
+    take_request(*out, request);
+    enum status st = fill_stages(*out, stage_workers);
+    if (st != STATUS_OK)
+        plan_destroy(*out);
+    return st;
+}
+
+/* ---- cuts ---- */
+
+/* A plan under construction; its nodes are cut in graph order. */
+struct draft {
+    struct plan *plan;
+    const struct graph *graph;
+    int data, model; /* the mesh of all workers: samples x channels */
+};
+
+static void cut_loop(struct plan_layer *layer, int loop, int n_parts)
+{
+    if (n_parts > 1)
+        layer->cut[layer->n_cuts++] = (struct plan_cut){.loop = loop, .n_parts = n_parts};
+}
+
+/* Along the batch, over all workers of the stage. */
+static void cut_batch(const struct draft *d, int node)
+{
+    struct plan_layer *layer = &d->plan->layers[node];
+    layer->n_cuts = 0;
+    cut_loop(layer, 0, d->plan->stages[layer->stage].n_workers);
+    plan_settle_layer(d->plan, node);
+}
+
+static int count_parts(const struct plan_layer *layer, int loop)
+{
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (layer->cut[i].loop == loop)
+            return layer->cut[i].n_parts;
+    return 1;
+}
+
+/* The parts of a node's channels; 1 where they are not cut. */
+static int count_channel_parts(const struct draft *d, int node)
+{
+    struct loop_nest nest;
+    op_get_loops(&d->graph->nodes[node].op, &nest);
+    int loop = plan_find_loop_by_use(&nest, "channels");
+    return loop < 0 ? 1 : count_parts(&d->plan->layers[node], loop);
+}
+
+/* Whether the loop indexes the first input's channels, too: each piece then reads the channels it
+ * writes, and cutting as the input is cut moves nothing. */
+static bool keeps_channels(const struct loop_nest *nest, int loop)
+{
+    const struct axis_map *channels = &nest->input[0].axis[1];
+    return nest->input[0].rank > 1 && channels->n_terms > 0 && channels->term[0].loop == loop;
+}
+
+/* How many parts the channels of a node get: at most the mesh's, at most as many as there are, and
+ * those of the input where channels are kept. 1: the node is cut along the batch instead. */
+static int choose_channel_parts(const struct draft *d, int node, const struct loop_nest *nest,
+                                int loop)
+{
+    if (loop < 0 || nest->loop[loop].cut == CUT_NEVER)
+        return 1;
+    int wanted = least_of(d->model, nest->loop[loop].extent);
+    int feeder = d->graph->nodes[node].input[0];
+    if (feeder == 0 || !keeps_channels(nest, loop))
+        return wanted;
+    int parts = count_channel_parts(d, feeder);
+    if (parts > 1)
+        return least_of(parts, wanted);
+    return nest->loop[0].cut == CUT_FREE ? 1 : wanted; /* not batch norm: it would exchange */
+}
+
+/* Where a layer uses fewer than the mesh's columns, its pieces stay in their own rows. */
+static enum status use_columns(const struct draft *d, struct plan_layer *layer, int columns)
+{
+    int *workers;
+    TRY(arena_alloc_array(d->plan->memory, (size_t)(d->data * columns), sizeof *workers, &workers));
+    for (int i = 0; i < d->data * columns; i++)
+        workers[i] = i / columns * d->model + i % columns;
+    layer->workers = workers;
+    return STATUS_OK;
+}
+
+/* Samples x channels over the mesh. */
+static enum status cut_mesh(const struct draft *d, int node)
+{
+    struct plan_layer *layer = &d->plan->layers[node];
+    struct loop_nest nest;
+    op_get_loops(&d->graph->nodes[node].op, &nest);
+    int loop = plan_find_loop_by_use(&nest, "channels");
+    int parts = choose_channel_parts(d, node, &nest, loop);
+    if (parts < 2) {
+        cut_batch(d, node);
+        return STATUS_OK;
+    }
+    cut_loop(layer, 0, d->data);
+    cut_loop(layer, loop, parts);
+    if (parts < d->model && d->data > 1)
+        TRY(use_columns(d, layer, parts));
+    plan_settle_layer(d->plan, node);
+    return STATUS_OK;
+}
+
+/* ---- one stage ---- */
+
+typedef enum status cut_rule(const struct draft *d, int node);
+
+static enum status build_one_stage(const char *name, const struct graph *graph,
+                                   const struct plan_request *request, int model_workers,
+                                   cut_rule *cut, struct plan **out)
+{
+    struct draft d = {
+        .graph = graph, .data = request->n_workers / model_workers, .model = model_workers};
+    TRY(start_plan(name, graph, request, 1, &request->n_workers, &d.plan));
+    for (int i = 1; i < graph->n_nodes; i++) {
+        enum status st = cut(&d, i);
+        if (st != STATUS_OK) {
+            plan_destroy(d.plan);
+            return st;
+        }
+    }
+    *out = d.plan;
+    return STATUS_OK;
+}
+
+static enum status build_serial(const struct graph *graph, const struct plan_request *request,
+                                struct plan **out)
+{
+    if (request->n_workers != 1)
+        return status_fail(STATUS_USAGE, "the strategy serial uses at most 1 worker, not %d",
+                           request->n_workers);
+    return build_one_stage("serial", graph, request, 1, cut_mesh, out);
+}
+
+static enum status build_data(const struct graph *graph, const struct plan_request *request,
+                              struct plan **out)
+{
+    return build_one_stage("data", graph, request, 1, cut_mesh, out);
+}
+
+static enum status build_model(const struct graph *graph, const struct plan_request *request,
+                               struct plan **out)
+{
+    return build_one_stage("model", graph, request, request->n_workers, cut_mesh, out);
+}
+
+/* The divisor nearest to the square root; of two that are equally near, the smaller. */
+static int find_middle_divisor(int n)
+{
+    int below = 1;
+    while ((int64_t)(below + 1) * (below + 1) <= n)
+        below++;
+    while (n % below != 0)
+        below--;
+    return below; /* n / below is never nearer: its distance is below's times the root / below */
+}
+
+static enum status build_hybrid(const struct graph *graph, const struct plan_request *request,
+                                struct plan **out)
+{
+    int model =
+        request->model_workers ? request->model_workers : find_middle_divisor(request->n_workers);
+    if (model < 1 || request->n_workers % model != 0)
+        return status_fail(STATUS_USAGE,
+                           "the strategy hybrid cannot give %d of %d workers to channels: it is no "
+                           "divisor",
+                           model, request->n_workers);
+    return build_one_stage("hybrid", graph, request, model, cut_mesh, out);
+}
+
+/* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels. What
+ * follows a linear layer follows its cut; what comes before the first one does not. */
+static enum status cut_owt(const struct draft *d, int node)
+{
+    const struct graph_node *n = &d->graph->nodes[node];
+    struct loop_nest nest;
+    op_get_loops(&n->op, &nest);
+    bool is_linear = nest.n_params > 0 && nest.param[0].rank == 2;
+    bool follows = n->op.output.rank == 2 && count_channel_parts(d, n->input[0]) > 1;
+    if (is_linear || follows)
+        return cut_mesh(d, node);
+    cut_batch(d, node);
+    return STATUS_OK;
+}
+
+static enum status build_owt(const struct graph *graph, const struct plan_request *request,
+                             struct plan **out)
+{
+    return build_one_stage("owt", graph, request, request->n_workers, cut_owt, out);
+}
+
+static int count_spatial_parts(const struct loop_nest *nest, int loop, int wanted)
+{
+    if (loop < 0 || nest->loop[loop].cut == CUT_NEVER)
+        return 1;
+    return least_of(wanted, nest->loop[loop].extent);
+}
+
+/* Rows and columns over the mesh, of which `data` is the larger side. Where a piece would read
+ * nothing but padding the longer side gets fewer parts; a layer that has no room in its image is
+ * cut along the batch. */
+static enum status cut_spatial(const struct draft *d, int node)
+{
+    const struct op_case *op = &d->graph->nodes[node].op;
+    struct plan_layer *layer = &d->plan->layers[node];
+    struct loop_nest nest;
+    op_get_loops(op, &nest);
+    int height = plan_find_loop_by_use(&nest, "height");
+    int width = plan_find_loop_by_use(&nest, "width");
+    int rows = count_spatial_parts(&nest, height, d->data);
+    int columns = count_spatial_parts(&nest, width, d->model);
+    while (rows > 1 || columns > 1) {
+        int piece;
+        layer->n_cuts = 0;
+        cut_loop(layer, height, rows);
+        cut_loop(layer, width, columns);
+        if (!plan_reads_only_padding(layer, op, &piece)) {
+            plan_settle_layer(d->plan, node);
+            return STATUS_OK;
+        }
+        if (rows >= columns)
+            rows--;
+        else
+            columns--;
+    }
+    cut_batch(d, node);
+    return STATUS_OK;
+}
+
+static enum status build_spatial(const struct graph *graph, const struct plan_request *request,
+                                 struct plan **out)
+{
+    return build_one_stage("spatial", graph, request, find_middle_divisor(request->n_workers),
+                           cut_spatial, out);
+}
+
+/* ---- pipelines ---- */
+
+struct pipeline {
+    const char *name;
+    enum plan_schedule schedule;
+    bool micro_batches; /* several by default */
+};
+
+static enum status fill_pipeline(const struct draft *d, const int *replicas)
+{
+    int *stage;
+    TRY(arena_alloc_array(d->plan->memory, (size_t)d->graph->n_nodes, sizeof *stage, &stage));
+    TRY(plan_balance_stages(d->graph, d->plan->n_stages, replicas, stage));
+    for (int i = 1; i < d->graph->n_nodes; i++) {
+        d->plan->layers[i].stage = stage[i];
+        cut_batch(d, i);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_replicas(const struct plan_request *request)
+{
+    int64_t sum = 0;
+    for (int s = 0; s < request->n_stages; s++) {
+        if (request->replicas[s] < 1)
+            return status_fail(STATUS_USAGE, "stage %d would have %d workers", s,
+                               request->replicas[s]);
+        sum += request->replicas[s];
+    }
+    if (sum != request->n_workers)
+        return status_fail(STATUS_USAGE, "the stages' workers sum to %lld, not to %d",
+                           (long long)sum, request->n_workers);
+    return STATUS_OK;
+}
+
+static enum status build_with_replicas(const struct pipeline *kind, const struct graph *graph,
+                                       const struct plan_request *request, int n_stages,
+                                       const int *replicas, struct plan **out)
+{
+    struct draft d = {.graph = graph};
+    TRY(start_plan(kind->name, graph, request, n_stages, replicas, &d.plan));
+    d.plan->schedule = kind->schedule;
+    if (!request->micro_batches && kind->micro_batches)
+        d.plan->micro_batches = least_of(graph->batch, 4 * (int64_t)n_stages);
+    if (kind->schedule == PLAN_PIPEDREAM)
+        d.plan->window = request->window ? request->window : 4 * n_stages;
+    enum status st = fill_pipeline(&d, replicas);
+    if (st != STATUS_OK)
+        plan_destroy(d.plan);
+    else
+        *out = d.plan;
+    return st;
+}
+
+static enum status build_pipeline(const struct pipeline *kind, const struct graph *graph,
+                                  const struct plan_request *request, struct plan **out)
+{
+    if (request->replicas) {
+        TRY(check_replicas(request));
+        return build_with_replicas(kind, graph, request, request->n_stages, request->replicas, out);
+    }
+    int *ones = malloc((size_t)request->n_workers * sizeof *ones);
+    if (!ones)
+        return status_no_memory((size_t)request->n_workers * sizeof *ones);
+    for (int i = 0; i < request->n_workers; i++)
+        ones[i] = 1;
+    enum status st = build_with_replicas(kind, graph, request, request->n_workers, ones, out);
+    free(ones);
+    return st;
+}
+
+static enum status build_layers(const struct graph *graph, const struct plan_request *request,
+                                struct plan **out)
+{
+    static const struct pipeline kind = {"layers", PLAN_GPIPE, false};
+    return build_pipeline(&kind, graph, request, out);
+}
+
+static enum status build_gpipe(const struct graph *graph, const struct plan_request *request,
+                               struct plan **out)
+{
+    static const struct pipeline kind = {"gpipe", PLAN_GPIPE, true};
+    return build_pipeline(&kind, graph, request, out);
+}
+
+static enum status build_1f1b(const struct graph *graph, const struct plan_request *request,
+                              struct plan **out)
+{
+    static const struct pipeline kind = {"1f1b", PLAN_1F1B, true};
+    return build_pipeline(&kind, graph, request, out);
+}
+
+static enum status build_pipedream(const struct graph *graph, const struct plan_request *request,
+                                   struct plan **out)
+{
+    static const struct pipeline kind = {"pipedream", PLAN_PIPEDREAM, false};
+    return build_pipeline(&kind, graph, request, out);
+}
+
+/* ---- parameter server ---- */
+
+static enum status fill_servers(const struct draft *d, const struct plan_request *request,
+                                int n_servers)
+{
+    struct plan *p = d->plan;
+    p->sync = PLAN_SERVER;
+    p->asynchronous = request->asynchronous;
+    p->n_servers = n_servers;
+    for (int i = 1; i < d->graph->n_nodes; i++)
+        cut_batch(d, i);
+    return list_workers(p, p->n_workers - n_servers, n_servers, &p->servers);
+}
+
+static enum status build_ps(const struct graph *graph, const struct plan_request *request,
+                            struct plan **out)
+{
+    int n_servers = request->n_servers ? request->n_servers : request->n_workers / 4;
+    n_servers = n_servers ? n_servers : 1;
+    int n_training = request->n_workers - n_servers;
+    if (n_servers < 1 || n_training < 1)
+        return status_fail(STATUS_USAGE,
+                           "the strategy ps needs at least one server and one other worker; %d "
+                           "worker%s with %d server%s",
+                           request->n_workers, request->n_workers == 1 ? "" : "s", n_servers,
+                           n_servers == 1 ? "" : "s");
+    struct draft d = {.graph = graph};
+    TRY(start_plan("ps", graph, request, 1, &n_training, &d.plan));
+    enum status st = fill_servers(&d, request, n_servers);
+    if (st != STATUS_OK)
+        plan_destroy(d.plan);
+    else
+        *out = d.plan;
+    return st;
+}
+
+/* ---- the list ---- */
+
+static const struct plan_strategy strategies[] = {
+    {"serial", "one worker", build_serial},
+    {"data", "every layer split along the batch", build_data},
+    {"model", "every layer split along its channels", build_model},
+    {"spatial", "images split by rows and columns", build_spatial},
+    {"owt", "convolutions split along the batch, linear layers along channels", build_owt},
+    {"layers", "a run of layers for each worker, one after the other", build_layers},
+    {"gpipe", "stages; all micro-batches forward, then all backward", build_gpipe},
+    {"1f1b", "stages; one micro-batch forward, one backward, in turn", build_1f1b},
+    {"pipedream", "stages; steps overlap, each with the weights it began with", build_pipedream},
+    {"ps", "split along the batch; some workers keep the weights", build_ps},
+    {"hybrid", "a mesh: the batch one way, channels the other", build_hybrid},
+    {NULL, NULL, NULL}};
+
+enum { STRATEGY_COUNT = sizeof strategies / sizeof *strategies - 1 };
+
+const struct plan_strategy *plan_strategies(void)
+{
+    return strategies;
+}
+
+static enum status find_strategy(const char *name, const struct plan_strategy **out)
+{
+    const char *names[STRATEGY_COUNT + 1] = {NULL};
+    for (int i = 0; i < STRATEGY_COUNT; i++) {
+        names[i] = strategies[i].name;
+        if (!strcmp(names[i], name)) {
+            *out = &strategies[i];
+            return STATUS_OK;
+        }
+    }
+    return text_fail_unknown("strategy", name, names);
+}
+
+enum status plan_build(const char *strategy, const struct graph *graph,
+                       const struct plan_request *request, struct plan **out)
+{
+    const struct plan_strategy *chosen = NULL;
+    struct plan *p;
+    TRY(find_strategy(strategy, &chosen));
+    if (request->n_workers < 1 || request->n_workers > PLAN_MAX_WORKERS)
+        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", request->n_workers,
+                           PLAN_MAX_WORKERS);
+    TRY(chosen->build(graph, request, &p));
+    enum status st = plan_check(p, graph);
+    if (st != STATUS_OK)
+        plan_destroy(p);
+    else
+        *out = p;
+    return st;
+}

@@ -1,0 +1,342 @@
+/* Backward of one group for one micro-batch.
+ *
+ * Every tensor keeps the list of gradients that its consumers have written so far. When the
+ * tensor's own group is reached (in reverse order, so after all consumers), the list is complete:
+ * several gradients, or a folded activation, are first folded into one. A gradient buffer may stand
+ * in several lists (a sum hands the same gradient to all its inputs); only the last holder may
+ * overwrite it. */
+#include "program/lowering.h"
+
+#include <string.h>
+
+/* What backward of one group works on. */
+struct work {
+    int group_number, micro;
+    const struct part_group *g;
+    const struct kernel *k;
+    const struct program_group *made;
+    unsigned flags;
+    struct program_run run;
+};
+
+static struct instr named(const struct work *w)
+{
+    return (struct instr){.group = w->k->group, .micro = w->micro, .param = -1};
+}
+
+enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer)
+{
+    struct instance *to = emit_instance(e, tensor, micro);
+    if (!e->part->tensors[tensor].needs_gradient)
+        return STATUS_OK;
+    if (to->n_grads == GROUP_MAX_ADDENDS)
+        return status_fail(STATUS_USAGE, "a tensor has more than %d consumers", GROUP_MAX_ADDENDS);
+    to->grad[to->n_grads++] = buffer;
+    e->holders[buffer]++;
+    return STATUS_OK;
+}
+
+enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct instr like)
+{
+    struct program *p = e->p;
+    struct list reads = {0}, writes = {0};
+    for (int k = 0; k < fold->n_addends; k++)
+        list_add(&reads, fold->addend[k]);
+    list_add(&reads, fold->output);
+    list_add(&writes, fold->to);
+    TRY(emit_append(e, &p->folds, &p->n_folds, &e->fold_capacity, sizeof *fold, fold));
+    like.kind = INSTR_FOLD;
+    like.index = p->n_folds - 1;
+    return emit_instr(e, like, &reads, &writes);
+}
+
+/* Whether something must be folded before the group's gradients: a sum, or an activation. */
+static bool folds(const struct work *w)
+{
+    return w->run.n_output_grads > 1 ||
+           (w->run.n_output_grads && w->made->spec.activation != ACTIVATION_NONE);
+}
+
+/* A gradient of the list that nobody else holds, or NO_BUFFER. */
+static int overwritable(const struct emitter *e, const struct program_run *run)
+{
+    for (int k = 0; k < run->n_output_grads; k++)
+        if (e->holders[run->output_grad[k]] == 1)
+            return run->output_grad[k];
+    return NO_BUFFER;
+}
+
+/* Chooses where the folded gradient goes and, for ops that do not fold by themselves, emits the
+ * instruction that folds. Afterwards run.folded_grad is what backward reads. */
+static enum status fold_gradients(struct emitter *e, struct work *w)
+{
+    struct program_run *run = &w->run;
+    if (!folds(w)) {
+        run->folded_grad = run->output_grad[0];
+        return STATUS_OK;
+    }
+    run->folded_grad = overwritable(e, run);
+    if (run->folded_grad == NO_BUFFER) {
+        int class = emit_class(e, w->micro);
+        TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
+                        e->layouts[w->g->output * PARTITION_MAX_CLASSES + class],
+                        &run->folded_grad));
+        e->holders[run->folded_grad]++;
+    }
+    if (w->flags & OP_FOLDS_GRADIENTS)
+        return STATUS_OK;
+    struct program_fold fold = {.n_addends = run->n_output_grads,
+                                .activation = w->made->spec.activation,
+                                .output = NO_BUFFER,
+                                .to = run->folded_grad};
+    memcpy(fold.addend, run->output_grad, sizeof fold.addend);
+    if (fold.activation != ACTIVATION_NONE)
+        fold.output = run->output;
+    return emit_fold(e, &fold, named(w));
+}
+
+static int input_tensor(const struct work *w, int k)
+{
+    return w->g->input[w->k->piece.slot[k]];
+}
+
+/* Buffers for the gradients of the inputs; in place of the output's where that is allowed. */
+static enum status add_input_gradients(struct emitter *e, struct work *w)
+{
+    int class = emit_class(e, w->micro);
+    for (int k = 0; k < w->made->spec.op.n_inputs; k++) {
+        int in = input_tensor(w, k);
+        if (!e->part->tensors[in].needs_gradient)
+            continue;
+        bool in_place = k == 0 && w->made->needs.in_place_gradient &&
+                        w->run.folded_grad != NO_BUFFER && e->holders[w->run.folded_grad] == 1;
+        if (in_place)
+            w->run.input_grad[k] = w->run.folded_grad;
+        else
+            TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
+                            e->layouts[in * PARTITION_MAX_CLASSES + class], &w->run.input_grad[k]));
+        TRY(emit_hand_gradient(e, in, w->micro, w->run.input_grad[k]));
+    }
+    return STATUS_OK;
+}
+
+static bool first_of_step(const struct emitter *e, int micro)
+{
+    /* GPipe goes back from the last micro-batch. */
+    int n = e->part->n_micros;
+    return micro % n == (e->p->plan->schedule == PLAN_GPIPE ? n - 1 : 0);
+}
+
+/* The gradient goes straight where it is summed up for the first micro-batch, beside it for the
+ * others. */
+static enum status choose_param_gradients(struct emitter *e, struct work *w)
+{
+    const struct program *p = e->p;
+    const struct graph_node *node = &p->graph->nodes[w->g->first_node];
+    for (int k = 0; k < node->n_params; k++) {
+        const struct program_param *param = &p->params[node->first_param + k];
+        w->run.param_grad[k] = param->gradient;
+        if (param->gradient != NO_BUFFER && !first_of_step(e, w->micro))
+            TRY(emit_tensor(e, p->graph->params[node->first_param + k].name, BUFFER_GRADIENTS,
+                            p->buffers[param->gradient].layout, &w->run.param_grad[k]));
+    }
+    return STATUS_OK;
+}
+
+static enum status accumulate_param_gradients(struct emitter *e, const struct work *w)
+{
+    const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
+    for (int k = 0; k < node->n_params; k++) {
+        int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
+        struct instr like = named(w);
+        like.param = node->first_param + k;
+        if (part != sum)
+            TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
+    }
+    return STATUS_OK;
+}
+
+static enum status emit_pass(struct emitter *e, const struct work *w, enum pass pass)
+{
+    struct program *p = e->p;
+    const struct program_run *run = &w->run;
+    bool shared = w->made->spec.shared_statistics, first = pass == PASS_BACKWARD_STATISTICS;
+    bool data = pass != PASS_BACKWARD_WEIGHTS && !first;
+    bool weights = pass != PASS_BACKWARD_DATA && !(shared && !first);
+    bool self_folding = w->flags & OP_FOLDS_GRADIENTS, folded = self_folding && folds(w);
+    struct list reads = {0}, writes = {0};
+    if (self_folding && (first || !shared))
+        for (int k = 0; k < run->n_output_grads; k++)
+            list_add(&reads, run->output_grad[k]);
+    else
+        list_add(&reads, run->folded_grad);
+    for (int k = 0; w->made->needs.reads_input && k < w->made->spec.op.n_inputs; k++)
+        list_add(&reads, run->input[k]);
+    if (w->made->needs.reads_output)
+        list_add(&reads, run->output);
+    for (int k = 0; pass != PASS_BACKWARD_WEIGHTS && k < OP_MAX_PARAMS; k++)
+        list_add(&reads, run->param[k]);
+    list_add(&reads, run->saved);
+    list_add(&reads, run->labels);
+    list_add(first ? &writes : &reads, run->statistics);
+    if (folded && (first || !shared))
+        list_add(&writes, run->folded_grad);
+    for (int k = 0; data && k < w->made->spec.op.n_inputs; k++)
+        list_add(&writes, run->input_grad[k]);
+    for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
+        list_add(&writes, run->param_grad[k]);
+    list_add(&writes, run->workspace);
+    TRY(emit_append(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    struct instr instr = named(w);
+    instr.kind = INSTR_RUN;
+    instr.pass = pass;
+    instr.index = p->n_runs - 1;
+    return emit_instr(e, instr, &reads, &writes);
+}
+
+static enum status emit_passes(struct emitter *e, struct work *w)
+{
+    if (w->flags & OP_SPLIT_GRADIENT) {
+        TRY(emit_pass(e, w, PASS_BACKWARD_WEIGHTS));
+        if (w->run.input_grad[0] != NO_BUFFER)
+            TRY(emit_pass(e, w, PASS_BACKWARD_DATA));
+        return STATUS_OK;
+    }
+    if (w->made->spec.shared_statistics) {
+        TRY(emit_buffer(e, w->made->name, BUFFER_ACTIVATIONS, NULL,
+                        w->made->needs.statistics_count * (int64_t)sizeof(double),
+                        &w->run.statistics));
+        TRY(emit_pass(e, w, PASS_BACKWARD_STATISTICS));
+        TRY(emit_statistics(e, w->group_number, w->micro, w->k, w->run.statistics, true, false));
+        if (w->run.input_grad[0] == NO_BUFFER)
+            return STATUS_OK;
+    }
+    return emit_pass(e, w, PASS_BACKWARD);
+}
+
+/* Lists of gradients that this group alone held are free again. */
+static void let_go(struct emitter *e, const struct program_run *run)
+{
+    bool own = run->folded_grad != NO_BUFFER; /* made by fold_gradients, not one of the list */
+    for (int k = 0; k < run->n_output_grads; k++) {
+        e->holders[run->output_grad[k]]--;
+        own &= run->output_grad[k] != run->folded_grad;
+    }
+    if (own)
+        e->holders[run->folded_grad]--;
+}
+
+/* The whole list goes on to input k. */
+static enum status pass_on(struct emitter *e, const struct work *w, int k)
+{
+    for (int i = 0; i < w->run.n_output_grads; i++)
+        TRY(emit_hand_gradient(e, input_tensor(w, k), w->micro, w->run.output_grad[i]));
+    return STATUS_OK;
+}
+
+/* Runs forward again for what backward is going to read and was not kept. */
+static enum status recompute(struct emitter *e, int group_number, int micro)
+{
+    const struct part_group *g = &e->part->groups[group_number];
+    struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
+    if (!g->recompute || instance->again)
+        return STATUS_OK;
+    const struct graph_node *node = &e->p->graph->nodes[g->first_node];
+    for (int k = 0; k < node->op.n_inputs + (g->residual_sum ? 1 : 0); k++) {
+        int tensor = k < node->op.n_inputs ? g->input[k] : g->residual;
+        int producer = e->part->tensors[tensor].producer;
+        if (producer >= 0)
+            TRY(recompute(e, producer, micro));
+    }
+    instance->again = true;
+    return emit_forward(e, group_number, micro, true);
+}
+
+static enum status recompute_for(struct emitter *e, int group_number, int micro)
+{
+    const struct part_group *g = &e->part->groups[group_number];
+    const struct graph_node *node = &e->p->graph->nodes[g->first_node];
+    const struct kernel *k =
+        &e->kernels[group_number * PARTITION_MAX_CLASSES + emit_class(e, micro)];
+    for (int i = 0; i < node->op.n_inputs; i++) {
+        int producer = e->part->tensors[g->input[i]].producer;
+        if (producer >= 0)
+            TRY(recompute(e, producer, micro));
+    }
+    TRY(recompute(e, group_number, micro));
+    struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
+    for (int i = 0; k->here && i < k->piece.op.n_inputs; i++)
+        instance->run.input[i] = emit_instance(e, g->input[k->piece.slot[i]], micro)->buffer;
+    return STATUS_OK;
+}
+
+static enum status backward_here(struct emitter *e, struct work *w)
+{
+    const struct instance *out = emit_instance(e, w->g->output, w->micro);
+    bool loss = w->flags & OP_IS_LOSS;
+    w->run.n_output_grads = out->n_grads;
+    memcpy(w->run.output_grad, out->grad, sizeof out->grad);
+    if (w->run.n_output_grads == 0 && !loss)
+        return STATUS_OK;
+    if (w->made->needs.output_is_input) {
+        TRY(pass_on(e, w, 0));
+        let_go(e, &w->run);
+        return STATUS_OK;
+    }
+    if (!loss)
+        TRY(fold_gradients(e, w));
+    if (w->flags & OP_PASSES_GRADIENT) {
+        for (int k = 0; k < w->made->spec.op.n_inputs; k++)
+            TRY(emit_hand_gradient(e, input_tensor(w, k), w->micro, w->run.folded_grad));
+        let_go(e, &w->run);
+        return STATUS_OK;
+    }
+    if (w->g->residual_sum)
+        TRY(emit_hand_gradient(e, w->g->residual, w->micro, w->run.folded_grad));
+    TRY(add_input_gradients(e, w));
+    TRY(choose_param_gradients(e, w));
+    w->run.workspace = NO_BUFFER;
+    TRY(emit_buffer(e, w->made->name, BUFFER_WORKSPACE, NULL,
+                    w->made->needs.backward_workspace_bytes, &w->run.workspace));
+    TRY(emit_passes(e, w));
+    let_go(e, &w->run);
+    return accumulate_param_gradients(e, w);
+}
+
+/* A holder without a sample in this micro-batch adds nothing to the gradients. */
+static enum status clear_param_gradients(struct emitter *e, int group_number, int micro)
+{
+    const struct graph_node *node = &e->p->graph->nodes[e->part->groups[group_number].first_node];
+    for (int k = 0; first_of_step(e, micro) && k < node->n_params; k++) {
+        int gradient = e->p->params[node->first_param + k].gradient;
+        struct instr like = {.group = -1, .micro = micro, .param = node->first_param + k};
+        if (gradient != NO_BUFFER)
+            TRY(emit_copy(e, INSTR_CLEAR, &(struct program_copy){.from = NO_BUFFER, .to = gradient},
+                          like));
+    }
+    return STATUS_OK;
+}
+
+enum status emit_backward(struct emitter *e, int group_number, int micro)
+{
+    const struct part_group *g = &e->part->groups[group_number];
+    struct kernel *k;
+    TRY(emit_kernel(e, group_number, emit_class(e, micro), &k));
+    if (e->part->tensors[g->output].needs_gradient) {
+        TRY(recompute_for(e, group_number, micro));
+        TRY(emit_take_returns(e, g->output, micro));
+        if (k->here) {
+            struct work w = {.group_number = group_number,
+                             .micro = micro,
+                             .g = g,
+                             .k = k,
+                             .made = &e->p->groups[k->group],
+                             .flags = op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags,
+                             .run = e->group_instances[group_number * e->n_micros + micro].run};
+            TRY(backward_here(e, &w));
+        } else if (partition_find_piece(&e->p->plan->layers[g->first_node], e->me) != NO_PIECE) {
+            TRY(clear_param_gradients(e, group_number, micro));
+        }
+    }
+    return emit_return_views(e, group_number, micro);
+}

@@ -1,0 +1,379 @@
+/* The checker of all workers' programs together.
+ *
+ * It is proved that
+ *   - every message has exactly one other side, with the same size, and the messages of a pair come
+ *     in the same order on both sides; all members of a reduction mean the same reduction;
+ *   - nothing waits for ever: both streams of all workers are run, on the rule that a message ends
+ *     when both sides have started and a reduction when all have;
+ *   - the step is the one that graph and plan ask for: in the order found there, every instruction
+ *     is applied to symbols (check_meaning.c). So all copies of a weight end equal, updated by the
+ *     gradients of all holders, each once;
+ *   - every sample of the batch has its loss, once. */
+#include "program/checking.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One side of a message, or one member of a reduction. */
+struct side {
+    int from, to; /* a message's; a reduction: its first member, -1 */
+    int64_t tag;
+    int worker, number; /* the instruction */
+    bool started;
+};
+
+struct meeting {
+    struct world *w;
+    int n_sides;
+    struct side *sides; /* sorted: those that meet stand together */
+    int **side_of;      /* by worker and instruction; communications alone */
+    bool **done;        /* by worker and instruction */
+    int *next[2];       /* by stream and worker: the next instruction of the stream */
+};
+
+static const struct instr *instr_of(const struct meeting *m, const struct side *s)
+{
+    return &m->w->programs[s->worker]->instrs[s->number];
+}
+
+/* ---- matching ---- */
+
+static bool meets(const struct side *a, const struct side *b)
+{
+    return a->from == b->from && a->to == b->to && a->tag == b->tag;
+}
+
+static int by_meeting(const void *x, const void *y)
+{
+    const struct side *a = x, *b = y;
+    if (a->from != b->from)
+        return a->from < b->from ? -1 : 1;
+    if (a->to != b->to)
+        return a->to < b->to ? -1 : 1;
+    if (a->tag != b->tag)
+        return a->tag < b->tag ? -1 : 1;
+    if (a->worker != b->worker)
+        return a->worker < b->worker ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+static struct side make_side(const struct program *p, int number)
+{
+    const struct instr *instr = &p->instrs[number];
+    struct side s = {.worker = p->worker, .number = number, .to = -1};
+    if (instr->kind == INSTR_REDUCE) {
+        s.from = p->reductions[instr->index].spec.members[0];
+        s.tag = p->reductions[instr->index].spec.tag;
+        return s;
+    }
+    int peer = p->messages[instr->index].peer;
+    s.tag = p->messages[instr->index].tag;
+    s.from = instr->kind == INSTR_SEND ? p->worker : peer;
+    s.to = instr->kind == INSTR_SEND ? peer : p->worker;
+    return s;
+}
+
+static enum status gather_sides(struct meeting *m)
+{
+    struct world *w = m->w;
+    size_t n = 0;
+    for (int u = 0; u < w->n_workers; u++)
+        n += (size_t)w->programs[u]->n_instrs;
+    TRY(arena_alloc_array(w->scratch, n, sizeof *m->sides, &m->sides));
+    for (int u = 0; u < w->n_workers; u++) {
+        const struct program *p = w->programs[u];
+        for (int i = 0; i < p->n_instrs; i++)
+            if (p->instrs[i].stream == STREAM_COMMUNICATE)
+                m->sides[m->n_sides++] = make_side(p, i);
+    }
+    qsort(m->sides, (size_t)m->n_sides, sizeof *m->sides, by_meeting);
+    for (int k = 0; k < m->n_sides; k++)
+        m->side_of[m->sides[k].worker][m->sides[k].number] = k;
+    return STATUS_OK;
+}
+
+/* How many sides meet from side k on. */
+static int count_meeting(const struct meeting *m, int k)
+{
+    int n = 1;
+    while (k + n < m->n_sides && meets(&m->sides[k], &m->sides[k + n]))
+        n++;
+    return n;
+}
+
+static const struct program_message *message_of(const struct meeting *m, const struct side *s)
+{
+    return &m->w->programs[s->worker]->messages[instr_of(m, s)->index];
+}
+
+static const struct comm_reduction *reduction_of(const struct meeting *m, const struct side *s)
+{
+    return &m->w->programs[s->worker]->reductions[instr_of(m, s)->index].spec;
+}
+
+static enum status check_message(const struct meeting *m, const struct side *s, int n)
+{
+    const struct program *p = m->w->programs[s->worker];
+    if (n == 1)
+        return check_fail(p, s->number, "has no other side, tag %lld", (long long)s->tag);
+    if (n > 2 || s[0].worker == s[1].worker)
+        return check_fail(p, s->number, "has a tag that is used twice, %lld", (long long)s->tag);
+    if (message_of(m, &s[0])->n_bytes != message_of(m, &s[1])->n_bytes)
+        return check_fail(p, s->number, "has %lld bytes, and %lld on the other side",
+                          (long long)message_of(m, &s[0])->n_bytes,
+                          (long long)message_of(m, &s[1])->n_bytes);
+    return STATUS_OK;
+}
+
+static bool same_reduction(const struct comm_reduction *a, const struct comm_reduction *b)
+{
+    return a->method == b->method && a->type == b->type && a->count == b->count &&
+           a->node_size == b->node_size && a->n_members == b->n_members &&
+           memcmp(a->members, b->members, (size_t)a->n_members * sizeof *a->members) == 0;
+}
+
+static enum status check_reduction(const struct meeting *m, const struct side *s, int n)
+{
+    const struct comm_reduction *r = reduction_of(m, s);
+    for (int k = 0; k < n; k++)
+        if (!same_reduction(r, reduction_of(m, &s[k])))
+            return check_fail(m->w->programs[s[k].worker], s[k].number,
+                              "is another reduction than worker %d's", s->worker);
+    for (int k = 0; k < r->n_members; k++)
+        if (k >= n || s[k].worker != r->members[k])
+            return check_fail(m->w->programs[s->worker], s->number,
+                              "is over worker %d, which does not take part once", r->members[k]);
+    if (n != r->n_members)
+        return check_fail(m->w->programs[s->worker], s->number, "has too many members");
+    return STATUS_OK;
+}
+
+static bool is_reduction(const struct side *s)
+{
+    return s->to < 0;
+}
+
+static enum status check_meetings(const struct meeting *m)
+{
+    for (int k = 0, n; k < m->n_sides; k += n) {
+        n = count_meeting(m, k);
+        if (is_reduction(&m->sides[k]))
+            TRY(check_reduction(m, &m->sides[k], n));
+        else
+            TRY(check_message(m, &m->sides[k], n));
+    }
+    return STATUS_OK;
+}
+
+/* The messages from a to b: both sides have them in the same order. */
+static enum status check_pair_order(const struct meeting *m, int a, int b)
+{
+    const struct program *giver = m->w->programs[a], *taker = m->w->programs[b];
+    for (int i = 0, k = 0; i < giver->n_instrs; i++) {
+        const struct instr *send = &giver->instrs[i];
+        if (send->kind != INSTR_SEND || giver->messages[send->index].peer != b)
+            continue;
+        while (taker->instrs[k].kind != INSTR_RECEIVE ||
+               taker->messages[taker->instrs[k].index].peer != a)
+            k++; /* there are as many */
+        if (giver->messages[send->index].tag != taker->messages[taker->instrs[k].index].tag)
+            return check_fail(giver, i, "comes in another order than it is received in");
+        k++;
+    }
+    return STATUS_OK;
+}
+
+/* ---- running ---- */
+
+static void advance(struct meeting *m, int s, int u)
+{
+    const struct program *p = m->w->programs[u];
+    int *next = &m->next[s][u];
+    do
+        ++*next;
+    while (*next < p->n_instrs && (int)p->instrs[*next].stream != s);
+}
+
+static bool may_start(const struct meeting *m, int u, int number)
+{
+    const struct instr *instr = &m->w->programs[u]->instrs[number];
+    for (int k = 0; k < instr->n_waits; k++)
+        if (!m->done[u][instr->waits[k]])
+            return false;
+    return true;
+}
+
+/* Ends what side k belongs to if all sides have started. */
+static enum status meet(struct meeting *m, int k)
+{
+    while (k > 0 && meets(&m->sides[k - 1], &m->sides[k]))
+        k--;
+    struct side *s = &m->sides[k];
+    int n = count_meeting(m, k), *numbers;
+    for (int i = 0; i < n; i++)
+        if (!s[i].started)
+            return STATUS_OK;
+    for (int i = 0; i < n; i++)
+        m->done[s[i].worker][s[i].number] = true;
+    if (!is_reduction(s)) {
+        const struct side *send = s[0].worker == s->from ? &s[0] : &s[1];
+        const struct side *receive = send == &s[0] ? &s[1] : &s[0];
+        return meaning_message(m->w, send->worker, send->number, receive->worker, receive->number);
+    }
+    TRY(arena_alloc_array(m->w->scratch, (size_t)n, sizeof *numbers, &numbers));
+    for (int i = 0; i < n; i++)
+        numbers[i] = s[i].number;
+    return meaning_reduce(m->w, reduction_of(m, s), numbers);
+}
+
+/* As far as worker u gets. */
+static enum status run_worker(struct meeting *m, int u, bool *moved)
+{
+    const struct program *p = m->w->programs[u];
+    int *compute = &m->next[STREAM_COMPUTE][u], *talk = &m->next[STREAM_COMMUNICATE][u];
+    for (bool again = true; again;) {
+        again = false;
+        if (*compute < p->n_instrs && may_start(m, u, *compute)) {
+            TRY(meaning_apply(m->w, u, *compute));
+            m->done[u][*compute] = true;
+            advance(m, STREAM_COMPUTE, u);
+            again = true;
+        }
+        if (*talk < p->n_instrs && may_start(m, u, *talk)) {
+            int k = m->side_of[u][*talk];
+            m->sides[k].started = true;
+            TRY(meet(m, k));
+            advance(m, STREAM_COMMUNICATE, u);
+            again = true;
+        }
+        *moved |= again;
+    }
+    return STATUS_OK;
+}
+
+/* The first instruction that is not done, and what it waits for. */
+static enum status fail_stuck(const struct meeting *m, int u, int number)
+{
+    const struct program *p = m->w->programs[u];
+    const struct instr *instr = &p->instrs[number];
+    char text[160];
+    for (int k = 0; k < instr->n_waits; k++)
+        if (!m->done[u][instr->waits[k]])
+            return check_fail(p, number, "waits for ever, for instruction %d (%s)", instr->waits[k],
+                              program_instr_text(p, instr->waits[k], text, sizeof text));
+    return check_fail(p, number, "waits for ever, for its other side");
+}
+
+static enum status run_all(struct meeting *m)
+{
+    struct world *w = m->w;
+    for (int u = 0; u < w->n_workers; u++)
+        for (int s = 0; s < 2; s++) {
+            m->next[s][u] = -1;
+            advance(m, s, u);
+        }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int u = 0; u < w->n_workers; u++)
+            TRY(run_worker(m, u, &moved));
+    }
+    for (int u = 0; u < w->n_workers; u++)
+        for (int i = 0; i < w->programs[u]->n_instrs; i++)
+            if (!m->done[u][i])
+                return fail_stuck(m, u, i);
+    return STATUS_OK;
+}
+
+/* ---- samples ---- */
+
+static enum status check_samples(const struct world *w)
+{
+    int64_t batch = w->graph->batch;
+    int *seen;
+    TRY(arena_alloc_array(w->scratch, (size_t)(batch * w->n_steps), sizeof *seen, &seen));
+    for (int u = 0; u < w->n_workers; u++)
+        for (int i = 0; i < w->programs[u]->n_results; i++) {
+            const struct program_result *r = &w->programs[u]->results[i];
+            for (int64_t k = r->samples.begin; k < r->samples.end; k++)
+                seen[r->micro / w->n_micros * batch + k]++;
+        }
+    for (int64_t k = 0; k < batch * w->n_steps; k++)
+        if (seen[k] != 1)
+            return status_fail(STATUS_FAILED,
+                               "program check: sample %lld of step %lld has %d losses",
+                               (long long)(k % batch), (long long)(k / batch), seen[k]);
+    return STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
+static enum status create(struct meeting *m)
+{
+    struct world *w = m->w;
+    size_t n = (size_t)w->n_workers;
+    TRY(arena_alloc_array(w->scratch, n, sizeof(int *), &m->side_of));
+    TRY(arena_alloc_array(w->scratch, n, sizeof(bool *), &m->done));
+    for (int s = 0; s < 2; s++)
+        TRY(arena_alloc_array(w->scratch, n, sizeof *m->next[s], &m->next[s]));
+    for (int u = 0; u < w->n_workers; u++) {
+        size_t n_instrs = (size_t)w->programs[u]->n_instrs;
+        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **m->side_of, &m->side_of[u]));
+        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **m->done, &m->done[u]));
+    }
+    return gather_sides(m);
+}
+
+static enum status check_together(struct world *w)
+{
+    struct meeting m = {.w = w};
+    TRY(create(&m));
+    TRY(check_meetings(&m));
+    for (int a = 0; a < w->n_workers; a++)
+        for (int b = 0; b < w->n_workers; b++)
+            if (a != b)
+                TRY(check_pair_order(&m, a, b));
+    TRY(world_create(w));
+    for (int u = 0; u < w->n_workers; u++)
+        TRY(meaning_begin(w, u));
+    TRY(run_all(&m));
+    for (int u = 0; u < w->n_workers; u++)
+        TRY(meaning_end(w, u));
+    return check_samples(w);
+}
+
+/* Programs of one step of one plan. */
+static enum status check_kinship(const struct program *const *programs, int n_programs)
+{
+    const struct program *first = programs[0];
+    if (n_programs != first->plan->n_workers)
+        return status_fail(STATUS_FAILED, "program check: %d programs for a plan of %d workers",
+                           n_programs, first->plan->n_workers);
+    for (int u = 0; u < n_programs; u++) {
+        const struct program *p = programs[u];
+        if (p->worker != u || p->plan != first->plan || p->graph->batch != first->graph->batch ||
+            p->graph->n_nodes != first->graph->n_nodes || p->training != first->training ||
+            p->n_micros != first->n_micros || p->n_steps != first->n_steps)
+            return status_fail(STATUS_FAILED,
+                               "program check: program %d is not worker %d's part of this step", u,
+                               u);
+    }
+    return STATUS_OK;
+}
+
+enum status program_check_all(const struct program *const *programs, int n_programs)
+{
+    TRY(check_kinship(programs, n_programs));
+    for (int u = 0; u < n_programs; u++)
+        TRY(program_check(programs[u]));
+    struct world w = {.graph = programs[0]->graph,
+                      .plan = programs[0]->plan,
+                      .training = programs[0]->training,
+                      .n_micros = programs[0]->n_micros,
+                      .n_steps = programs[0]->n_steps,
+                      .n_workers = n_programs,
+                      .programs = programs};
+    TRY(arena_create(&w.scratch));
+    enum status st = check_together(&w);
+    arena_destroy(w.scratch);
+    return st;
+}

@@ -1,0 +1,329 @@
+/* What must be where, from the graph, the plan and the op table alone: pieces, who holds which
+ * parameters, and for any region of any tensor the symbols of its value and of its gradient. */
+#include "program/checking.h"
+
+#include <string.h>
+
+/* ---- micro-batches and pieces ---- */
+
+int64_t world_first_sample(const struct world *w, int m)
+{
+    return m % w->n_micros * w->graph->batch / w->n_micros;
+}
+
+int64_t world_count_samples(const struct world *w, int m)
+{
+    return (m % w->n_micros + 1) * w->graph->batch / w->n_micros - world_first_sample(w, m);
+}
+
+static int piece_number(const struct plan_layer *layer, int worker)
+{
+    for (int i = 0; i < layer->n_pieces; i++)
+        if (layer->workers[i] == worker)
+            return i;
+    return -1;
+}
+
+static enum status make_piece(struct world *w, int node, int worker, int64_t n, struct op_piece *to)
+{
+    int number = piece_number(&w->plan->layers[node], worker);
+    to->empty = true;
+    if (number < 0)
+        return STATUS_OK;
+    struct op_case op = w->graph->nodes[node].op;
+    for (int k = 0; k < op.n_inputs; k++)
+        op.input[k].dim[0] = n;
+    op.output.dim[0] = n;
+    struct loop_nest nest;
+    struct box box;
+    op_get_loops(&op, &nest);
+    plan_piece_box(&w->plan->layers[node], &nest, number, &box);
+    return op_get_piece(&op, &box, to);
+}
+
+enum status world_get_piece(struct world *w, int node, int worker, int m,
+                            const struct op_piece **out)
+{
+    int64_t n = world_count_samples(w, m);
+    size_t larger = n > w->graph->batch / w->n_micros; /* micro-batches come in two sizes */
+    size_t index = ((size_t)node * (size_t)w->n_workers + (size_t)worker) * 2 + larger;
+    if (!w->pieces[index]) {
+        TRY(arena_alloc(w->scratch, sizeof **w->pieces, &w->pieces[index]));
+        TRY(make_piece(w, node, worker, n, w->pieces[index]));
+    }
+    *out = w->pieces[index]->empty ? NULL : w->pieces[index];
+    return STATUS_OK;
+}
+
+/* ---- parameters ---- */
+
+bool world_get_param(const struct world *w, int param, int worker, struct range *region)
+{
+    int number = w->graph->params[param].node;
+    const struct graph_node *node = &w->graph->nodes[number];
+    int piece = piece_number(&w->plan->layers[number], worker), k = param - node->first_param;
+    if (piece < 0)
+        return false;
+    struct range all[OP_MAX_PARAMS][SHAPE_MAX_RANK];
+    struct loop_nest nest;
+    struct box box;
+    op_get_loops(&node->op, &nest);
+    plan_piece_box(&w->plan->layers[number], &nest, piece, &box);
+    if (op_get_piece_params(&node->op, &box, all) <= k)
+        return false;
+    memset(region, 0, SHAPE_MAX_RANK * sizeof *region);
+    memcpy(region, all[k], (size_t)w->graph->params[param].spec.shape.rank * sizeof *region);
+    return true;
+}
+
+bool world_shares_param(const struct world *w, int param, int a, int b)
+{
+    struct range x[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
+    return world_get_param(w, param, a, x) && world_get_param(w, param, b, y) &&
+           memcmp(x, y, sizeof x) == 0;
+}
+
+int world_server_of(const struct world *w, int param)
+{
+    bool served = w->plan->n_servers && w->graph->params[param].spec.trained;
+    return served ? w->plan->servers[param % w->plan->n_servers] : -1;
+}
+
+/* How many micro-batches before m have added to a worker's running statistics. Asynchronous workers
+ * see their own samples alone. */
+static enum status count_statistics(struct world *w, int node, int worker, int m, int *out)
+{
+    *out = m;
+    for (int i = 0; w->plan->asynchronous && i < m; i++) {
+        const struct op_piece *piece;
+        TRY(world_get_piece(w, node, worker, i, &piece));
+        *out -= !piece;
+    }
+    return STATUS_OK;
+}
+
+/* A stage's forwards run ahead of its backwards, and so of its updates, by its distance from the
+ * end of the pipeline. */
+enum status world_find_version(struct world *w, int param, int worker, int m, int *out)
+{
+    int node = w->graph->params[param].node;
+    *out = 0;
+    if (!w->training)
+        return STATUS_OK;
+    if (!w->graph->params[param].spec.trained)
+        return count_statistics(w, node, worker, m, out);
+    if (w->plan->schedule == PLAN_PIPEDREAM)
+        *out = m - (w->plan->n_stages - w->plan->layers[node].stage) + 1;
+    *out = *out > 0 ? *out : 0;
+    return STATUS_OK;
+}
+
+/* ---- symbols ---- */
+
+enum { SYMBOL_VALUE = 1, SYMBOL_PARTIAL, SYMBOL_WEIGHT, SYMBOL_STATE };
+
+static uint64_t symbol_of(uint64_t kind, int a, int b, int c)
+{
+    uint64_t s = symbol_mix(symbol_mix(kind, (uint64_t)a), (uint64_t)b);
+    return symbol_mix(s, (uint64_t)c);
+}
+
+uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker)
+{
+    return symbol_of((uint64_t)kind, number, m, worker);
+}
+
+/* Nodes whose output is their input, element for element, have its value. */
+static bool is_same(const struct world *w, int node, int worker)
+{
+    const struct op_case *op = &w->graph->nodes[node].op;
+    return w->identity[node * w->n_workers + worker] && op->input[0].rank == op->output.rank;
+}
+
+uint64_t world_value(const struct world *w, int node, int m)
+{
+    for (int u = 0; u < w->n_workers; u++)
+        if (is_same(w, node, u))
+            return world_value(w, w->graph->nodes[node].input[0], m);
+    return symbol_of(SYMBOL_VALUE, node, m, 0);
+}
+
+uint64_t world_partial_value(const struct world *w, int node, int m, int worker)
+{
+    (void)w;
+    return symbol_of(SYMBOL_PARTIAL, node, m, worker);
+}
+
+/* Equal regions are equal symbols. What asynchronous workers begin with, and their running
+ * statistics, are their own. */
+uint64_t world_weight(const struct world *w, int param, int worker, int version)
+{
+    struct range region[SHAPE_MAX_RANK];
+    bool trained = w->graph->params[param].spec.trained;
+    bool held = world_get_param(w, param, worker, region);
+    uint64_t s = symbol_of(SYMBOL_WEIGHT, param, version, trained);
+    for (int i = 0; held && i < w->graph->params[param].spec.shape.rank; i++)
+        s = symbol_mix(symbol_mix(s, (uint64_t)region[i].begin), (uint64_t)region[i].end);
+    const struct shape *whole = &w->graph->params[param].spec.shape;
+    for (int i = 0; !held && i < whole->rank; i++)
+        s = symbol_mix(symbol_mix(s, 0), (uint64_t)whole->dim[i]);
+    if (w->plan->asynchronous && held && (!trained || version == 0))
+        s = symbol_mix(s, 1 + (uint64_t)worker);
+    return s;
+}
+
+uint64_t world_state(const struct world *w, int param, int k, int version)
+{
+    (void)w;
+    return symbol_of(SYMBOL_STATE, param, k, version);
+}
+
+/* ---- values ---- */
+
+enum status world_want_value(struct world *w, int node, int m, struct wanted *out)
+{
+    bool partial = false;
+    for (int u = 0; node > 0 && u < w->n_workers; u++) {
+        const struct op_piece *piece;
+        TRY(world_get_piece(w, node, u, m, &piece));
+        if (!piece || !piece->partial)
+            continue;
+        partial = true;
+        wanted_add(out, world_partial_value(w, node, m, u), piece->output);
+    }
+    if (!partial)
+        wanted_add(out, world_value(w, node, m), out->region);
+    return STATUS_OK;
+}
+
+/* ---- gradients ---- */
+
+/* What a group hands on to the inputs of a sum: its output's gradient, folded. */
+static enum status want_handed_on(struct world *w, const struct node_group *g, int m, int worker,
+                                  const struct range *region, struct wanted *out)
+{
+    if (g->activation != ACTIVATION_NONE) {
+        wanted_add(out, world_symbol(SYMBOL_FOLDED, g->last, m, worker), region);
+        return STATUS_OK;
+    }
+    struct wanted before = *out;
+    if (!ranges_meet(out->rank, before.clip, region, out->clip)) {
+        *out = before;
+        return STATUS_OK;
+    }
+    TRY(world_want_gradient(w, g->last, m, out));
+    memcpy(out->clip, before.clip, sizeof out->clip);
+    return STATUS_OK;
+}
+
+/* What one consumer's pieces add to the gradient of its input k. A sum and a node that does nothing
+ * hand on what they get; everything else makes something new. */
+static enum status want_from_consumer(struct world *w, int consumer, int k, int m,
+                                      struct wanted *out)
+{
+    const struct node_group *g = &w->groups[consumer];
+    unsigned flags = op_get_info(w->graph->nodes[consumer].op.op)->flags;
+    bool hands_on = g->first >= 0 && (g->first != consumer || flags & OP_PASSES_GRADIENT);
+    for (int u = 0; u < w->n_workers; u++) {
+        const struct op_piece *piece;
+        TRY(world_get_piece(w, consumer, u, m, &piece));
+        if (!piece)
+            continue;
+        if (hands_on || is_same(w, consumer, u)) {
+            TRY(want_handed_on(w, g, m, u, piece->output, out));
+            continue;
+        }
+        for (int i = 0; i < piece->op.n_inputs; i++)
+            if (piece->slot[i] == k)
+                wanted_add(out, world_symbol(SYMBOL_INPUT_GRADIENT + k, consumer, m, u),
+                           piece->input[i]);
+    }
+    return STATUS_OK;
+}
+
+enum status world_want_gradient(struct world *w, int node, int m, struct wanted *out)
+{
+    for (int c = node + 1; c < w->graph->n_nodes; c++)
+        for (int k = 0; k < w->graph->nodes[c].op.n_inputs; k++)
+            if (w->graph->nodes[c].input[k] == node)
+                TRY(want_from_consumer(w, c, k, m, out));
+    return STATUS_OK;
+}
+
+enum status world_want_param_gradient(struct world *w, int param, int worker, int step, int holder,
+                                      struct wanted *out)
+{
+    int node = w->graph->params[param].node;
+    bool whole = world_server_of(w, param) == worker; /* a server's holders have all of it */
+    for (int u = 0; u < w->n_workers; u++) {
+        struct range region[SHAPE_MAX_RANK];
+        bool counts = holder < 0 ? world_shares_param(w, param, u, worker) ||
+                                       (whole && world_get_param(w, param, u, region))
+                                 : u == holder;
+        for (int m = step * w->n_micros; counts && m < (step + 1) * w->n_micros; m++) {
+            const struct op_piece *piece;
+            TRY(world_get_piece(w, node, u, m, &piece));
+            if (piece)
+                wanted_add(out, world_symbol(SYMBOL_PARAM_GRADIENT, param, m, u), out->region);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status world_want_statistics(struct world *w, int node, int m, int worker, bool backward,
+                                  struct wanted *out)
+{
+    enum symbol_kind kind = backward ? SYMBOL_BACKWARD_STATISTICS : SYMBOL_FORWARD_STATISTICS;
+    const struct op_piece *mine, *piece;
+    TRY(world_get_piece(w, node, worker, m, &mine));
+    for (int u = 0; mine && u < w->n_workers; u++) {
+        TRY(world_get_piece(w, node, u, m, &piece));
+        if (piece && piece->output[1].begin == mine->output[1].begin)
+            wanted_add(out, world_symbol(kind, node, m, u), out->region);
+    }
+    return STATUS_OK;
+}
+
+/* ---- creating ---- */
+
+/* A group's nodes: its first, and each one's only consumer up to its last. */
+static void note_group(struct world *w, int worker, const struct program_group *g)
+{
+    struct node_group info = {g->first_node, g->last_node, g->spec.activation};
+    int node = g->first_node;
+    w->identity[node * w->n_workers + worker] |= g->needs.output_is_input;
+    w->groups[node] = w->groups[g->last_node] = info;
+    for (int c = node + 1; c < g->last_node; c++)
+        for (int k = 0; k < w->graph->nodes[c].op.n_inputs; k++)
+            if (w->graph->nodes[c].input[k] == node)
+                w->groups[c] = info; /* the sum between op and activation */
+}
+
+static enum status allocate_worker(struct world *w, int worker)
+{
+    const struct program *p = w->programs[worker];
+    TRY(arena_alloc_array(w->scratch, (size_t)p->n_buffers, sizeof **w->contents,
+                          &w->contents[worker]));
+    return arena_alloc_array(w->scratch, (size_t)w->graph->n_params, sizeof **w->updates,
+                             &w->updates[worker]);
+}
+
+enum status world_create(struct world *w)
+{
+    size_t n_nodes = (size_t)w->graph->n_nodes, n_workers = (size_t)w->n_workers;
+    TRY(arena_alloc_array(w->scratch, n_nodes, sizeof *w->groups, &w->groups));
+    TRY(arena_alloc_array(w->scratch, n_nodes * n_workers, sizeof *w->identity, &w->identity));
+    TRY(arena_alloc_array(w->scratch, n_nodes * n_workers * 2, sizeof *w->pieces, &w->pieces));
+    TRY(arena_alloc_array(w->scratch, n_workers, sizeof *w->contents, &w->contents));
+    TRY(arena_alloc_array(w->scratch, n_workers, sizeof *w->updates, &w->updates));
+    for (size_t i = 0; i < n_nodes; i++)
+        w->groups[i] = (struct node_group){-1, -1, ACTIVATION_NONE};
+    for (int u = 0; u < w->n_workers; u++) {
+        const struct program *p = w->programs[u];
+        for (int i = 0; p && i < p->n_groups; i++)
+            note_group(w, u, &p->groups[i]);
+        if (p)
+            TRY(allocate_worker(w, u));
+    }
+    return STATUS_OK;
+}

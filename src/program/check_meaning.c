@@ -1,0 +1,908 @@
+/* What instructions do, on symbols instead of numbers.
+ *
+ * Every buffer has a content (contents.h). An instruction is given what it must be given (the
+ * region of the value, the sum of all gradients, the version of the weight: check_expect.c says
+ * what that is), or the check fails there; then what it writes holds its symbol. So a step that is
+ * left out, done twice or done on the wrong thing shows at the first instruction that reads the
+ * result, or at the end: every weight must have come through all its updates, each by the gradients
+ * of all samples and all holders.
+ *
+ * Proved is what is computed from what, not that kernels and transports do what they are asked, nor
+ * that memory is used in order (check_memory.c). Of one program alone nothing is known of what
+ * others send, and nothing is proved of what depends on it; program_check_all proves it all. */
+#include "program/checking.h"
+
+#include <string.h>
+
+/* An instruction that is being applied. */
+struct act {
+    struct world *w;
+    int worker, number;
+    const struct program *p;
+    const struct instr *instr;
+    int m;
+};
+
+static struct content *at(const struct act *a, int buffer)
+{
+    return &a->w->contents[a->worker][buffer];
+}
+
+/* ---- flatten without an instruction: the same bytes, seen in another shape ---- */
+
+static enum status rename_value(const struct act *a, int node, const struct op_piece *piece,
+                                struct content *c, bool *done)
+{
+    struct wanted value = wanted_region(piece->op.input[0].rank, piece->input[0]);
+    TRY(world_want_value(a->w, a->w->graph->nodes[node].input[0], a->m, &value));
+    *done = wanted_is(&value, c);
+    return *done ? content_of_region(a->w->scratch, world_value(a->w, node, a->m),
+                                     piece->op.output.rank, piece->output, c)
+                 : STATUS_OK;
+}
+
+static enum status rename_gradient(const struct act *a, int node, const struct op_piece *piece,
+                                   struct content *c, bool *done)
+{
+    struct wanted gradient = wanted_region(piece->op.output.rank, piece->output);
+    TRY(world_want_gradient(a->w, node, a->m, &gradient));
+    uint64_t symbol = world_symbol(SYMBOL_INPUT_GRADIENT, node, a->m, a->worker);
+    *done = wanted_is(&gradient, c);
+    return *done ? content_of_region(a->w->scratch, symbol, piece->op.input[0].rank,
+                                     piece->input[0], c)
+                 : STATUS_OK;
+}
+
+/* The content of a buffer as a tensor of this rank. */
+static enum status see(const struct act *a, int buffer, int rank, struct content *out)
+{
+    const struct world *w = a->w;
+    *out = *at(a, buffer);
+    if (out->state != CONTENT_KNOWN || out->shape.rank == rank || a->m < 0)
+        return STATUS_OK;
+    for (int node = 1; node < w->graph->n_nodes; node++) {
+        const struct op_case *op = &w->graph->nodes[node].op;
+        const struct op_piece *piece;
+        bool done = false;
+        if (!w->identity[node * w->n_workers + a->worker])
+            continue;
+        TRY(world_get_piece(a->w, node, a->worker, a->m, &piece));
+        if (piece && op->input[0].rank == out->shape.rank && op->output.rank == rank)
+            TRY(rename_value(a, node, piece, out, &done));
+        else if (piece && op->output.rank == out->shape.rank && op->input[0].rank == rank)
+            TRY(rename_gradient(a, node, piece, out, &done));
+        if (done)
+            return STATUS_OK;
+    }
+    *out = (struct content){.state = CONTENT_NONE};
+    return STATUS_OK;
+}
+
+static enum status demand(const struct act *a, int buffer, const struct wanted *wanted,
+                          const char *what)
+{
+    struct content c;
+    if (buffer == NO_BUFFER)
+        return check_fail(a->p, a->number, "has no buffer for its %s", what);
+    TRY(see(a, buffer, wanted->rank, &c));
+    if (c.state != CONTENT_FOREIGN && !wanted_is(wanted, &c))
+        return check_fail(a->p, a->number, "reads buffer %d (%s), which does not hold its %s",
+                          buffer, a->p->buffers[buffer].name, what);
+    return STATUS_OK;
+}
+
+static enum status demand_symbol(const struct act *a, int buffer, uint64_t symbol, const char *what)
+{
+    struct wanted wanted = wanted_symbol();
+    wanted_add(&wanted, symbol, wanted.region);
+    return demand(a, buffer, &wanted, what);
+}
+
+static enum status put_symbol(const struct act *a, int buffer, uint64_t symbol)
+{
+    return buffer == NO_BUFFER ? STATUS_OK
+                               : content_of_symbol(a->w->scratch, symbol, at(a, buffer));
+}
+
+static enum status put_region(const struct act *a, int buffer, uint64_t symbol, int rank,
+                              const struct range *region)
+{
+    return content_of_region(a->w->scratch, symbol, rank, region, at(a, buffer));
+}
+
+/* ---- runs ---- */
+
+/* A run, and what it is a piece of. */
+struct pass_act {
+    struct act a;
+    const struct program_group *g;
+    const struct program_run *run;
+    const struct graph_node *node;
+    const struct op_piece *piece;
+    int rank; /* of the output */
+};
+
+static bool same_attrs(const struct op_attrs *a, const struct op_attrs *b)
+{
+    bool same = a->out_channels == b->out_channels && a->groups == b->groups && a->bias == b->bias;
+    for (int i = 0; i < 2; i++)
+        same &= a->kernel[i] == b->kernel[i] && a->stride[i] == b->stride[i] &&
+                a->dilation[i] == b->dilation[i] && a->pad_before[i] == b->pad_before[i] &&
+                a->pad_after[i] == b->pad_after[i] && a->out_size[i] == b->out_size[i] &&
+                a->whole_in[i] == b->whole_in[i] && a->whole_out[i] == b->whole_out[i] &&
+                a->first_in[i] == b->first_in[i] && a->first_out[i] == b->first_out[i];
+    return same;
+}
+
+static bool same_op(const struct op_case *a, const struct op_case *b)
+{
+    bool same = a->op == b->op && a->n_inputs == b->n_inputs &&
+                shape_equal(&a->output, &b->output) && same_attrs(&a->attrs, &b->attrs);
+    for (int k = 0; same && k < a->n_inputs; k++)
+        same = shape_equal(&a->input[k], &b->input[k]);
+    return same;
+}
+
+/* Elements per channel of a batch norm in the whole micro-batch. */
+static int64_t count_statistics(const struct pass_act *x)
+{
+    const struct op_case *op = &x->node->op;
+    int64_t count = world_count_samples(x->a.w, x->a.m);
+    for (int i = 2; i < op->input[0].rank; i++)
+        count *= op->input[0].dim[i];
+    return count;
+}
+
+/* What the kernel was made for beside its shapes. */
+static enum status check_spec(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    const struct group_spec *spec = &x->g->spec;
+    const struct graph_node *last = &a->p->graph->nodes[x->g->last_node];
+    bool shares = a->w->training && x->piece->shares_statistics && !a->w->plan->asynchronous;
+    bool good = spec->training == a->w->training && spec->shared_statistics == shares &&
+                (!shares || spec->statistics_count == count_statistics(x)) &&
+                (spec->activation == ACTIVATION_NONE ||
+                 spec->activation == op_get_info(last->op.op)->activation);
+    for (int i = 0; i < x->rank; i++)
+        good &= spec->whole.rank ? spec->origin[i] == x->piece->output[i].begin
+                                 : x->piece->output[i].begin == 0;
+    if (!good)
+        return check_fail(a->p, a->number, "has a kernel for something else");
+    return STATUS_OK;
+}
+
+/* The kernel is the one for this worker's piece and this micro-batch's size. */
+static enum status find_pass(const struct act *a, struct pass_act *x)
+{
+    const struct program *p = a->p;
+    *x = (struct pass_act){
+        .a = *a, .g = &p->groups[a->instr->group], .run = &p->runs[a->instr->index]};
+    x->node = &p->graph->nodes[x->g->first_node];
+    x->rank = x->node->op.output.rank;
+    if (a->m < 0)
+        return check_fail(p, a->number, "belongs to no micro-batch");
+    TRY(world_get_piece(a->w, x->g->first_node, a->worker, a->m, &x->piece));
+    if (!x->piece || !same_op(&x->piece->op, &x->g->spec.op))
+        return check_fail(p, a->number, "runs another piece than the plan gives this worker");
+    if (x->run->first_sample != world_first_sample(a->w, a->m))
+        return check_fail(p, a->number, "begins at another sample than its micro-batch");
+    return check_spec(x);
+}
+
+static enum status demand_inputs(const struct pass_act *x)
+{
+    for (int i = 0; i < x->piece->op.n_inputs; i++) {
+        struct wanted value = wanted_region(x->piece->op.input[i].rank, x->piece->input[i]);
+        TRY(world_want_value(x->a.w, x->node->input[x->piece->slot[i]], x->a.m, &value));
+        TRY(demand(&x->a, x->run->input[i], &value, "input"));
+    }
+    return STATUS_OK;
+}
+
+/* The other input of the sum behind the group's op. */
+static int residual_node(const struct pass_act *x)
+{
+    const struct graph *graph = x->a.p->graph;
+    for (int c = x->g->first_node + 1; c <= x->g->last_node; c++)
+        for (int k = 0; k < graph->nodes[c].op.n_inputs; k++)
+            if (graph->nodes[c].input[k] == x->g->first_node)
+                return graph->nodes[c].input[k == 0];
+    return -1;
+}
+
+static enum status demand_residual(const struct pass_act *x)
+{
+    if (!x->g->spec.residual)
+        return STATUS_OK;
+    struct wanted value = wanted_region(x->rank, x->piece->output);
+    TRY(world_want_value(x->a.w, residual_node(x), x->a.m, &value));
+    return demand(&x->a, x->run->residual, &value, "residual");
+}
+
+static enum status demand_labels(const struct pass_act *x)
+{
+    if (!(op_get_info(x->node->op.op)->flags & OP_IS_LOSS))
+        return STATUS_OK;
+    struct wanted labels = wanted_region(1, x->piece->output);
+    wanted_add(&labels, world_symbol(SYMBOL_LABELS, 0, x->a.m, 0), labels.region);
+    return demand(&x->a, x->run->labels, &labels, "labels");
+}
+
+/* Forward reads running statistics as the micro-batches before left them; backward does not care.
+ */
+static enum status demand_params(const struct pass_act *x, bool forward)
+{
+    const struct act *a = &x->a;
+    for (int k = 0; k < x->node->n_params; k++) {
+        int param = x->node->first_param + k;
+        bool trained = a->w->graph->params[param].spec.trained;
+        if (k >= x->piece->n_params && x->run->param[k] != NO_BUFFER)
+            return check_fail(a->p, a->number, "has a parameter that its piece does not have");
+        if (k >= x->piece->n_params || (!trained && (!forward || x->run->again)))
+            continue;
+        int version;
+        TRY(world_find_version(a->w, param, a->worker, a->m, &version));
+        TRY(demand_symbol(a, x->run->param[k], world_weight(a->w, param, a->worker, version),
+                          "parameter"));
+    }
+    return STATUS_OK;
+}
+
+static enum status demand_statistics(const struct pass_act *x, bool backward)
+{
+    struct wanted sum = wanted_symbol();
+    TRY(world_want_statistics(x->a.w, x->g->first_node, x->a.m, x->a.worker, backward, &sum));
+    return demand(&x->a, x->run->statistics, &sum, "statistics");
+}
+
+static enum status put_output(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    uint64_t symbol = world_value(a->w, x->g->last_node, a->m);
+    if (x->piece->partial)
+        symbol = world_partial_value(a->w, x->g->last_node, a->m, a->worker);
+    if (x->run->output == NO_BUFFER)
+        return check_fail(a->p, a->number, "has no output");
+    TRY(put_region(a, x->run->output, symbol, x->rank, x->piece->output));
+    for (int k = 0; a->w->training && !x->run->again && k < x->piece->n_params; k++) {
+        int param = x->node->first_param + k, version;
+        if (a->w->graph->params[param].spec.trained)
+            continue;
+        TRY(world_find_version(a->w, param, a->worker, a->m, &version));
+        TRY(put_symbol(a, x->run->param[k], world_weight(a->w, param, a->worker, version + 1)));
+    }
+    return put_symbol(a, x->run->saved,
+                      world_symbol(SYMBOL_SAVED, x->g->first_node, a->m, a->worker));
+}
+
+static enum status apply_forward(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    TRY(demand_inputs(x));
+    if (a->instr->pass == PASS_FORWARD_STATISTICS)
+        return put_symbol(
+            a, x->run->statistics,
+            world_symbol(SYMBOL_FORWARD_STATISTICS, x->g->first_node, a->m, a->worker));
+    if (x->g->spec.shared_statistics)
+        TRY(demand_statistics(x, false));
+    TRY(demand_residual(x));
+    TRY(demand_labels(x));
+    TRY(demand_params(x, true));
+    return put_output(x);
+}
+
+/* ---- backward ---- */
+
+static bool has_activation(const struct pass_act *x)
+{
+    return x->g->spec.activation != ACTIVATION_NONE;
+}
+
+/* The gradient of the group's output, behind the derivative of its activation if it is folded. */
+static enum status want_output_gradient(const struct pass_act *x, bool folded, struct wanted *out)
+{
+    const struct act *a = &x->a;
+    *out = wanted_region(x->rank, x->piece->output);
+    if (!folded || !has_activation(x))
+        return world_want_gradient(a->w, x->g->last_node, a->m, out);
+    wanted_add(out, world_symbol(SYMBOL_FOLDED, x->g->last_node, a->m, a->worker), out->region);
+    return STATUS_OK;
+}
+
+/* The sum of what has come, before it is folded. */
+static enum status demand_sum(const struct act *a, int n, const int *addends, int rank,
+                              const struct wanted *wanted, struct content *sum)
+{
+    *sum = (struct content){.state = CONTENT_NONE};
+    for (int k = 0; k < n; k++) {
+        struct content c;
+        TRY(see(a, addends[k], rank, &c));
+        if (k == 0)
+            *sum = c;
+        else
+            TRY(content_add(a->w->scratch, &c, sum));
+    }
+    if (wanted && sum->state != CONTENT_FOREIGN && !wanted_is(wanted, sum))
+        return check_fail(a->p, a->number, "gets other gradients than its output's, each once");
+    return STATUS_OK;
+}
+
+static enum status demand_output_gradient(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    const struct program_run *run = x->run;
+    unsigned flags = op_get_info(x->node->op.op)->flags;
+    struct wanted wanted;
+    struct content sum;
+    if (flags & OP_IS_LOSS)
+        return STATUS_OK;
+    bool folds_now = flags & OP_FOLDS_GRADIENTS &&
+                     (!x->g->spec.shared_statistics || a->instr->pass == PASS_BACKWARD_STATISTICS);
+    TRY(want_output_gradient(x, !folds_now, &wanted));
+    if (!folds_now)
+        return demand(a, run->folded_grad, &wanted, "output's gradient");
+    TRY(demand_sum(a, run->n_output_grads, run->output_grad, x->rank, &wanted, &sum));
+    if (run->n_output_grads < 2 && !has_activation(x))
+        return STATUS_OK;
+    if (run->folded_grad == NO_BUFFER)
+        return check_fail(a->p, a->number, "has no place for the folded gradient");
+    *at(a, run->folded_grad) = sum;
+    if (!has_activation(x))
+        return STATUS_OK;
+    return put_region(a, run->folded_grad,
+                      world_symbol(SYMBOL_FOLDED, x->g->last_node, a->m, a->worker), x->rank,
+                      x->piece->output);
+}
+
+static enum status demand_forward_tensors(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    if (x->g->needs.reads_input)
+        TRY(demand_inputs(x));
+    if (x->g->needs.reads_output) {
+        struct wanted value = wanted_region(x->rank, x->piece->output);
+        TRY(world_want_value(a->w, x->g->last_node, a->m, &value));
+        TRY(demand(a, x->run->output, &value, "output"));
+    }
+    if (x->g->needs.saved_bytes)
+        TRY(demand_symbol(a, x->run->saved,
+                          world_symbol(SYMBOL_SAVED, x->g->first_node, a->m, a->worker),
+                          "saved data"));
+    TRY(demand_labels(x));
+    return a->instr->pass == PASS_BACKWARD_WEIGHTS ? STATUS_OK : demand_params(x, false);
+}
+
+static enum status put_gradients(const struct pass_act *x, bool data, bool weights)
+{
+    const struct act *a = &x->a;
+    for (int i = 0; data && i < x->piece->op.n_inputs; i++) {
+        uint64_t symbol = world_symbol(SYMBOL_INPUT_GRADIENT + x->piece->slot[i], x->g->first_node,
+                                       a->m, a->worker);
+        if (x->run->input_grad[i] != NO_BUFFER)
+            TRY(put_region(a, x->run->input_grad[i], symbol, x->piece->op.input[i].rank,
+                           x->piece->input[i]));
+    }
+    for (int k = 0; weights && k < x->piece->n_params; k++)
+        TRY(put_symbol(
+            a, x->run->param_grad[k],
+            world_symbol(SYMBOL_PARAM_GRADIENT, x->node->first_param + k, a->m, a->worker)));
+    return STATUS_OK;
+}
+
+static enum status apply_backward(const struct pass_act *x)
+{
+    const struct act *a = &x->a;
+    enum pass pass = a->instr->pass;
+    bool shared = x->g->spec.shared_statistics, first = pass == PASS_BACKWARD_STATISTICS;
+    TRY(demand_output_gradient(x));
+    TRY(demand_forward_tensors(x));
+    if (first)
+        TRY(put_symbol(
+            a, x->run->statistics,
+            world_symbol(SYMBOL_BACKWARD_STATISTICS, x->g->first_node, a->m, a->worker)));
+    else if (shared)
+        TRY(demand_statistics(x, true));
+    return put_gradients(x, pass == PASS_BACKWARD || pass == PASS_BACKWARD_DATA,
+                         first || pass == PASS_BACKWARD_WEIGHTS ||
+                             (pass == PASS_BACKWARD && !shared));
+}
+
+static enum status apply_run(const struct act *a)
+{
+    struct pass_act x;
+    TRY(find_pass(a, &x));
+    if (a->instr->pass == PASS_FORWARD || a->instr->pass == PASS_FORWARD_STATISTICS)
+        return apply_forward(&x);
+    return apply_backward(&x);
+}
+
+static enum status apply_fold(const struct act *a)
+{
+    const struct program_fold *fold = &a->p->folds[a->instr->index];
+    const layout *l = a->p->buffers[fold->to].layout;
+    struct content sum;
+    if (!l)
+        return check_fail(a->p, a->number, "folds into memory without a shape");
+    if (fold->activation == ACTIVATION_NONE) {
+        int rank = a->p->backend->layout_shape(l)->rank;
+        TRY(demand_sum(a, fold->n_addends, fold->addend, rank, NULL, &sum));
+        *at(a, fold->to) = sum;
+        return STATUS_OK;
+    }
+    if (a->instr->group < 0 || a->instr->group >= a->p->n_groups || a->m < 0)
+        return check_fail(a->p, a->number, "folds an activation of no group");
+    struct pass_act x = {.a = *a, .g = &a->p->groups[a->instr->group]};
+    struct wanted gradient, value;
+    x.node = &a->p->graph->nodes[x.g->first_node];
+    x.rank = x.node->op.output.rank;
+    TRY(world_get_piece(a->w, x.g->first_node, a->worker, a->m, &x.piece));
+    if (!x.piece || fold->activation != x.g->spec.activation)
+        return check_fail(a->p, a->number, "folds another activation than its group's");
+    TRY(want_output_gradient(&x, false, &gradient));
+    TRY(demand_sum(a, fold->n_addends, fold->addend, x.rank, &gradient, &sum));
+    value = wanted_region(x.rank, x.piece->output);
+    TRY(world_want_value(a->w, x.g->last_node, a->m, &value));
+    TRY(demand(a, fold->output, &value, "output"));
+    return put_region(a, fold->to, world_symbol(SYMBOL_FOLDED, x.g->last_node, a->m, a->worker),
+                      x.rank, x.piece->output);
+}
+
+/* ---- moving ---- */
+
+/* What was in memory before: nothing that anybody wants. */
+static enum status put_garbage(const struct act *a, const struct shape *shape, struct content *to)
+{
+    struct range all[SHAPE_MAX_RANK] = {0};
+    for (int i = 0; i < shape->rank; i++)
+        all[i].end = shape->dim[i];
+    return content_of_region(a->w->scratch, symbol_mix(99, (uint64_t)a->number), shape->rank, all,
+                             to);
+}
+
+static enum status apply_copy(const struct act *a)
+{
+    const struct program_copy *c = &a->p->copies[a->instr->index];
+    const struct region_copy *r = &c->region;
+    const struct shape *from_shape = a->p->backend->layout_shape(r->from_layout);
+    const struct shape *to_shape = a->p->backend->layout_shape(r->to_layout);
+    struct content from, to;
+    TRY(see(a, c->from, from_shape->rank, &from));
+    TRY(see(a, c->to, to_shape->rank, &to));
+    bool all = !r->add;
+    for (int i = 0; i < to_shape->rank; i++)
+        all &= r->extent[i] == to_shape->dim[i];
+    if (!r->add && (all || to.state == CONTENT_NONE))
+        TRY(put_garbage(a, to_shape, &to));
+    if (from.state == CONTENT_FOREIGN || to.state == CONTENT_FOREIGN) {
+        *at(a, c->to) = (struct content){.state = CONTENT_FOREIGN};
+        return STATUS_OK;
+    }
+    if (from.state == CONTENT_NONE || !shape_equal(&from.shape, from_shape))
+        return check_fail(a->p, a->number, "copies from buffer %d (%s), which holds something else",
+                          c->from, a->p->buffers[c->from].name);
+    if (to.state == CONTENT_NONE || !shape_equal(&to.shape, to_shape))
+        return check_fail(a->p, a->number, "copies to buffer %d (%s), which holds something else",
+                          c->to, a->p->buffers[c->to].name);
+    TRY(content_copy(a->w->scratch, &from, r->from_begin, r->to_begin, r->extent, r->add, &to));
+    *at(a, c->to) = to;
+    return STATUS_OK;
+}
+
+static bool is_parameter_like(enum buffer_class class)
+{
+    return class == BUFFER_WEIGHTS || class == BUFFER_WEIGHT_VERSIONS ||
+           class == BUFFER_OPTIMIZER || class == BUFFER_GRADIENTS;
+}
+
+/* Parameters and their gradients are one symbol each, whatever their shape. */
+static enum status apply_clear(const struct act *a)
+{
+    const struct program_copy *c = &a->p->copies[a->instr->index];
+    const struct buffer *b = &a->p->buffers[c->to];
+    struct shape one = SHAPE1(1);
+    bool shaped = b->layout && !is_parameter_like(b->class);
+    *at(a, c->to) = content_zero(shaped ? a->p->backend->layout_shape(b->layout) : &one);
+    return STATUS_OK;
+}
+
+static enum status apply_accumulate(const struct act *a)
+{
+    const struct program_copy *c = &a->p->copies[a->instr->index];
+    return content_add(a->w->scratch, at(a, c->from), at(a, c->to));
+}
+
+static enum status apply_stash(const struct act *a)
+{
+    const struct program_copy *c = &a->p->copies[a->instr->index];
+    *at(a, c->to) = *at(a, c->from);
+    return STATUS_OK;
+}
+
+static enum status apply_load(const struct act *a)
+{
+    const struct program_load *load = &a->p->loads[a->instr->index];
+    const struct world *w = a->w;
+    const struct shape *whole = &w->graph->nodes[0].op.output;
+    struct range region[SHAPE_MAX_RANK] = {0};
+    if (a->m < 0)
+        return check_fail(a->p, a->number, "belongs to no micro-batch");
+    int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
+    const struct range *both[2] = {&load->image_samples, &load->label_samples};
+    for (int k = 0; k < 2; k++) {
+        int buffer = k ? load->labels : load->images;
+        if (buffer == NO_BUFFER)
+            continue;
+        if (both[k]->begin < first || both[k]->end > end || both[k]->begin < a->p->samples.begin ||
+            both[k]->end > a->p->samples.end)
+            return check_fail(a->p, a->number, "loads samples of another micro-batch");
+        region[0] = (struct range){both[k]->begin - first, both[k]->end - first};
+        for (int i = 1; i < whole->rank; i++)
+            region[i] = (struct range){0, whole->dim[i]};
+        TRY(put_region(a, buffer,
+                       k ? world_symbol(SYMBOL_LABELS, 0, a->m, 0) : world_value(w, 0, a->m),
+                       k ? 1 : whole->rank, region));
+    }
+    return STATUS_OK;
+}
+
+/* ---- updates ---- */
+
+/* The holder whose gradient an asynchronous server's update number i is about. */
+static int holder_number(const struct world *w, int param, int i)
+{
+    for (int u = 0; u < w->n_workers; u++) {
+        struct range region[SHAPE_MAX_RANK];
+        if (world_get_param(w, param, u, region) && i-- == 0)
+            return u;
+    }
+    return w->n_workers; /* nobody's: no gradient fits */
+}
+
+static enum status apply_update(const struct act *a)
+{
+    struct world *w = a->w;
+    int param = a->instr->param, done = w->updates[a->worker][param]++;
+    const struct program_param *at_param = &a->p->params[param];
+    bool alone = w->plan->asynchronous;
+    struct wanted gradient = wanted_symbol();
+    TRY(world_want_param_gradient(w, param, a->worker, alone ? 0 : done,
+                                  alone ? holder_number(w, param, done) : -1, &gradient));
+    TRY(demand(a, at_param->gradient, &gradient, "gradient"));
+    TRY(demand_symbol(a, at_param->weight, world_weight(w, param, a->worker, done), "weight"));
+    TRY(put_symbol(a, at_param->weight, world_weight(w, param, a->worker, done + 1)));
+    for (int k = 0; k < a->p->n_states; k++) {
+        TRY(demand_symbol(a, at_param->state[k], world_state(w, param, k, done), "state"));
+        TRY(put_symbol(a, at_param->state[k], world_state(w, param, k, done + 1)));
+    }
+    return STATUS_OK;
+}
+
+/* ---- communication ---- */
+
+/* A buffer, or all parts of it. */
+static void forget(const struct act *a, int buffer)
+{
+    *at(a, buffer) = (struct content){.state = CONTENT_FOREIGN};
+    for (int i = 0; i < a->p->n_buffers; i++)
+        if (a->p->buffers[i].parent == buffer)
+            *at(a, i) = (struct content){.state = CONTENT_FOREIGN};
+}
+
+static enum status apply_foreign(const struct act *a)
+{
+    for (int k = 0; k < a->instr->n_writes; k++)
+        forget(a, a->instr->writes[k]);
+    return STATUS_OK;
+}
+
+static struct act make_act(struct world *w, int worker, int number)
+{
+    const struct program *p = w->programs[worker];
+    return (struct act){w, worker, number, p, &p->instrs[number], p->instrs[number].micro};
+}
+
+enum status meaning_apply(struct world *w, int worker, int number)
+{
+    static enum status (*const rules[])(const struct act *) = {
+        [INSTR_LOAD] = apply_load,     [INSTR_RUN] = apply_run,
+        [INSTR_FOLD] = apply_fold,     [INSTR_COPY] = apply_copy,
+        [INSTR_CLEAR] = apply_clear,   [INSTR_ACCUMULATE] = apply_accumulate,
+        [INSTR_STASH] = apply_stash,   [INSTR_UPDATE] = apply_update,
+        [INSTR_SEND] = apply_foreign,  [INSTR_RECEIVE] = apply_foreign,
+        [INSTR_REDUCE] = apply_foreign};
+    _Static_assert(sizeof rules / sizeof rules[0] == INSTR_KIND_COUNT, "a rule each");
+    struct act a = make_act(w, worker, number);
+    return rules[a.instr->kind](&a);
+}
+
+/* Whether the bytes of the giver's tensor are the taker's: one layout, or another shape of as many
+ * bytes (a flatten without an instruction). Layouts of two devices cannot be compared. */
+static bool same_bytes(const struct program *p, const layout *x, const struct program *q,
+                       const layout *y)
+{
+    if (!x || !y || p->backend->layout_bytes(x) != q->backend->layout_bytes(y))
+        return false;
+    bool same_shape = shape_equal(p->backend->layout_shape(x), q->backend->layout_shape(y));
+    return x == y || !same_shape || p->device != q->device;
+}
+
+enum status meaning_message(struct world *w, int from, int send, int to, int receive)
+{
+    struct act giver = make_act(w, from, send), taker = make_act(w, to, receive);
+    int source = giver.p->messages[giver.instr->index].buffer;
+    int target = taker.p->messages[taker.instr->index].buffer;
+    const struct buffer *x = &giver.p->buffers[source], *y = &taker.p->buffers[target];
+    struct content content = *at(&giver, source);
+    if (giver.m != taker.m || !same_bytes(giver.p, x->layout, taker.p, y->layout))
+        return check_fail(taker.p, receive, "receives another kind of tensor than is sent");
+    const struct shape *shape = taker.p->backend->layout_shape(y->layout);
+    if (!is_parameter_like(x->class)) {
+        TRY(see(&giver, source, shape->rank, &content));
+        if (!shape_equal(&content.shape, shape))
+            content.state = CONTENT_NONE;
+    }
+    if (content.state == CONTENT_NONE)
+        return check_fail(giver.p, send, "sends nothing that makes sense");
+    *at(&taker, target) = content;
+    return STATUS_OK;
+}
+
+/* The part of `whole` at this place, in worker u's program; the whole itself at part -1. */
+static int find_part(const struct program *p, int whole, int64_t offset)
+{
+    for (int i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].parent == whole && p->buffers[i].parent_offset == offset)
+            return i;
+    return NO_BUFFER;
+}
+
+static enum status sum_over_members(struct world *w, const struct comm_reduction *r,
+                                    const int *buffers)
+{
+    struct content sum = {.state = CONTENT_NONE};
+    for (int k = 0; k < r->n_members; k++) {
+        const struct content *c = &w->contents[r->members[k]][buffers[k]];
+        if (k == 0)
+            sum = *c;
+        else
+            TRY(content_add(w->scratch, c, &sum));
+    }
+    for (int k = 0; k < r->n_members; k++)
+        w->contents[r->members[k]][buffers[k]] = sum;
+    return STATUS_OK;
+}
+
+/* Part by part: the members' parts must lie at the same places. */
+static enum status reduce_parts(struct world *w, const struct comm_reduction *r, const int *numbers,
+                                int *wholes, int *parts)
+{
+    const struct program *first = w->programs[r->members[0]];
+    bool has_parts = false;
+    for (int i = 0; i < first->n_buffers; i++) {
+        const struct buffer *part = &first->buffers[i];
+        if (part->parent != wholes[0])
+            continue;
+        has_parts = true;
+        for (int k = 0; k < r->n_members; k++) {
+            const struct program *p = w->programs[r->members[k]];
+            parts[k] = find_part(p, wholes[k], part->parent_offset);
+            if (parts[k] == NO_BUFFER || p->buffers[parts[k]].n_bytes != part->n_bytes)
+                return check_fail(p, numbers[k], "has other parts than worker %d", r->members[0]);
+        }
+        TRY(sum_over_members(w, r, parts));
+    }
+    return has_parts ? STATUS_OK : sum_over_members(w, r, wholes);
+}
+
+enum status meaning_reduce(struct world *w, const struct comm_reduction *r, const int *numbers)
+{
+    int *wholes, *parts;
+    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *wholes, &wholes));
+    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *parts, &parts));
+    for (int k = 0; k < r->n_members; k++) {
+        const struct program *p = w->programs[r->members[k]];
+        wholes[k] = p->reductions[p->instrs[numbers[k]].index].buffer;
+    }
+    return reduce_parts(w, r, numbers, wholes, parts);
+}
+
+/* ---- begin and end ---- */
+
+static enum status fail_param(const struct program *p, int param, const char *what)
+{
+    return status_fail(STATUS_FAILED, "program check: worker %d, %s: %s", p->worker,
+                       p->graph->params[param].name, what);
+}
+
+/* Who holds what is what the plan says. */
+static enum status check_param(const struct world *w, int worker, int param)
+{
+    const struct program *p = w->programs[worker];
+    const struct program_param *here = &p->params[param];
+    struct range region[SHAPE_MAX_RANK];
+    int server = world_server_of(w, param), n = 0, first = -1;
+    bool held = world_get_param(w, param, worker, region);
+    if (held != (here->weight != NO_BUFFER) && server != worker)
+        return fail_param(p, param, held ? "has no weight" : "has a weight");
+    if (here->weight == NO_BUFFER)
+        return STATUS_OK;
+    for (int u = 0; u < w->n_workers; u++) {
+        struct range theirs[SHAPE_MAX_RANK];
+        bool holder =
+            held ? world_shares_param(w, param, worker, u) : world_get_param(w, param, u, theirs);
+        if (!holder)
+            continue;
+        if (n >= here->n_holders || here->holders[n] != u)
+            return fail_param(p, param, "others hold it than the program says");
+        first = n++ == 0 ? u : first;
+    }
+    bool has_state = server < 0 || server == worker;
+    bool saves = server < 0 ? first == worker : server == worker;
+    if (n != here->n_holders || here->saves != saves || here->has_state != has_state)
+        return fail_param(p, param, "others hold, keep or save it than the program says");
+    return STATUS_OK;
+}
+
+static enum status put_first(struct world *w, int worker, int buffer, uint64_t symbol)
+{
+    return buffer == NO_BUFFER
+               ? STATUS_OK
+               : content_of_symbol(w->scratch, symbol, &w->contents[worker][buffer]);
+}
+
+enum status meaning_begin(struct world *w, int worker)
+{
+    const struct program *p = w->programs[worker];
+    for (int i = 0; i < w->graph->n_params; i++) {
+        TRY(check_param(w, worker, i));
+        TRY(put_first(w, worker, p->params[i].weight, world_weight(w, i, worker, 0)));
+        for (int k = 0; k < 2; k++)
+            TRY(put_first(w, worker, p->params[i].state[k], world_state(w, i, k, 0)));
+    }
+    return STATUS_OK;
+}
+
+static bool holds_symbol(const struct world *w, int worker, int buffer, uint64_t symbol)
+{
+    const struct content *c = &w->contents[worker][buffer];
+    struct wanted wanted = wanted_symbol();
+    wanted_add(&wanted, symbol, wanted.region);
+    return c->state == CONTENT_FOREIGN || wanted_is(&wanted, c);
+}
+
+/* How many updates a worker's copy must have come through. An asynchronous server makes one for
+ * each holder, and each holder gets what there is behind its own. */
+static enum status find_last_version(struct world *w, int param, int worker, int *out)
+{
+    int before = 0, all = 0;
+    bool trained = w->graph->params[param].spec.trained;
+    *out = w->training ? w->n_steps : 0;
+    if (!trained)
+        return world_find_version(w, param, worker, w->n_steps * w->n_micros, out);
+    if (!w->training || !w->plan->asynchronous)
+        return STATUS_OK;
+    for (int u = 0; u < w->n_workers; u++) {
+        struct range region[SHAPE_MAX_RANK];
+        bool holds = world_get_param(w, param, u, region);
+        before += holds && u <= worker;
+        all += holds;
+    }
+    *out = world_server_of(w, param) == worker ? all : before;
+    return STATUS_OK;
+}
+
+static enum status check_last_param(struct world *w, int worker, int param)
+{
+    const struct program *p = w->programs[worker];
+    const struct program_param *here = &p->params[param];
+    int version;
+    if (here->weight == NO_BUFFER)
+        return STATUS_OK;
+    TRY(find_last_version(w, param, worker, &version));
+    if (!holds_symbol(w, worker, here->weight, world_weight(w, param, worker, version)))
+        return fail_param(p, param, "is not what all its updates make of it");
+    if (!here->has_state || !w->training || !w->graph->params[param].spec.trained)
+        return STATUS_OK;
+    if (w->updates[worker][param] != version)
+        return fail_param(p, param, "is updated too often or too rarely");
+    for (int k = 0; k < p->n_states; k++)
+        if (here->state[k] == NO_BUFFER ||
+            !holds_symbol(w, worker, here->state[k], world_state(w, param, k, version)))
+            return fail_param(p, param, "has a state that not all its updates have seen");
+    return STATUS_OK;
+}
+
+static enum status check_result_value(struct world *w, int worker, int buffer, int node,
+                                      const struct range *region, int rank, int m)
+{
+    struct wanted value = wanted_region(rank, region);
+    const struct program *p = w->programs[worker];
+    TRY(world_want_value(w, node, m, &value));
+    if (buffer < 0 || buffer >= p->n_buffers)
+        return status_fail(STATUS_FAILED, "program check: worker %d, a result without a buffer",
+                           worker);
+    const struct content *c = &w->contents[worker][buffer];
+    if (c->state != CONTENT_FOREIGN && !wanted_is(&value, c))
+        return status_fail(STATUS_FAILED,
+                           "program check: worker %d, buffer %d (%s) does not hold the result",
+                           worker, buffer, p->buffers[buffer].name);
+    return STATUS_OK;
+}
+
+static enum status check_result(struct world *w, int worker, const struct program_result *r)
+{
+    int loss = w->graph->n_nodes - 1;
+    const struct op_piece *piece = NULL;
+    bool good = r->micro >= 0 && r->micro < w->n_micros * w->n_steps;
+    if (good)
+        TRY(world_get_piece(w, loss, worker, r->micro, &piece));
+    int64_t first = good ? world_first_sample(w, r->micro) : 0;
+    if (!piece || r->samples.begin != piece->output[0].begin + first ||
+        r->samples.end != piece->output[0].end + first)
+        return status_fail(STATUS_FAILED, "program check: worker %d has results of other samples",
+                           worker);
+    TRY(check_result_value(w, worker, r->losses, loss, piece->output, 1, r->micro));
+    if (w->training)
+        return STATUS_OK;
+    return check_result_value(w, worker, r->logits, w->graph->nodes[loss].input[0], piece->input[0],
+                              piece->op.input[0].rank, r->micro);
+}
+
+/* Every micro-batch with samples here has its result, once. */
+static enum status check_results(struct world *w, int worker)
+{
+    const struct program *p = w->programs[worker];
+    for (int m = 0; m < w->n_micros * w->n_steps; m++) {
+        const struct op_piece *piece;
+        int n = 0;
+        TRY(world_get_piece(w, w->graph->n_nodes - 1, worker, m, &piece));
+        for (int i = 0; i < p->n_results; i++)
+            n += p->results[i].micro == m;
+        if (n != (piece != NULL))
+            return status_fail(STATUS_FAILED,
+                               "program check: worker %d has %d results of micro-batch %d", worker,
+                               n, m);
+    }
+    for (int i = 0; i < p->n_results; i++)
+        TRY(check_result(w, worker, &p->results[i]));
+    return STATUS_OK;
+}
+
+enum status meaning_end(struct world *w, int worker)
+{
+    for (int i = 0; i < w->graph->n_params; i++)
+        TRY(check_last_param(w, worker, i));
+    return check_results(w, worker);
+}
+
+static enum status run_alone(struct world *w, int worker)
+{
+    TRY(world_create(w));
+    TRY(meaning_begin(w, worker));
+    for (int i = 0; i < w->programs[worker]->n_instrs; i++)
+        TRY(meaning_apply(w, worker, i));
+    return meaning_end(w, worker);
+}
+
+enum status check_meaning(const struct program *p)
+{
+    struct world w = {.graph = p->graph,
+                      .plan = p->plan,
+                      .training = p->training,
+                      .alone = true,
+                      .n_micros = p->n_micros,
+                      .n_steps = p->n_steps,
+                      .n_workers = p->plan->n_workers};
+    TRY(arena_create(&w.scratch));
+    const struct program **programs;
+    enum status st = arena_alloc_array(w.scratch, (size_t)w.n_workers,
+                                       sizeof(const struct program *), &programs);
+    if (st == STATUS_OK) {
+        programs[p->worker] = p;
+        w.programs = programs;
+        st = run_alone(&w, p->worker);
+    }
+    arena_destroy(w.scratch);
+    return st;
+}

@@ -1,0 +1,111 @@
+/* checking.h: the steps of program_check and program_check_all, one file each. Not for use outside
+ * this room. Nothing here calls the lowering; what a step must do is derived once more, from the
+ * graph, the plan and the op table. */
+#ifndef CLEAVE_PROGRAM_CHECKING_H
+#define CLEAVE_PROGRAM_CHECKING_H
+
+#include "program/contents.h"
+#include "program/program.h"
+
+/* STATUS_FAILED: "program check: instruction 12 (forward conv1) ..." */
+enum status check_fail(const struct program *p, int number, const char *format, ...)
+    PRINTF_LIKE(3, 4) MUST_USE;
+
+/* The buffer that b lies in, or b itself. */
+int check_root(const struct program *p, int b);
+
+/* ---- check_lists.c ---- */
+
+/* Numbers are in range, buffers are large enough, and the lists of what every instruction reads and
+ * writes are what its table entry says. */
+enum status check_lists(const struct program *p) MUST_USE;
+
+/* ---- check_memory.c ---- */
+
+/* Waits are sound and order everything that meets in memory; every read finds what was written for
+ * it. */
+enum status check_memory(const struct program *p) MUST_USE;
+
+/* ---- check_expect.c: what must be where, from graph and plan ---- */
+
+/* A node's group, from the programs' tables. */
+struct node_group {
+    int first, last; /* nodes; -1: no program that is known has a piece of it */
+    enum activation activation;
+};
+
+/* The programs that are checked together; of one alone, what others send is foreign. */
+struct world {
+    const struct graph *graph;
+    const struct plan *plan;
+    bool training, alone;
+    int n_micros, n_steps;                 /* micro-batches of a step */
+    int n_workers;                         /* of the plan */
+    const struct program *const *programs; /* by worker; NULL: not known */
+    arena *scratch;
+    struct node_group *groups; /* by node */
+    bool *identity;            /* [node][worker]: its output is its input */
+    struct op_piece **pieces;  /* [node][worker][class]; NULL: not looked at yet */
+    struct content **contents; /* by worker and buffer */
+    int **updates;             /* by worker and parameter: how many so far */
+};
+
+enum status world_create(struct world *w) MUST_USE; /* the fields up to scratch are set */
+
+/* Of micro-batch m (over all steps): where it begins in its step's batch, and how long it is. */
+int64_t world_first_sample(const struct world *w, int m);
+int64_t world_count_samples(const struct world *w, int m);
+
+/* A worker's piece of a node in a micro-batch; NULL where it has none, or an empty one. */
+enum status world_get_piece(struct world *w, int node, int worker, int m,
+                            const struct op_piece **out) MUST_USE;
+/* The region of a parameter that a worker computes with; false: none. */
+bool world_get_param(const struct world *w, int param, int worker, struct range *region);
+bool world_shares_param(const struct world *w, int param, int a, int b); /* the same region */
+int world_server_of(const struct world *w, int param);                   /* -1: none */
+
+/* Symbols. */
+uint64_t world_value(const struct world *w, int node, int m);
+uint64_t world_partial_value(const struct world *w, int node, int m, int worker);
+enum symbol_kind {
+    SYMBOL_SAVED = 16,
+    SYMBOL_FORWARD_STATISTICS,
+    SYMBOL_BACKWARD_STATISTICS,
+    SYMBOL_FOLDED,         /* a group's output gradient behind the derivative of its activation */
+    SYMBOL_PARAM_GRADIENT, /* number: the parameter */
+    SYMBOL_LABELS,
+    SYMBOL_INPUT_GRADIENT, /* and on: by input */
+};
+uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker);
+/* Weights after so many updates, running statistics after so many micro-batches. */
+uint64_t world_weight(const struct world *w, int param, int worker, int version);
+uint64_t world_state(const struct world *w, int param, int k, int version);
+/* Which version of a parameter a worker computes micro-batch m with. */
+enum status world_find_version(struct world *w, int param, int worker, int m, int *out) MUST_USE;
+
+/* Adds to *out what the region must hold of a node's output, or of its gradient: the sum of what
+ * all pieces of all consumers add. */
+enum status world_want_value(struct world *w, int node, int m, struct wanted *out) MUST_USE;
+enum status world_want_gradient(struct world *w, int node, int m, struct wanted *out) MUST_USE;
+/* The gradient of a parameter at its update in this step; holder -1: all of those that share. */
+enum status world_want_param_gradient(struct world *w, int param, int worker, int step, int holder,
+                                      struct wanted *out) MUST_USE;
+/* A batch norm's statistics of all pieces with the same channels as this worker's. */
+enum status world_want_statistics(struct world *w, int node, int m, int worker, bool backward,
+                                  struct wanted *out) MUST_USE;
+
+/* ---- check_meaning.c: what instructions do to contents ---- */
+
+enum status meaning_begin(struct world *w, int worker) MUST_USE;
+/* A computation; or, alone, any instruction. */
+enum status meaning_apply(struct world *w, int worker, int number) MUST_USE;
+enum status meaning_message(struct world *w, int from, int send, int to, int receive) MUST_USE;
+/* numbers[i] is the instruction of member i. */
+enum status meaning_reduce(struct world *w, const struct comm_reduction *r,
+                           const int *numbers) MUST_USE;
+enum status meaning_end(struct world *w, int worker) MUST_USE;
+
+/* Runs one worker's program alone on symbols. */
+enum status check_meaning(const struct program *p) MUST_USE;
+
+#endif

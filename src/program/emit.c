@@ -1,0 +1,146 @@
+#include "program/lowering.h"
+
+#include <string.h>
+
+void list_add(struct list *l, int buffer)
+{
+    if (buffer != NO_BUFFER)
+        l->item[l->n++] = buffer;
+}
+
+enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+                        const void *item)
+{
+    char **items = table;
+    if (*n == *capacity) {
+        int more = *capacity ? 2 * *capacity : 64;
+        char *larger;
+        TRY(arena_alloc_array(e->p->memory, (size_t)more, size, &larger));
+        if (*n)
+            memcpy(larger, *items, (size_t)*n * size);
+        *items = larger;
+        *capacity = more;
+    }
+    memcpy(*items + (size_t)*n * size, item, size);
+    *n += 1;
+    return STATUS_OK;
+}
+
+enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
+                        const layout *l, int64_t n_bytes, int *out)
+{
+    struct program *p = e->p;
+    *out = NO_BUFFER;
+    if (n_bytes == 0)
+        return STATUS_OK;
+    int64_t padded = (n_bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
+    struct buffer b = {
+        .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
+    int none = 0, n = p->n_buffers;
+    TRY(emit_append(e, &e->holders, &n, &e->holder_capacity, sizeof none, &none));
+    TRY(emit_append(e, &p->buffers, &p->n_buffers, &e->buffer_capacity, sizeof b, &b));
+    *out = p->n_buffers - 1;
+    return STATUS_OK;
+}
+
+enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
+                        const layout *l, int *out)
+{
+    return emit_buffer(e, name, class, l, e->p->backend->layout_bytes(l), out);
+}
+
+static enum status copy_list(arena *a, const struct list *l, int *n, const int **items)
+{
+    int *copy;
+    TRY(arena_alloc_array(a, (size_t)l->n, sizeof *copy, &copy));
+    memcpy(copy, l->item, (size_t)l->n * sizeof *copy);
+    *n = l->n;
+    *items = copy;
+    return STATUS_OK;
+}
+
+enum status emit_instr(struct emitter *e, struct instr instr, const struct list *reads,
+                       const struct list *writes)
+{
+    struct program *p = e->p;
+    TRY(copy_list(p->memory, reads, &instr.n_reads, &instr.reads));
+    TRY(copy_list(p->memory, writes, &instr.n_writes, &instr.writes));
+    return emit_append(e, &p->instrs, &p->n_instrs, &e->instr_capacity, sizeof instr, &instr);
+}
+
+enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
+                      struct instr like)
+{
+    struct program *p = e->p;
+    struct list reads = {0}, writes = {0};
+    list_add(&reads, copy->from);
+    if (kind == INSTR_ACCUMULATE || (kind == INSTR_COPY && copy->region.add))
+        list_add(&reads, copy->to);
+    list_add(&writes, copy->to);
+    TRY(emit_append(e, &p->copies, &p->n_copies, &e->copy_capacity, sizeof *copy, copy));
+    like.kind = kind;
+    like.stream = STREAM_COMPUTE;
+    like.index = p->n_copies - 1;
+    return emit_instr(e, like, &reads, &writes);
+}
+
+enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int64_t tag, int buffer,
+                         struct instr like)
+{
+    struct program *p = e->p;
+    struct program_message message = {peer, tag, p->buffers[buffer].n_bytes, buffer};
+    struct list one = {1, {buffer}}, none = {0};
+    TRY(emit_append(e, &p->messages, &p->n_messages, &e->message_capacity, sizeof message,
+                    &message));
+    like.kind = kind;
+    like.stream = STREAM_COMMUNICATE;
+    like.index = p->n_messages - 1;
+    bool send = kind == INSTR_SEND;
+    return emit_instr(e, like, send ? &one : &none, send ? &none : &one);
+}
+
+enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec, int buffer,
+                           struct instr like)
+{
+    struct program *p = e->p;
+    struct program_reduction r = {.spec = *spec, .buffer = buffer, .workspace = NO_BUFFER};
+    int64_t n_bytes = p->transport ? p->transport->reduce_workspace_bytes(spec) : 0;
+    TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, NULL, n_bytes, &r.workspace));
+    struct list reads = {1, {buffer}}, writes = {1, {buffer}};
+    list_add(&writes, r.workspace);
+    TRY(emit_append(e, &p->reductions, &p->n_reductions, &e->reduction_capacity, sizeof r, &r));
+    like.kind = INSTR_REDUCE;
+    like.stream = STREAM_COMMUNICATE;
+    like.index = p->n_reductions - 1;
+    return emit_instr(e, like, &reads, &writes);
+}
+
+int64_t emit_tag(enum tag_kind kind, int64_t number)
+{
+    return 4 * number + (int64_t)kind;
+}
+
+struct instance *emit_instance(const struct emitter *e, int tensor, int micro)
+{
+    return &e->instances[(size_t)tensor * (size_t)e->n_micros + (size_t)micro];
+}
+
+int emit_class(const struct emitter *e, int micro)
+{
+    return e->part->micro_class[micro % e->part->n_micros];
+}
+
+const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker)
+{
+    return &e->part->tensors[tensor].at[class][worker];
+}
+
+enum status emit_natural_layout(struct emitter *e, int tensor, const struct shape *shape,
+                                const layout **out)
+{
+    const struct part_tensor *t = &e->part->tensors[tensor];
+    bool images = tensor == TENSOR_IMAGES || t->source == TENSOR_IMAGES;
+    if (shape->rank < 4 || images)
+        return e->p->backend->layout_plain(e->p->device, shape, out);
+    return e->p->backend->layout_transfer(e->p->device, shape, 0, shape->dim[1], out);
+}

@@ -1,0 +1,309 @@
+/* Forward of one group for one micro-batch, and the loading of the batch. */
+#include "program/lowering.h"
+
+#include <string.h>
+
+static struct instr named(int group_number, int micro)
+{
+    return (struct instr){.group = group_number, .micro = micro, .param = -1};
+}
+
+/* ---- loading ---- */
+
+static bool is_loss(const struct emitter *e, const struct part_group *g)
+{
+    return op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags & OP_IS_LOSS;
+}
+
+static struct range shifted(struct range r, int64_t by)
+{
+    return (struct range){r.begin + by, r.end + by};
+}
+
+static void touch_samples(struct program *p, struct range samples)
+{
+    bool first = p->samples.end == 0;
+    if (first || samples.begin < p->samples.begin)
+        p->samples.begin = samples.begin;
+    if (samples.end > p->samples.end)
+        p->samples.end = samples.end;
+}
+
+static enum status load_images(struct emitter *e, int stage, int micro, struct program_load *load)
+{
+    int class = emit_class(e, micro);
+    const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
+    const struct region *region = emit_region(e, TENSOR_IMAGES, class, e->me);
+    bool read = false;
+    for (int g = 0; g < e->part->n_groups; g++)
+        for (int k = 0; k < OP_MAX_INPUTS && e->part->groups[g].stage == stage; k++) {
+            const struct part_group *part = &e->part->groups[g];
+            const struct graph_node *node = &e->p->graph->nodes[part->first_node];
+            read |=
+                k < node->op.n_inputs && (part->input[k] == TENSOR_IMAGES ||
+                                          e->part->tensors[part->input[k]].source == TENSOR_IMAGES);
+        }
+    if (!read || region_is_empty(region, images->rank))
+        return STATUS_OK;
+    const layout **l = &e->layouts[TENSOR_IMAGES * PARTITION_MAX_CLASSES + class];
+    struct shape shape = region_shape(region, images->rank);
+    TRY(e->p->backend->layout_plain(e->p->device, &shape, l));
+    TRY(emit_tensor(e, "images", BUFFER_ACTIVATIONS, *l, &load->images));
+    emit_instance(e, TENSOR_IMAGES, micro)->buffer = load->images;
+    load->image_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
+    return STATUS_OK;
+}
+
+/* Labels are read by the loss alone, so their buffer is kept with its instance. */
+static enum status load_labels(struct emitter *e, int stage, int micro, struct program_load *load)
+{
+    int last = e->part->n_groups - 1, class = emit_class(e, micro);
+    const struct part_group *loss = &e->part->groups[last];
+    const struct region *region = emit_region(e, loss->output, class, e->me);
+    if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, 1))
+        return STATUS_OK;
+    int64_t n = region->axis[0].end - region->axis[0].begin;
+    TRY(emit_buffer(e, "labels", BUFFER_ACTIVATIONS, NULL, n * (int64_t)sizeof(int32_t),
+                    &load->labels));
+    e->group_instances[last * e->n_micros + micro].run.labels = load->labels;
+    load->label_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
+    return STATUS_OK;
+}
+
+enum status emit_load(struct emitter *e, int stage, int micro)
+{
+    struct program *p = e->p;
+    struct program_load load = {.images = NO_BUFFER, .labels = NO_BUFFER};
+    TRY(load_images(e, stage, micro, &load));
+    TRY(load_labels(e, stage, micro, &load));
+    struct list none = {0}, writes = {0};
+    list_add(&writes, load.images);
+    list_add(&writes, load.labels);
+    if (writes.n == 0)
+        return STATUS_OK;
+    if (load.images != NO_BUFFER)
+        touch_samples(p, load.image_samples);
+    if (load.labels != NO_BUFFER)
+        touch_samples(p, load.label_samples);
+    TRY(emit_append(e, &p->loads, &p->n_loads, &e->load_capacity, sizeof load, &load));
+    struct instr instr = named(-1, micro);
+    instr.kind = INSTR_LOAD;
+    instr.index = p->n_loads - 1;
+    TRY(emit_instr(e, instr, &none, &writes));
+    return load.images != NO_BUFFER ? emit_post_views(e, TENSOR_IMAGES, micro) : STATUS_OK;
+}
+
+/* ---- statistics over several pieces ---- */
+
+/* Workers with a piece of the same channels that is not empty, in ascending order. */
+static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int class,
+                                           int *n_members, const int **members)
+{
+    const struct region *mine = emit_region(e, g->output, class, e->me);
+    int rank = e->part->tensors[g->output].rank, *all, n = 0;
+    TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
+    for (int w = 0; w < e->p->plan->n_workers; w++) {
+        const struct region *r = emit_region(e, g->output, class, w);
+        if (!region_is_empty(r, rank) && r->axis[1].begin == mine->axis[1].begin)
+            all[n++] = w;
+    }
+    *n_members = n;
+    *members = all;
+    return STATUS_OK;
+}
+
+enum status emit_statistics(struct emitter *e, int group_number, int micro, const struct kernel *k,
+                            int buffer, bool backward, bool again)
+{
+    const struct part_group *g = &e->part->groups[group_number];
+    struct comm_reduction r = {.method = COMM_GATHER,
+                               .type = COMM_DOUBLE,
+                               .count = e->p->groups[k->group].needs.statistics_count};
+    TRY(find_statistics_members(e, g, emit_class(e, micro), &r.n_members, &r.members));
+    int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
+    r.tag = emit_tag(backward ? TAG_BACKWARD_STATISTICS : TAG_FORWARD_STATISTICS, number);
+    if (r.n_members == 1)
+        return STATUS_OK;
+    return emit_reduction(e, &r, buffer, named(k->group, micro));
+}
+
+/* Holders without a sample in this micro-batch get the running statistics from one that has. */
+static enum status hand_out_running_statistics(struct emitter *e, int group_number, int micro,
+                                               const struct kernel *k)
+{
+    struct program *p = e->p;
+    const struct part_group *g = &e->part->groups[group_number];
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
+    int class = emit_class(e, micro), rank = e->part->tensors[g->output].rank;
+    const struct program_param *first = &p->params[node->first_param];
+    if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
+        return STATUS_OK;
+    int giver = -1;
+    for (int i = 0; i < first->n_holders && giver < 0; i++)
+        if (!region_is_empty(emit_region(e, g->output, class, first->holders[i]), rank))
+            giver = first->holders[i];
+    for (int i = 0; i < first->n_holders; i++) {
+        int taker = first->holders[i];
+        if (!region_is_empty(emit_region(e, g->output, class, taker), rank))
+            continue;
+        for (int n = 0; n < node->n_params; n++) {
+            const struct program_param *param = &p->params[node->first_param + n];
+            if (p->graph->params[node->first_param + n].spec.trained)
+                continue;
+            /* Not numbered through: only holders of these channels are in this loop. */
+            int64_t place = (int64_t)group_number * e->n_micros + micro;
+            int64_t behind = (int64_t)e->part->n_groups * e->n_micros * 2;
+            int64_t tag = emit_tag(TAG_FORWARD_STATISTICS, behind + place * OP_MAX_PARAMS + n);
+            struct instr like = named(k->group, micro);
+            like.param = node->first_param + n;
+            if (e->me == giver)
+                TRY(emit_message(e, INSTR_SEND, taker, tag, param->weight, like));
+            if (e->me == taker)
+                TRY(emit_message(e, INSTR_RECEIVE, giver, tag, param->weight, like));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- one group ---- */
+
+/* The version of each parameter that this micro-batch uses: in an asynchronous pipeline a copy as
+ * it is now, because updates of earlier micro-batches come before this one's backward. */
+static enum status choose_weights(struct emitter *e, int group_number, int micro,
+                                  struct program_run *run)
+{
+    struct program *p = e->p;
+    const struct part_group *g = &e->part->groups[group_number];
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
+    bool stash =
+        p->training && p->plan->schedule == PLAN_PIPEDREAM && g->stage < p->plan->n_stages - 1;
+    for (int k = 0; k < node->n_params; k++) {
+        int number = node->first_param + k;
+        const struct program_param *param = &p->params[number];
+        run->param[k] = param->weight;
+        if (!stash || param->weight == NO_BUFFER || !p->graph->params[number].spec.trained)
+            continue;
+        int *version = &e->stash[number * e->n_micros + micro];
+        if (*version == NO_BUFFER) {
+            TRY(emit_tensor(e, p->graph->params[number].name, BUFFER_WEIGHT_VERSIONS,
+                            p->buffers[param->weight].layout, version));
+            struct instr like = named(-1, micro);
+            like.param = number;
+            TRY(emit_copy(e, INSTR_STASH, &(struct program_copy){param->weight, *version, {0}},
+                          like));
+        }
+        run->param[k] = *version;
+    }
+    return STATUS_OK;
+}
+
+static enum status choose_inputs(struct emitter *e, const struct part_group *g, int micro,
+                                 const struct kernel *k, struct program_run *run)
+{
+    for (int i = 0; i < k->piece.op.n_inputs; i++) {
+        int tensor = g->input[k->piece.slot[i]];
+        TRY(emit_complete_view(e, tensor, micro));
+        run->input[i] = emit_instance(e, tensor, micro)->buffer;
+    }
+    if (g->residual_sum) {
+        TRY(emit_complete_view(e, g->residual, micro));
+        run->residual = emit_instance(e, g->residual, micro)->buffer;
+    }
+    return STATUS_OK;
+}
+
+static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
+                           const struct program_run *run, enum pass pass, const struct list *reads,
+                           const struct list *writes)
+{
+    struct program *p = e->p;
+    TRY(emit_append(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    struct instr instr = named(k->group, micro);
+    instr.kind = INSTR_RUN;
+    instr.pass = pass;
+    instr.index = p->n_runs - 1;
+    return emit_instr(e, instr, reads, writes);
+}
+
+static enum status run_forward(struct emitter *e, int group_number, int micro,
+                               const struct kernel *k, struct program_run *run)
+{
+    struct program *p = e->p;
+    const struct program_group *g = &p->groups[k->group];
+    struct list reads = {0}, writes = {0};
+    for (int i = 0; i < g->spec.op.n_inputs; i++)
+        list_add(&reads, run->input[i]);
+    if (g->spec.shared_statistics) {
+        struct list made = {0};
+        TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, NULL,
+                        g->needs.statistics_count * (int64_t)sizeof(double), &run->statistics));
+        list_add(&made, run->statistics);
+        list_add(&made, run->workspace);
+        TRY(add_run(e, micro, k, run, PASS_FORWARD_STATISTICS, &reads, &made));
+        TRY(emit_statistics(e, group_number, micro, k, run->statistics, false, run->again));
+        list_add(&reads, run->statistics);
+    }
+    list_add(&reads, run->residual);
+    list_add(&reads, run->labels);
+    for (int i = 0; i < OP_MAX_PARAMS; i++)
+        list_add(&reads, run->param[i]);
+    list_add(&writes, run->output);
+    list_add(&writes, run->saved);
+    list_add(&writes, run->workspace);
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
+    for (int i = 0; p->training && !run->again && i < node->n_params; i++)
+        if (!p->graph->params[node->first_param + i].spec.trained)
+            list_add(&writes, run->param[i]); /* running statistics */
+    return add_run(e, micro, k, run, PASS_FORWARD, &reads, &writes);
+}
+
+static enum status add_result(struct emitter *e, const struct part_group *g, int micro,
+                              const struct program_run *run)
+{
+    struct program *p = e->p;
+    const struct region *region = emit_region(e, g->output, emit_class(e, micro), e->me);
+    struct program_result result = {
+        .micro = micro,
+        .losses = run->output,
+        .logits = p->training ? NO_BUFFER : run->input[0],
+        .samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros])};
+    return emit_append(e, &p->results, &p->n_results, &e->result_capacity, sizeof result, &result);
+}
+
+enum status emit_forward(struct emitter *e, int group_number, int micro, bool again)
+{
+    struct program *p = e->p;
+    const struct part_group *g = &e->part->groups[group_number];
+    int class = emit_class(e, micro);
+    struct kernel *k;
+    TRY(emit_kernel(e, group_number, class, &k));
+    if (k->here) {
+        const struct program_group *made = &p->groups[k->group];
+        struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
+        struct instance *out = emit_instance(e, g->output, micro);
+        struct program_run *run = &instance->run;
+        run->first_sample = e->part->micro_first[micro % e->part->n_micros];
+        run->again = instance->again = again;
+        TRY(choose_inputs(e, g, micro, k, run));
+        TRY(choose_weights(e, group_number, micro, run));
+        if (made->needs.output_is_input) {
+            run->output = out->buffer = run->input[0];
+        } else {
+            const layout *l = e->layouts[g->output * PARTITION_MAX_CLASSES + class];
+            TRY(emit_tensor(e, e->part->tensors[g->output].name, BUFFER_ACTIVATIONS, l,
+                            &run->output));
+            TRY(emit_buffer(e, made->name, BUFFER_ACTIVATIONS, NULL, made->needs.saved_bytes,
+                            &run->saved));
+            TRY(emit_buffer(e, made->name, BUFFER_WORKSPACE, NULL,
+                            made->needs.forward_workspace_bytes, &run->workspace));
+            out->buffer = run->output;
+            TRY(run_forward(e, group_number, micro, k, run));
+        }
+        if (is_loss(e, g))
+            TRY(add_result(e, g, micro, run));
+    }
+    if (again)
+        return STATUS_OK;
+    TRY(hand_out_running_statistics(e, group_number, micro, k));
+    return emit_post_views(e, g->output, micro);
+}

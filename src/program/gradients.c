@@ -1,0 +1,252 @@
+/* Gradients of parameters that several workers hold: buckets and reductions, updates, servers.
+ *
+ * Gradients are reduced in buckets (one array each, filled in the order in which backward reaches
+ * the parameters), as soon as the last of a bucket is there, while backward goes on. Weights are
+ * updated at the end of the stage's backward, so that it never waits for a reduction on the way.
+ * Parameters that one worker holds alone are updated at once, and their gradient's memory is used
+ * again. */
+#include "program/lowering.h"
+
+#include <string.h>
+
+bool emit_is_shared(const struct emitter *e, int param)
+{
+    const struct program_param *p = &e->p->params[param];
+    return p->n_holders > 1 || (p->n_holders == 1 && emit_server_of(e, param) >= 0);
+}
+
+static const struct graph_node *node_of(const struct emitter *e, int group_number)
+{
+    return &e->p->graph->nodes[e->part->groups[group_number].first_node];
+}
+
+/* ---- buckets ---- */
+
+static bool same_members(const struct bucket *b, const struct program_param *p)
+{
+    if (b->n_members != p->n_holders)
+        return false;
+    return memcmp(b->members, p->holders, (size_t)b->n_members * sizeof *b->members) == 0;
+}
+
+/* The open bucket of the parameter's holders, within one stage. */
+static enum status find_bucket(struct emitter *e, const struct program_param *param, int *out)
+{
+    for (int i = 0; i < e->n_buckets; i++)
+        if (!e->buckets[i].closed && same_members(&e->buckets[i], param)) {
+            *out = i;
+            return STATUS_OK;
+        }
+    struct bucket b = {
+        .n_members = param->n_holders, .members = param->holders, .buffer = NO_BUFFER};
+    TRY(emit_append(e, &e->buckets, &e->n_buckets, &e->bucket_capacity, sizeof b, &b));
+    *out = e->n_buckets - 1;
+    return STATUS_OK;
+}
+
+static enum status put_into_bucket(struct emitter *e, int number)
+{
+    struct program *p = e->p;
+    const struct program_param *param = &p->params[number];
+    int found = 0;
+    TRY(find_bucket(e, param, &found));
+    struct bucket *b = &e->buckets[found];
+    TRY(emit_append(e, &b->params, &b->n_params, &b->param_capacity, sizeof number, &number));
+    p->buffers[param->gradient].parent_offset = b->n_bytes;
+    b->n_bytes += p->buffers[param->gradient].n_bytes;
+    b->closed = b->n_bytes >= p->plan->bucket_bytes;
+    e->bucket_of[number] = found;
+    return STATUS_OK;
+}
+
+enum status emit_buckets(struct emitter *e)
+{
+    struct program *p = e->p;
+    for (int i = 0; i < p->graph->n_params; i++)
+        e->bucket_of[i] = -1;
+    if (p->plan->sync == PLAN_SERVER)
+        return STATUS_OK;
+    for (int g = e->part->n_groups - 1; g >= 0; g--)
+        for (int k = 0; k < node_of(e, g)->n_params; k++) {
+            int number = node_of(e, g)->first_param + k;
+            if (p->params[number].gradient != NO_BUFFER && emit_is_shared(e, number))
+                TRY(put_into_bucket(e, number));
+        }
+    for (int i = 0; i < e->n_buckets; i++) {
+        struct bucket *b = &e->buckets[i];
+        b->closed = true;
+        TRY(emit_buffer(e, "gradients", BUFFER_GRADIENTS, NULL, b->n_bytes, &b->buffer));
+        for (int k = 0; k < b->n_params; k++)
+            p->buffers[p->params[b->params[k]].gradient].parent = b->buffer;
+    }
+    return STATUS_OK;
+}
+
+static enum comm_method method_of(const struct plan *plan)
+{
+    switch (plan->sync) {
+    case PLAN_TREE:
+        return COMM_TREE;
+    case PLAN_HIERARCHICAL:
+        return COMM_HIERARCHICAL;
+    default:
+        return COMM_RING;
+    }
+}
+
+static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int step)
+{
+    struct program *p = e->p;
+    bool wide = p->backend->device_precision(p->device) == PRECISION_DOUBLE;
+    struct comm_reduction r = {
+        .method = method_of(p->plan),
+        .type = wide ? COMM_DOUBLE : COMM_FLOAT,
+        .n_members = b->n_members,
+        .members = b->members,
+        .node_size = p->plan->workers_per_node,
+        .count = b->n_bytes / (int64_t)(wide ? sizeof(double) : sizeof(float)),
+        .tag = emit_tag(TAG_BUCKET, (int64_t)step * p->graph->n_params + b->params[0])};
+    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = b->params[0]};
+    return emit_reduction(e, &r, b->buffer, like);
+}
+
+/* ---- updates ---- */
+
+static enum status update(struct emitter *e, int number, int step)
+{
+    const struct program_param *param = &e->p->params[number];
+    struct list reads = {0}, writes = {0};
+    list_add(&reads, param->gradient);
+    list_add(&writes, param->weight);
+    list_add(&writes, param->state[0]);
+    list_add(&writes, param->state[1]);
+    struct instr instr = {
+        .kind = INSTR_UPDATE, .group = -1, .micro = step * e->p->n_micros, .param = number};
+    return emit_instr(e, instr, &reads, &writes);
+}
+
+enum status emit_synchronise(struct emitter *e, int group_number, int step)
+{
+    const struct graph_node *node = node_of(e, group_number);
+    for (int k = 0; k < node->n_params; k++) {
+        int number = node->first_param + k, bucket = e->bucket_of[number];
+        const struct program_param *param = &e->p->params[number];
+        if (param->gradient == NO_BUFFER || (bucket < 0 && emit_is_shared(e, number)))
+            continue;
+        if (bucket < 0) {
+            TRY(update(e, number, step));
+            continue;
+        }
+        const struct bucket *b = &e->buckets[bucket];
+        if (b->params[b->n_params - 1] == number)
+            TRY(reduce_bucket(e, b, step));
+    }
+    return STATUS_OK;
+}
+
+static int stage_of(const struct emitter *e, int param)
+{
+    return e->p->plan->layers[e->p->graph->params[param].node].stage;
+}
+
+/* ---- servers ---- */
+
+/* A holder's gradient to the server; there it is the first, or is added. */
+static enum status push_gradient(struct emitter *e, int number, int step, int holder, int server,
+                                 bool first)
+{
+    struct program *p = e->p;
+    const struct program_param *param = &p->params[number];
+    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = number};
+    int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
+    if (e->me == holder)
+        return emit_message(e, INSTR_SEND, server, tag, param->gradient, like);
+    if (e->me != server)
+        return STATUS_OK;
+    if (first)
+        return emit_message(e, INSTR_RECEIVE, holder, tag, param->gradient, like);
+    int beside;
+    TRY(emit_tensor(e, p->graph->params[number].name, BUFFER_TRANSFER,
+                    p->buffers[param->gradient].layout, &beside));
+    TRY(emit_message(e, INSTR_RECEIVE, holder, tag, beside, like));
+    return emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){beside, param->gradient, {0}},
+                     like);
+}
+
+static enum status pull_weight(struct emitter *e, int number, int step, int holder, int server)
+{
+    const struct program_param *param = &e->p->params[number];
+    struct instr like = {.group = -1, .micro = step * e->p->n_micros, .param = number};
+    int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
+    if (e->me == holder)
+        return emit_message(e, INSTR_RECEIVE, server, tag, param->weight, like);
+    if (e->me == server)
+        return emit_message(e, INSTR_SEND, holder, tag, param->weight, like);
+    return STATUS_OK;
+}
+
+/* Who computes with a parameter; known to all workers, unlike program_param, which only holders
+ * and the server fill. */
+static int holders_of(const struct emitter *e, int number, const int **holders)
+{
+    const struct plan_layer *layer = &e->p->plan->layers[e->p->graph->params[number].node];
+    *holders = layer->workers;
+    return layer->n_pieces;
+}
+
+/* All gradients are summed, the weight is updated once, and everybody gets it. */
+static enum status serve_together(struct emitter *e, int number, int step)
+{
+    const int *holders;
+    int n = holders_of(e, number, &holders), server = emit_server_of(e, number);
+    for (int i = 0; i < n; i++)
+        TRY(push_gradient(e, number, step, holders[i], server, i == 0));
+    if (e->me == server)
+        TRY(update(e, number, step));
+    for (int i = 0; i < n; i++)
+        TRY(pull_weight(e, number, step, holders[i], server));
+    return STATUS_OK;
+}
+
+/* Each worker's gradient is applied by itself, in the order of worker numbers, and the worker goes
+ * on with the weight as it is then. */
+static enum status serve_alone(struct emitter *e, int number, int step, int i)
+{
+    const int *holders;
+    int n = holders_of(e, number, &holders), server = emit_server_of(e, number);
+    if (i >= n)
+        return STATUS_OK;
+    TRY(push_gradient(e, number, step, holders[i], server, true));
+    if (e->me == server)
+        TRY(update(e, number, step));
+    return pull_weight(e, number, step, holders[i], server);
+}
+
+static enum status serve_stage(struct emitter *e, int stage, int step)
+{
+    const struct program *p = e->p;
+    int rounds = p->plan->asynchronous ? p->plan->n_workers : 1;
+    for (int i = 0; i < rounds; i++)
+        for (int g = e->part->n_groups - 1; g >= 0; g--)
+            for (int k = 0; k < node_of(e, g)->n_params; k++) {
+                int number = node_of(e, g)->first_param + k;
+                if (stage_of(e, number) != stage || !p->graph->params[number].spec.trained)
+                    continue;
+                if (p->plan->asynchronous)
+                    TRY(serve_alone(e, number, step, i));
+                else
+                    TRY(serve_together(e, number, step));
+            }
+    return STATUS_OK;
+}
+
+enum status emit_stage_updates(struct emitter *e, int stage, int step)
+{
+    if (e->p->plan->sync == PLAN_SERVER)
+        return serve_stage(e, stage, step);
+    for (int i = 0; i < e->n_buckets; i++)
+        for (int k = 0; k < e->buckets[i].n_params; k++)
+            if (stage_of(e, e->buckets[i].params[k]) == stage)
+                TRY(update(e, e->buckets[i].params[k], step));
+    return STATUS_OK;
+}

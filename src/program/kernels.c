@@ -1,0 +1,344 @@
+/* A worker's pieces, the kernels that run them, and the parameters that they hold.
+ *
+ * Parameters that several workers hold are summed, sent and received as they lie in memory, so all
+ * holders must use one layout. The backend chooses layouts by the shapes of a piece, and pieces may
+ * be uneven; so all use the one that it chooses for the first holder's piece with inputs in their
+ * natural layouts. */
+#include "program/lowering.h"
+
+#include <string.h>
+
+/* ---- pieces ---- */
+
+static enum status find_piece(const struct emitter *e, int node, int class, int worker,
+                              struct op_piece *piece, struct box *box, bool *there)
+{
+    const struct plan_layer *layer = &e->p->plan->layers[node];
+    int number = partition_find_piece(layer, worker);
+    *there = number != NO_PIECE;
+    if (!*there)
+        return STATUS_OK;
+    struct op_case op = partition_sized_op(&e->p->graph->nodes[node], e->part->class_size[class]);
+    struct loop_nest nest;
+    op_get_loops(&op, &nest);
+    plan_piece_box(layer, &nest, number, box);
+    return op_get_piece(&op, box, piece);
+}
+
+static int64_t count_statistics(const struct emitter *e, int node, int class)
+{
+    struct op_case op = partition_sized_op(&e->p->graph->nodes[node], e->part->class_size[class]);
+    struct loop_nest nest;
+    int64_t count = 1;
+    op_get_loops(&op, &nest);
+    for (int l = 0; l < nest.n_loops; l++)
+        if (nest.loop[l].role == LOOP_STATISTIC)
+            count *= nest.loop[l].extent;
+    return count;
+}
+
+static void fill_spec(const struct emitter *e, const struct part_group *g, int class,
+                      const struct op_piece *piece, struct group_spec *spec)
+{
+    const struct program *p = e->p;
+    const struct plan *plan = p->plan;
+    *spec = (struct group_spec){.op = piece->op,
+                                .activation = g->activation,
+                                .residual = g->residual_sum,
+                                .training = p->training,
+                                .input_gradient = g->input_gradient,
+                                .random_stream = (uint32_t)g->first_node,
+                                .global_batch = p->graph->batch};
+    if (plan->asynchronous) /* every worker is a run of its own */
+        spec->global_batch = piece->op.output.dim[0];
+    if (plan->layers[g->first_node].n_pieces > 1) {
+        spec->whole = p->graph->nodes[g->first_node].op.output;
+        for (int i = 0; i < spec->whole.rank; i++)
+            spec->origin[i] = piece->output[i].begin;
+    }
+    if (p->training && piece->shares_statistics && !plan->asynchronous) {
+        spec->shared_statistics = true;
+        spec->statistics_count = count_statistics(e, g->first_node, class);
+    }
+}
+
+/* ---- parameters ---- */
+
+static bool same_case(const struct op_case *a, const struct op_case *b)
+{
+    const struct op_attrs *x = &a->attrs, *y = &b->attrs;
+    bool same = a->n_inputs == b->n_inputs && shape_equal(&a->output, &b->output) &&
+                x->groups == y->groups && x->bias == y->bias;
+    for (int k = 0; same && k < a->n_inputs; k++)
+        same = shape_equal(&a->input[k], &b->input[k]);
+    for (int i = 0; i < 2; i++)
+        same &= x->kernel[i] == y->kernel[i] && x->pad_before[i] == y->pad_before[i] &&
+                x->pad_after[i] == y->pad_after[i];
+    return same;
+}
+
+/* The first of a node's parameters that this worker holds (servers may hold some of them), or -1. */
+static int first_held(const struct emitter *e, const struct graph_node *node)
+{
+    for (int k = 0; k < node->n_params; k++)
+        if (e->p->params[node->first_param + k].n_holders)
+            return node->first_param + k;
+    return -1;
+}
+
+/* The first holder of the group's parameters that has something to compute. */
+static enum status find_model_piece(const struct emitter *e, const struct part_group *g,
+                                    struct op_piece *piece)
+{
+    const struct program_param *param =
+        &e->p->params[first_held(e, &e->p->graph->nodes[g->first_node])];
+    for (int i = 0; i < param->n_holders; i++) {
+        struct box box;
+        bool there;
+        TRY(find_piece(e, g->first_node, 0, param->holders[i], piece, &box, &there));
+        if (there && !piece->empty)
+            return STATUS_OK;
+    }
+    return status_fail(STATUS_USAGE, "%s: no worker has a sample to work on",
+                       e->p->graph->nodes[g->first_node].name);
+}
+
+/* The layouts that all holders agree on, from a group that is made for nothing else. */
+static enum status agree_on_layouts(struct emitter *e, const struct part_group *g,
+                                    struct group_layouts *io)
+{
+    struct op_piece piece;
+    struct group_spec spec;
+    struct group_layouts natural = {0};
+    group *model;
+    TRY(find_model_piece(e, g, &piece));
+    fill_spec(e, g, 0, &piece, &spec);
+    for (int k = 0; k < piece.op.n_inputs; k++)
+        TRY(emit_natural_layout(e, g->input[piece.slot[k]], &piece.op.input[k], &natural.input[k]));
+    if (spec.residual)
+        TRY(emit_natural_layout(e, g->residual, &piece.op.output, &natural.residual));
+    TRY(e->p->backend->group_create(e->p->device, &spec, &natural, &model));
+    e->p->backend->group_destroy(model);
+    memcpy(io->param, natural.param, sizeof io->param);
+    return STATUS_OK;
+}
+
+/* Whether making the group as it is gives the layouts that all agree on. */
+static enum status agrees_by_itself(struct emitter *e, const struct part_group *g,
+                                    const struct op_piece *piece, const struct group_layouts *io,
+                                    bool *out)
+{
+    struct op_piece model;
+    TRY(find_model_piece(e, g, &model));
+    *out = same_case(&piece->op, &model.op);
+    for (int k = 0; *out && k < piece->op.n_inputs; k++) {
+        const layout *natural;
+        TRY(emit_natural_layout(e, g->input[piece->slot[k]], &piece->op.input[k], &natural));
+        *out = natural == io->input[k];
+    }
+    return STATUS_OK;
+}
+
+static const layout *known_layout(const struct emitter *e, int param)
+{
+    const struct program *from = e->shares ? e->shares : e->p;
+    int weight = from->params[param].weight;
+    return weight == NO_BUFFER ? NULL : from->buffers[weight].layout;
+}
+
+/* Which of the group's parameters have a layout already, and which must have the agreed one. */
+static enum status fix_param_layouts(struct emitter *e, const struct part_group *g,
+                                     const struct kernel *k, struct group_layouts *io)
+{
+    const struct graph_node *node = &e->p->graph->nodes[g->first_node];
+    int held = first_held(e, node);
+    if (held < 0)
+        return STATUS_OK;
+    for (int i = 0; i < node->n_params; i++)
+        io->param[i] = known_layout(e, node->first_param + i);
+    if (io->param[held - node->first_param] || !emit_is_shared(e, held))
+        return STATUS_OK;
+    bool agrees = false;
+    if (k->here)
+        TRY(agrees_by_itself(e, g, &k->piece, io, &agrees));
+    return agrees ? STATUS_OK : agree_on_layouts(e, g, io);
+}
+
+static enum status add_param_buffers(struct emitter *e, const struct part_group *g,
+                                     const struct group_layouts *io)
+{
+    struct program *p = e->p;
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
+    for (int k = 0; k < node->n_params; k++) {
+        int number = node->first_param + k;
+        const struct graph_param *param = &p->graph->params[number];
+        struct program_param *to = &p->params[number];
+        if (to->n_holders == 0 || to->weight != NO_BUFFER)
+            continue;
+        TRY(emit_tensor(e, param->name, BUFFER_WEIGHTS, io->param[k], &to->weight));
+        if (!p->training || !param->spec.trained)
+            continue;
+        for (int s = 0; to->has_state && s < p->n_states; s++)
+            TRY(emit_tensor(e, param->name, BUFFER_OPTIMIZER, io->param[k], &to->state[s]));
+        TRY(emit_tensor(e, param->name, BUFFER_GRADIENTS, io->param[k], &to->gradient));
+    }
+    return STATUS_OK;
+}
+
+static bool is_server(const struct plan *plan, int worker)
+{
+    for (int i = 0; i < plan->n_servers; i++)
+        if (plan->servers[i] == worker)
+            return true;
+    return false;
+}
+
+int emit_server_of(const struct emitter *e, int param)
+{
+    const struct plan *plan = e->p->plan;
+    return plan->n_servers ? plan->servers[param % plan->n_servers] : -1;
+}
+
+static bool same_ranges(const struct range *a, const struct range *b, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (a[i].begin != b[i].begin || a[i].end != b[i].end)
+            return false;
+    return true;
+}
+
+/* The parameter regions of one worker's piece of a node; 0 where it has none. */
+static int piece_params(const struct emitter *e, int node, int worker,
+                        struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK])
+{
+    const struct plan_layer *layer = &e->p->plan->layers[node];
+    int number = partition_find_piece(layer, worker);
+    if (number == NO_PIECE)
+        return 0;
+    struct loop_nest nest;
+    struct box box;
+    op_get_loops(&e->p->graph->nodes[node].op, &nest);
+    plan_piece_box(layer, &nest, number, &box);
+    return op_get_piece_params(&e->p->graph->nodes[node].op, &box, param);
+}
+
+/* Who else holds parameter k of the node in the same region as this worker (or, on a server, at
+ * all). */
+static enum status find_holders(struct emitter *e, int node, int k, struct program_param *param)
+{
+    const struct plan_layer *layer = &e->p->plan->layers[node];
+    int rank = e->p->graph->params[e->p->graph->nodes[node].first_param + k].spec.shape.rank;
+    int *holders, n = 0;
+    TRY(arena_alloc_array(e->p->memory, (size_t)layer->n_pieces, sizeof *holders, &holders));
+    for (int w = 0; w < e->p->plan->n_workers; w++) {
+        struct range theirs[OP_MAX_PARAMS][SHAPE_MAX_RANK];
+        if (piece_params(e, node, w, theirs) > k && same_ranges(theirs[k], param->region, rank))
+            holders[n++] = w;
+    }
+    param->n_holders = n;
+    param->holders = holders;
+    return STATUS_OK;
+}
+
+static void take_whole(const struct shape *shape, struct range region[SHAPE_MAX_RANK])
+{
+    for (int i = 0; i < shape->rank; i++)
+        region[i] = (struct range){0, shape->dim[i]};
+}
+
+static enum status describe_param(struct emitter *e, int node, int k)
+{
+    struct program *p = e->p;
+    int number = p->graph->nodes[node].first_param + k;
+    const struct graph_param *param = &p->graph->params[number];
+    struct program_param *to = &p->params[number];
+    *to = (struct program_param){
+        .weight = NO_BUFFER, .gradient = NO_BUFFER, .state = {NO_BUFFER, NO_BUFFER}};
+    struct range mine[OP_MAX_PARAMS][SHAPE_MAX_RANK];
+    struct range whole[SHAPE_MAX_RANK];
+    bool holds = piece_params(e, node, e->me, mine) > k;
+    int server = param->spec.trained ? emit_server_of(e, number) : -1;
+    take_whole(&param->spec.shape, whole);
+    if (!holds && server != e->me)
+        return STATUS_OK;
+    memcpy(to->region, holds ? mine[k] : whole, sizeof to->region);
+    if (server >= 0 && !same_ranges(to->region, whole, param->spec.shape.rank))
+        return status_fail(
+            STATUS_USAGE, "%s is cut: a parameter server keeps parameters as a whole", param->name);
+    TRY(find_holders(e, node, k, to));
+    to->saves = server >= 0 ? server == e->me : to->holders[0] == e->me;
+    to->has_state = server < 0 || server == e->me;
+    return STATUS_OK;
+}
+
+enum status emit_params(struct emitter *e)
+{
+    struct program *p = e->p;
+    TRY(arena_alloc_array(p->memory, (size_t)p->graph->n_params, sizeof *p->params, &p->params));
+    for (int i = 0; i < p->graph->n_nodes; i++)
+        for (int k = 0; k < p->graph->nodes[i].n_params; k++)
+            TRY(describe_param(e, i, k));
+    /* Buffers of parameters without a piece that computes: a server's. */
+    for (int g = 0; g < e->part->n_groups; g++) {
+        const struct part_group *part = &e->part->groups[g];
+        const struct graph_node *node = &p->graph->nodes[part->first_node];
+        struct kernel nothing = {0};
+        struct group_layouts io = {0};
+        if (!is_server(p->plan, e->me) || first_held(e, node) < 0)
+            continue;
+        TRY(fix_param_layouts(e, part, &nothing, &io));
+        TRY(add_param_buffers(e, part, &io));
+    }
+    return STATUS_OK;
+}
+
+/* ---- kernels ---- */
+
+static enum status create_group(struct emitter *e, const struct part_group *g, int class,
+                                struct kernel *k)
+{
+    struct program *p = e->p;
+    struct program_group made = {.name = p->graph->nodes[g->first_node].name,
+                                 .first_node = g->first_node,
+                                 .last_node = g->last_node};
+    struct group_layouts io = {0};
+    fill_spec(e, g, class, &k->piece, &made.spec);
+    for (int i = 0; i < k->piece.op.n_inputs; i++)
+        io.input[i] = e->layouts[g->input[k->piece.slot[i]] * PARTITION_MAX_CLASSES + class];
+    if (g->residual_sum)
+        io.residual = e->layouts[g->residual * PARTITION_MAX_CLASSES + class];
+    TRY(fix_param_layouts(e, g, k, &io));
+    TRY(p->backend->group_create(p->device, &made.spec, &io, &made.kernels));
+    p->backend->group_get_needs(made.kernels, &made.needs);
+    enum status st =
+        emit_append(e, &p->groups, &p->n_groups, &e->group_capacity, sizeof made, &made);
+    if (st != STATUS_OK) {
+        p->backend->group_destroy(made.kernels);
+        return st;
+    }
+    k->group = p->n_groups - 1;
+    e->layouts[g->output * PARTITION_MAX_CLASSES + class] = io.output;
+    return add_param_buffers(e, g, &io);
+}
+
+enum status emit_kernel(struct emitter *e, int group_number, int class, struct kernel **out)
+{
+    struct kernel *k = &e->kernels[group_number * PARTITION_MAX_CLASSES + class];
+    const struct part_group *g = &e->part->groups[group_number];
+    *out = k;
+    if (k->known)
+        return STATUS_OK;
+    struct box box;
+    bool there;
+    k->known = true;
+    k->group = -1;
+    TRY(find_piece(e, g->first_node, class, e->me, &k->piece, &box, &there));
+    k->here = there && !k->piece.empty;
+    if (k->here)
+        return create_group(e, g, class, k);
+    if (!there)
+        return STATUS_OK;
+    struct group_layouts io = {0};
+    TRY(fix_param_layouts(e, g, k, &io));
+    return add_param_buffers(e, g, &io);
+}

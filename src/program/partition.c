@@ -1,0 +1,371 @@
+#include "program/partition.h"
+
+#include <string.h>
+
+/* ---- regions ---- */
+
+bool region_is_empty(const struct region *r, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (r->axis[i].end <= r->axis[i].begin)
+            return true;
+    return false;
+}
+
+bool region_equal(const struct region *a, const struct region *b, int rank)
+{
+    bool a_empty = region_is_empty(a, rank), b_empty = region_is_empty(b, rank);
+    if (a_empty || b_empty)
+        return a_empty && b_empty;
+    for (int i = 0; i < rank; i++)
+        if (a->axis[i].begin != b->axis[i].begin || a->axis[i].end != b->axis[i].end)
+            return false;
+    return true;
+}
+
+bool region_intersect(const struct region *a, const struct region *b, int rank, struct region *out)
+{
+    *out = (struct region){0};
+    struct region both = {0};
+    for (int i = 0; i < rank; i++) {
+        const struct range *x = &a->axis[i], *y = &b->axis[i];
+        both.axis[i].begin = x->begin > y->begin ? x->begin : y->begin;
+        both.axis[i].end = x->end < y->end ? x->end : y->end;
+        if (both.axis[i].end <= both.axis[i].begin)
+            return false;
+    }
+    *out = both;
+    return true;
+}
+
+struct shape region_shape(const struct region *r, int rank)
+{
+    struct shape s = {.rank = rank};
+    for (int i = 0; i < rank; i++)
+        s.dim[i] = r->axis[i].end - r->axis[i].begin;
+    return s;
+}
+
+/* ---- pieces of every node ---- */
+
+struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
+{
+    struct op_case op = node->op;
+    for (int k = 0; k < op.n_inputs; k++)
+        op.input[k].dim[0] = n;
+    op.output.dim[0] = n;
+    return op;
+}
+
+int partition_find_piece(const struct plan_layer *layer, int worker)
+{
+    for (int i = 0; i < layer->n_pieces; i++)
+        if (layer->workers[i] == worker)
+            return i;
+    return NO_PIECE;
+}
+
+/* What the workers hold of a node's output and read of its inputs, by class and worker. */
+struct node_regions {
+    bool partial;
+    struct region *output[PARTITION_MAX_CLASSES];
+    struct region *input[OP_MAX_INPUTS][PARTITION_MAX_CLASSES];
+};
+
+struct builder {
+    const struct graph *graph;
+    const struct plan *plan;
+    arena *memory;
+    struct partition *p;
+    struct node_regions *nodes;
+    int *consumer;       /* by node: its only consumer, or NOBODY, or MANY */
+    int *tensor_of_node; /* only of nodes that end a group, and of node 0 */
+};
+
+enum { MANY = -2, NOBODY = -1 };
+
+static enum status find_node_regions(struct builder *b, int node, int class)
+{
+    const struct plan_layer *layer = &b->plan->layers[node];
+    struct node_regions *r = &b->nodes[node];
+    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->class_size[class]);
+    struct loop_nest nest;
+    size_t n = (size_t)b->plan->n_workers;
+    op_get_loops(&op, &nest);
+    TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[class]));
+    for (int k = 0; k < op.n_inputs; k++)
+        TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][class]));
+    for (int i = 0; i < layer->n_pieces; i++) {
+        struct box box;
+        struct op_piece piece;
+        int worker = layer->workers[i];
+        plan_piece_box(layer, &nest, i, &box);
+        TRY(op_get_piece(&op, &box, &piece));
+        if (piece.empty)
+            continue;
+        r->partial |= piece.partial;
+        memcpy(r->output[class][worker].axis, piece.output, sizeof piece.output);
+        for (int k = 0; k < piece.op.n_inputs; k++)
+            memcpy(r->input[piece.slot[k]][class][worker].axis, piece.input[k],
+                   sizeof piece.input[k]);
+    }
+    return STATUS_OK;
+}
+
+static bool same_regions(const struct builder *b, struct region *const x[PARTITION_MAX_CLASSES],
+                         struct region *const y[PARTITION_MAX_CLASSES], int rank)
+{
+    for (int c = 0; c < b->p->n_classes; c++)
+        for (int w = 0; w < b->plan->n_workers; w++)
+            if (!region_equal(&x[c][w], &y[c][w], rank))
+                return false;
+    return true;
+}
+
+/* ---- groups: an op, then a sum with a second tensor, then an activation ----
+ *
+ *     bn2 ──► add ──► relu       one group: relu(bn2(x) + shortcut)
+ *              ▲
+ *     shortcut ┘
+ *
+ * A node is folded into the group before it only if it is the sole consumer of what it folds and
+ * every worker holds the same region of both, so no intermediate tensor is ever needed by anyone
+ * else. A group runs at the place of its last node: by then all of its inputs exist. Which ops take
+ * what is in the op table (OP_TAKES_*). */
+
+static void find_sole_consumers(const struct graph *g, int *consumer)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        consumer[i] = NOBODY;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
+            int from = g->nodes[i].input[k];
+            consumer[from] = consumer[from] == NOBODY ? i : MANY;
+        }
+}
+
+/* Whether node `next` may run as one with the node before it. */
+static bool runs_together(const struct builder *b, int node, int next)
+{
+    const struct plan_layer *x = &b->plan->layers[node], *y = &b->plan->layers[next];
+    return x->stage == y->stage && x->recompute == y->recompute && !b->nodes[node].partial &&
+           same_regions(b, b->nodes[node].output, b->nodes[next].output,
+                        b->graph->nodes[node].op.output.rank);
+}
+
+/* Of a sum's two inputs, the one whose group takes the sum in: the last computed that can. */
+static int residual_taker(const struct builder *b, int sum)
+{
+    int taker = NOBODY;
+    const struct graph_node *node = &b->graph->nodes[sum];
+    if (node->op.op != OP_ADD || node->op.n_inputs != 2)
+        return NOBODY;
+    for (int k = 0; k < 2; k++) {
+        int from = node->input[k];
+        bool can = op_get_info(b->graph->nodes[from].op.op)->flags & OP_TAKES_RESIDUAL;
+        if (can && b->consumer[from] == sum && from > taker && runs_together(b, from, sum))
+            taker = from;
+    }
+    return taker;
+}
+
+/* Folds what can be folded behind the group's first node. */
+static void extend_group(const struct builder *b, struct part_group *g)
+{
+    const struct graph_node *nodes = b->graph->nodes;
+    unsigned flags = op_get_info(nodes[g->first_node].op.op)->flags;
+    int next = b->consumer[g->last_node];
+    if (next >= 0 && residual_taker(b, next) == g->last_node) {
+        g->residual_sum = true;
+        g->last_node = next;
+        next = b->consumer[next];
+    }
+    if (next >= 0 && flags & OP_TAKES_ACTIVATION && runs_together(b, g->last_node, next)) {
+        enum activation activation = op_get_info(nodes[next].op.op)->activation;
+        if (activation != ACTIVATION_NONE) {
+            g->activation = activation;
+            g->last_node = next;
+        }
+    }
+}
+
+static enum status group_nodes(struct builder *b)
+{
+    enum { FREE = -1, FOLDED = -2 };
+    size_t n = (size_t)b->graph->n_nodes;
+    int *group_ending_at;
+    struct part_group *found;
+    TRY(arena_alloc_array(b->memory, n, sizeof *group_ending_at, &group_ending_at));
+    TRY(arena_alloc_array(b->memory, n, sizeof *found, &found));
+    TRY(arena_alloc_array(b->memory, n, sizeof *b->p->groups, &b->p->groups));
+    find_sole_consumers(b->graph, b->consumer);
+    for (int i = 0; i < b->graph->n_nodes; i++)
+        group_ending_at[i] = FREE;
+    for (int i = 1; i < b->graph->n_nodes; i++) {
+        if (group_ending_at[i] != FREE)
+            continue;
+        /* The losses are kept in any case: the host reads them. */
+        bool is_loss = op_get_info(b->graph->nodes[i].op.op)->flags & OP_IS_LOSS;
+        found[i] = (struct part_group){.first_node = i,
+                                       .last_node = i,
+                                       .stage = b->plan->layers[i].stage,
+                                       .recompute = b->plan->layers[i].recompute && !is_loss,
+                                       .residual = NO_TENSOR};
+        extend_group(b, &found[i]);
+        for (int k = i; k != found[i].last_node; k = b->consumer[k])
+            group_ending_at[k] = FOLDED;
+        group_ending_at[found[i].last_node] = i;
+    }
+    for (int i = 1; i < b->graph->n_nodes; i++)
+        if (group_ending_at[i] >= 0)
+            b->p->groups[b->p->n_groups++] = found[group_ending_at[i]];
+    return STATUS_OK;
+}
+
+/* ---- tensors ---- */
+
+static int add_tensor(struct builder *b, struct part_tensor tensor)
+{
+    b->p->tensors[b->p->n_tensors] = tensor;
+    return b->p->n_tensors++;
+}
+
+/* Whole images of the samples that a worker's layers read. */
+static enum status add_images(struct builder *b)
+{
+    const struct graph_node *input = &b->graph->nodes[0];
+    struct part_tensor t = {.name = input->name,
+                            .rank = input->op.output.rank,
+                            .source = NO_TENSOR,
+                            .producer = -1,
+                            .first_consumer = -1};
+    for (int c = 0; c < b->p->n_classes; c++) {
+        TRY(arena_alloc_array(b->memory, (size_t)b->plan->n_workers, sizeof *t.at[c], &t.at[c]));
+        for (int i = 1; i < b->graph->n_nodes; i++)
+            for (int k = 0; k < b->graph->nodes[i].op.n_inputs; k++)
+                for (int w = 0; b->graph->nodes[i].input[k] == 0 && w < b->plan->n_workers; w++) {
+                    const struct region *read = &b->nodes[i].input[k][c][w];
+                    struct region *all = &t.at[c][w];
+                    if (region_is_empty(read, t.rank))
+                        continue;
+                    bool first = region_is_empty(all, t.rank);
+                    struct range n = read->axis[0], *have = &all->axis[0];
+                    for (int a = 1; a < t.rank; a++)
+                        all->axis[a] = (struct range){0, input->op.output.dim[a]};
+                    *have = first ? n
+                                  : (struct range){n.begin < have->begin ? n.begin : have->begin,
+                                                   n.end > have->end ? n.end : have->end};
+                }
+    }
+    b->tensor_of_node[0] = add_tensor(b, t);
+    return STATUS_OK;
+}
+
+/* The tensor that a consumer reading `regions` of `source` reads: itself, or a view. */
+static int find_view(struct builder *b, int source, struct region *const regions[], int consumer)
+{
+    struct part_tensor *tensors = b->p->tensors, *t = &tensors[source];
+    int found = NO_TENSOR;
+    if (!t->partial && same_regions(b, regions, t->at, t->rank))
+        found = source;
+    for (int i = source + 1; found == NO_TENSOR && i < b->p->n_tensors; i++)
+        if (tensors[i].source == source && same_regions(b, regions, tensors[i].at, t->rank))
+            found = i;
+    if (found == NO_TENSOR) {
+        struct part_tensor view = {.name = t->name,
+                                   .rank = t->rank,
+                                   .source = source,
+                                   .producer = -1,
+                                   .first_consumer = consumer,
+                                   .needs_gradient = t->needs_gradient};
+        memcpy(view.at, regions, sizeof view.at);
+        found = add_tensor(b, view);
+    }
+    if (tensors[found].first_consumer < 0)
+        tensors[found].first_consumer = consumer;
+    return found;
+}
+
+/* The node whose tensor is added to the group's op: the other input of the sum behind it. */
+static int residual_node(const struct builder *b, const struct part_group *g)
+{
+    const struct graph_node *sum = &b->graph->nodes[b->consumer[g->first_node]];
+    return sum->input[sum->input[0] == g->first_node ? 1 : 0];
+}
+
+static void connect_group(struct builder *b, int number)
+{
+    struct part_group *g = &b->p->groups[number];
+    const struct graph_node *node = &b->graph->nodes[g->first_node];
+    struct node_regions *first = &b->nodes[g->first_node], *last = &b->nodes[g->last_node];
+    for (int k = 0; k < node->op.n_inputs; k++) {
+        g->input[k] = find_view(b, b->tensor_of_node[node->input[k]], first->input[k], number);
+        g->input_gradient |= b->p->tensors[g->input[k]].needs_gradient;
+    }
+    if (g->residual_sum) {
+        g->residual = find_view(b, b->tensor_of_node[residual_node(b, g)], last->output, number);
+        g->input_gradient |= b->p->tensors[g->residual].needs_gradient;
+    }
+    struct part_tensor out = {.name = b->graph->nodes[g->last_node].name,
+                              .rank = b->graph->nodes[g->last_node].op.output.rank,
+                              .source = NO_TENSOR,
+                              .producer = number,
+                              .first_consumer = -1,
+                              .needs_gradient = node->n_params > 0 || g->input_gradient,
+                              .partial = last->partial};
+    memcpy(out.at, last->output, sizeof out.at);
+    g->output = b->tensor_of_node[g->last_node] = add_tensor(b, out);
+}
+
+/* ---- the whole ---- */
+
+static enum status cut_batch(struct partition *p, int64_t batch, arena *memory)
+{
+    size_t n = (size_t)p->n_micros;
+    TRY(arena_alloc_array(memory, n, sizeof *p->micro_class, &p->micro_class));
+    TRY(arena_alloc_array(memory, n, sizeof *p->micro_first, &p->micro_first));
+    int64_t small = batch / p->n_micros;
+    bool even = batch % p->n_micros == 0;
+    p->n_classes = even ? 1 : 2;
+    p->class_size[0] = even ? small : small + 1;
+    p->class_size[1] = even ? 0 : small;
+    for (int m = 0; m < p->n_micros; m++) {
+        p->micro_first[m] = m * batch / p->n_micros;
+        int64_t size = (m + 1) * batch / p->n_micros - p->micro_first[m];
+        p->micro_class[m] = size == p->class_size[0] ? 0 : 1;
+    }
+    return STATUS_OK;
+}
+
+static enum status build(struct builder *b)
+{
+    size_t n = (size_t)b->graph->n_nodes;
+    TRY(arena_alloc_array(b->memory, n, sizeof *b->nodes, &b->nodes));
+    TRY(arena_alloc_array(b->memory, n, sizeof *b->consumer, &b->consumer));
+    TRY(arena_alloc_array(b->memory, n, sizeof *b->tensor_of_node, &b->tensor_of_node));
+    TRY(arena_alloc_array(b->memory, 2 * n * OP_MAX_INPUTS, sizeof *b->p->tensors, &b->p->tensors));
+    for (int i = 1; i < b->graph->n_nodes; i++)
+        for (int c = 0; c < b->p->n_classes; c++)
+            TRY(find_node_regions(b, i, c));
+    TRY(group_nodes(b));
+    TRY(add_images(b));
+    for (int g = 0; g < b->p->n_groups; g++)
+        connect_group(b, g);
+    return STATUS_OK;
+}
+
+enum status partition_create(const struct graph *graph, const struct plan *plan, int n_micros,
+                             arena *memory, struct partition **out)
+{
+    struct partition *p;
+    TRY(arena_alloc(memory, sizeof *p, &p));
+    *p = (struct partition){.n_micros = n_micros};
+    if (n_micros < 1 || n_micros > graph->batch)
+        return status_fail(STATUS_USAGE, "%d micro-batches of a batch of %lld samples", n_micros,
+                           (long long)graph->batch);
+    TRY(cut_batch(p, graph->batch, memory));
+    struct builder b = {.graph = graph, .plan = plan, .memory = memory, .p = p};
+    TRY(build(&b));
+    *out = p;
+    return STATUS_OK;
+}

@@ -1,0 +1,323 @@
+#include "runtime/crew.h"
+
+#include "base/timer.h"
+#include "runtime/crew_parts.h"
+#include "runtime/pin.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Building (opening data, lowering) and saving may take others much longer than a message. */
+static const double PATIENCE_S = 600;
+
+static atomic_bool failed_together;
+
+void crew_note_common_failure(const crew *c)
+{
+    if (!c->info.alone)
+        atomic_store(&failed_together, true);
+}
+
+bool crew_failed_together(void)
+{
+    return atomic_load(&failed_together);
+}
+
+/* ---- the workers' threads ---- */
+
+static void do_work(struct crew_worker *w)
+{
+    enum status st = w->crew->work(w, w->crew->user);
+    w->error.status = STATUS_OK;
+    if (st != STATUS_OK)
+        status_take(st, &w->error);
+}
+
+static void *serve(void *worker)
+{
+    struct crew_worker *w = worker;
+    crew *c = w->crew;
+    uint64_t seen = 0;
+    pthread_mutex_lock(&c->lock);
+    while (!c->quit) {
+        if (c->call == seen) {
+            pthread_cond_wait(&c->called, &c->lock);
+            continue;
+        }
+        seen = c->call;
+        pthread_mutex_unlock(&c->lock);
+        do_work(w);
+        pthread_mutex_lock(&c->lock);
+        if (++c->n_answers == c->info.n_local)
+            pthread_cond_signal(&c->answered);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* Signals are for the thread that called. */
+static enum status start_threads(crew *c)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    for (int i = 0; i < c->info.n_local && !error; i++) {
+        error = pthread_create(&c->workers[i].thread, NULL, serve, &c->workers[i]);
+        c->workers[i].has_thread = !error;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
+    return STATUS_OK;
+}
+
+static void stop_threads(crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->quit = true;
+    pthread_cond_broadcast(&c->called);
+    pthread_mutex_unlock(&c->lock);
+    for (int i = 0; i < c->info.n_local; i++)
+        if (c->workers[i].has_thread)
+            (void)pthread_join(c->workers[i].thread, NULL);
+}
+
+/* The first that failed for a reason of its own; else the first. */
+static enum status find_cause(const crew *c)
+{
+    const struct status_error *cause = NULL;
+    for (int i = 0; i < c->info.n_local; i++) {
+        const struct status_error *e = &c->workers[i].error;
+        if (e->status == STATUS_OK)
+            continue;
+        if (!cause || (cause->status == STATUS_LOST && e->status != STATUS_LOST))
+            cause = e;
+    }
+    return cause ? status_give(cause) : STATUS_OK;
+}
+
+enum status crew_do(crew *c, crew_work *work, void *user)
+{
+    c->work = work;
+    c->user = user;
+    if (c->info.n_local == 1) {
+        do_work(&c->workers[0]);
+        return find_cause(c);
+    }
+    pthread_mutex_lock(&c->lock);
+    c->n_answers = 0;
+    c->call++;
+    pthread_cond_broadcast(&c->called);
+    while (c->n_answers < c->info.n_local)
+        pthread_cond_wait(&c->answered, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    return find_cause(c);
+}
+
+/* ---- with other processes ---- */
+
+/* Waits of this length are for what may take another process long. */
+static double set_timeout(comm *end, double timeout_s)
+{
+    double before = end->timeout_s;
+    end->timeout_s = timeout_s;
+    return before;
+}
+
+comm *crew_process(const crew *c)
+{
+    return c->info.alone ? NULL : c->options.process;
+}
+
+void crew_be_patient(crew *c, bool patient)
+{
+    double usual_s = c->options.timeout_s;
+    (void)set_timeout(c->options.process, patient ? fmax(usual_s, PATIENCE_S) : usual_s);
+}
+
+void crew_abort(crew *c, enum status st)
+{
+    comm *end = c->options.process ? c->options.process : c->workers[0].end;
+    if (end)
+        end->table->abort(end, st, status_message());
+}
+
+enum status crew_agree(comm *process, enum status mine)
+{
+    if (!process || process->size == 1)
+        return mine;
+    struct status_error error = {.status = STATUS_OK};
+    if (mine != STATUS_OK)
+        status_take(mine, &error);
+    struct status_error *all = calloc((size_t)process->size, sizeof *all);
+    if (!all)
+        return status_no_memory((size_t)process->size * sizeof *all);
+    double before = set_timeout(process, fmax(process->timeout_s, PATIENCE_S));
+    enum status st = process->table->exchange(process, &error, sizeof error, all);
+    (void)set_timeout(process, before);
+    for (int i = 0; i < process->size && st == STATUS_OK; i++)
+        if (all[i].status != STATUS_OK) {
+            atomic_store(&failed_together, true);
+            st = status_give(&all[i]);
+        }
+    free(all);
+    return st;
+}
+
+/* ---- who works where ---- */
+
+const struct comm_table *crew_transport(const crew *c)
+{
+    return c->workers[0].end ? c->workers[0].end->table : NULL;
+}
+
+/* Processes that may use the same cores of the same host share them. */
+static enum status find_neighbours(crew *c)
+{
+    comm *end = crew_process(c);
+    if (!end)
+        return STATUS_OK;
+    uint64_t mine = pin_identify_cores(), *all;
+    TRY(arena_alloc_array(c->memory, (size_t)end->size, sizeof *all, &all));
+    TRY(end->table->exchange(end, &mine, sizeof mine, all));
+    c->n_places = 0;
+    for (int i = 0; i < end->size; i++) {
+        if (i == end->rank)
+            c->workers[0].place = c->n_places;
+        c->n_places += all[i] == mine;
+    }
+    return STATUS_OK;
+}
+
+static enum status make_workers(crew *c)
+{
+    const struct crew_options *o = &c->options;
+    TRY(arena_alloc_array(c->memory, (size_t)c->info.n_local, sizeof *c->workers, &c->workers));
+    for (int i = 0; i < c->info.n_local; i++)
+        c->workers[i] = (struct crew_worker){
+            .crew = c, .number = o->process ? o->process->rank : i, .place = i, .end = o->process};
+    c->n_places = c->info.n_local;
+    TRY(find_neighbours(c));
+    int cores = pin_count_cores() / c->n_places;
+    c->threads = o->threads ? o->threads : c->n_places == 1 ? 0 : cores > 1 ? cores : 1;
+    if (o->process || c->info.n_local == 1)
+        return STATUS_OK;
+    comm **ends;
+    TRY(arena_alloc_array(c->memory, (size_t)c->info.n_local, sizeof *ends, &ends));
+    TRY(comm_threads_create(c->info.n_local, o->timeout_s, ends));
+    for (int i = 0; i < c->info.n_local; i++)
+        c->workers[i].end = ends[i];
+    return start_threads(c);
+}
+
+/* ---- making one ---- */
+
+static void describe(crew *c)
+{
+    struct crew_info *i = &c->info;
+    const struct backend *backend = c->options.backend;
+    i->threads = backend->device_threads(c->workers[0].device);
+    i->device = backend->device_describe(c->workers[0].device);
+    for (int w = 0; w < i->n_local; w++) {
+        int64_t n_bytes = executor_memory_bytes(c->workers[w].executor);
+        i->memory_bytes = n_bytes > i->memory_bytes ? n_bytes : i->memory_bytes;
+        i->bytes_moved += program_sent_bytes(c->workers[w].programs[CREW_TRAIN]);
+    }
+}
+
+static enum status describe_all(crew *c)
+{
+    comm *end = crew_process(c);
+    c->clock_ns = timer_now_ns();
+    if (!end)
+        return STATUS_OK;
+    int64_t mine[2] = {c->info.memory_bytes, c->info.bytes_moved}, *all;
+    TRY(arena_alloc_array(c->memory, 2 * (size_t)end->size, sizeof *all, &all));
+    TRY(end->table->exchange(end, mine, sizeof mine, all));
+    c->clock_ns = timer_now_ns();
+    c->info.bytes_moved = 0;
+    for (int i = 0; i < end->size; i++) {
+        if (all[2 * i] > c->info.memory_bytes)
+            c->info.memory_bytes = all[2 * i];
+        c->info.bytes_moved += all[2 * i + 1];
+    }
+    return crew_learn_parts(c);
+}
+
+static enum status build_here(crew *c)
+{
+    TRY(make_workers(c));
+    TRY(crew_do(c, crew_worker_open, NULL));
+    c->most_steps = c->workers[0].programs[CREW_TRAIN]->n_steps;
+    describe(c);
+    return STATUS_OK;
+}
+
+static enum status build(crew *c)
+{
+    const struct crew_options *o = &c->options;
+    if (o->process && o->process->size != o->plan->n_workers)
+        return status_fail(STATUS_USAGE, "the plan is for %d worker%s, but there are %d processes",
+                           o->plan->n_workers, o->plan->n_workers == 1 ? "" : "s",
+                           o->process->size);
+    TRY(crew_agree(o->process, build_here(c)));
+    return describe_all(c);
+}
+
+enum status crew_create(const struct crew_options *options, crew **out)
+{
+    arena *memory;
+    TRY(arena_create(&memory));
+    crew *c;
+    enum status st = arena_alloc(memory, sizeof *c, &c);
+    if (st != STATUS_OK) {
+        arena_destroy(memory);
+        return st;
+    }
+    bool alone = !options->process || options->process->size == 1;
+    *c = (crew){.memory = memory,
+                .options = *options,
+                .info = {.n_workers = options->plan->n_workers,
+                         .n_local = options->process ? 1 : options->plan->n_workers,
+                         .root = alone || options->process->rank == 0,
+                         .alone = alone}};
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->called, NULL);
+    (void)pthread_cond_init(&c->answered, NULL);
+    st = build(c);
+    if (st != STATUS_OK) {
+        crew_destroy(c);
+        return st;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+void crew_destroy(crew *c)
+{
+    if (!c)
+        return;
+    stop_threads(c);
+    for (int i = 0; c->workers && i < c->info.n_local; i++)
+        crew_worker_close(&c->workers[i]);
+    free(c->room);
+    (void)pthread_cond_destroy(&c->answered);
+    (void)pthread_cond_destroy(&c->called);
+    (void)pthread_mutex_destroy(&c->lock);
+    arena_destroy(c->memory);
+}
+
+const struct crew_info *crew_get_info(const crew *c)
+{
+    return &c->info;
+}
+
+int crew_count_steps(const crew *c, enum crew_program which)
+{
+    const struct program *p = c->workers[0].programs[which];
+    return p ? p->n_steps : 0;
+}

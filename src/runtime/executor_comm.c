@@ -1,0 +1,343 @@
+/* The communicating thread: starts communication in the order of the program as soon as what it
+ * waits for is done, and polls what is under way. */
+#include "runtime/executor_parts.h"
+
+#include "base/timer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { SPIN_NS = 20000 };
+static const double PAUSE_S = 0.05;         /* the longest sleep without a look around */
+static const int64_t PEERS_NS = 1000000000; /* between two looks at the peers */
+
+/* ---- telling the other thread ---- */
+
+static void tell(executor *e)
+{
+    if (!atomic_load(&e->compute_waits))
+        return;
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void executor_fail(executor *e, enum status st)
+{
+    struct status_error error;
+    status_take(st, &error);
+    pthread_mutex_lock(&e->lock);
+    bool first = !atomic_load(&e->failed);
+    if (first) {
+        e->error = error;
+        atomic_store(&e->failed, true);
+    }
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    if (first && e->comm) {
+        e->comm->table->abort(e->comm, st, error.message);
+        e->comm->table->wake(e->comm);
+    }
+}
+
+enum status executor_name_instr(enum status st, const struct program *p, int number, uint32_t step)
+{
+    struct status_error cause;
+    char text[160], worker[32] = "";
+    status_take(st, &cause);
+    if (p->plan->n_workers > 1)
+        (void)snprintf(worker, sizeof worker, "worker %d, ", p->worker);
+    return status_fail(st, "%sstep %u, instruction %d (%s): %.760s", worker, step, number,
+                       program_instr_text(p, number, text, sizeof text), cause.message);
+}
+
+/* ---- the communicating thread ---- */
+
+/* What is under way: positions in the list of communicating instructions. */
+struct flight {
+    const struct bound_program *b;
+    int next; /* the first that was not started */
+    int n, *under_way;
+    int64_t since_ns; /* when the first of them was started */
+    int64_t looked_ns;
+};
+
+static bool may_start(const executor *e, const struct bound_program *b, const struct instr *instr)
+{
+    for (int k = 0; k < instr->n_waits; k++) {
+        int before = instr->waits[k];
+        bool computes = b->program->instrs[before].stream == STREAM_COMPUTE;
+        if (computes ? atomic_load(&e->computed) < before : !atomic_load(&b->done[before]))
+            return false;
+    }
+    return true;
+}
+
+static enum status start(executor *e, const struct bound_program *b, int position)
+{
+    const struct program *p = b->program;
+    const struct instr *instr = &p->instrs[b->comm_instrs[position]];
+    comm_op *op = &b->ops[position];
+    const struct comm_table *table = e->comm->table;
+    if (instr->kind == INSTR_REDUCE) {
+        const struct program_reduction *r = &p->reductions[instr->index];
+        return table->start_reduce(e->comm, &r->spec, executor_place(e, p, r->buffer),
+                                   executor_place(e, p, r->workspace), op);
+    }
+    const struct program_message *m = &p->messages[instr->index];
+    void *data = executor_place(e, p, m->buffer);
+    if (instr->kind == INSTR_SEND)
+        return table->start_send(e->comm, m->peer, m->tag, data, m->n_bytes, op);
+    return table->start_receive(e->comm, m->peer, m->tag, data, m->n_bytes, op);
+}
+
+static void keep_time(const struct bound_program *b, int number, bool end)
+{
+    if (!b->times)
+        return;
+    struct executor_time *t = &b->times[number];
+    *(end ? &t->end_ns : &t->begin_ns) = timer_now_ns();
+    if (!end)
+        t->reached_ns = t->begin_ns;
+}
+
+static enum status start_ready(executor *e, struct flight *f, bool *moved)
+{
+    const struct bound_program *b = f->b;
+    while (f->next < b->n_comm) {
+        int number = b->comm_instrs[f->next];
+        if (!may_start(e, b, &b->program->instrs[number]))
+            return STATUS_OK;
+        keep_time(b, number, false);
+        enum status st = start(e, b, f->next);
+        if (st != STATUS_OK)
+            return executor_name_instr(st, b->program, number, e->step);
+        if (f->n == 0)
+            f->since_ns = timer_now_ns();
+        f->under_way[f->n++] = f->next++;
+        *moved = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status poll_all(executor *e, struct flight *f, bool *moved)
+{
+    int left = 0;
+    for (int i = 0; i < f->n; i++) {
+        int position = f->under_way[i], number = f->b->comm_instrs[position];
+        bool done = false;
+        enum status st = e->comm->table->poll(e->comm, &f->b->ops[position], &done);
+        if (st != STATUS_OK)
+            return executor_name_instr(st, f->b->program, number, e->step);
+        if (!done) {
+            f->under_way[left++] = position;
+            continue;
+        }
+        keep_time(f->b, number, true);
+        atomic_store(&f->b->done[number], true);
+        *moved = true;
+    }
+    if (f->n && left == 0)
+        e->communicate_ns += timer_now_ns() - f->since_ns;
+    f->n = left;
+    return STATUS_OK;
+}
+
+/* What was under way, or next, when something that is not one instruction's failed. */
+static enum status name_first(const executor *e, const struct flight *f, enum status st)
+{
+    int position = f->n ? f->under_way[0] : f->next;
+    return executor_name_instr(st, f->b->program, f->b->comm_instrs[position], e->step);
+}
+
+/* Who is being waited for, for the error of a time-out. */
+static enum status give_up(executor *e, const struct flight *f)
+{
+    const struct program *p = f->b->program;
+    const struct instr *instr = &p->instrs[f->b->comm_instrs[f->under_way[0]]];
+    char stopped[400] = "";
+    if (e->comm->table->name_stopped)
+        e->comm->table->name_stopped(e->comm, stopped, sizeof stopped);
+    enum status st;
+    if (instr->kind == INSTR_REDUCE) {
+        const struct comm_reduction *r = &p->reductions[instr->index].spec;
+        st = status_fail(STATUS_TIMEOUT,
+                         "nothing moved for %g s; waits for the others of a sum over %d workers "
+                         "(from worker %d to %d)%s",
+                         e->comm->timeout_s, r->n_members, r->members[0],
+                         r->members[r->n_members - 1], stopped);
+    } else {
+        st = status_fail(STATUS_TIMEOUT, "nothing moved for %g s; waits for worker %d%s",
+                         e->comm->timeout_s, p->messages[instr->index].peer, stopped);
+    }
+    return name_first(e, f, st);
+}
+
+static enum status look_around(executor *e, struct flight *f)
+{
+    int64_t now = timer_now_ns();
+    if (atomic_load(&e->failed))
+        return STATUS_OK; /* the other thread's failure ends both */
+    if (e->comm->table->check_peers && now - f->looked_ns > PEERS_NS) {
+        f->looked_ns = now;
+        enum status st = e->comm->table->check_peers(e->comm);
+        if (st != STATUS_OK)
+            return name_first(e, f, st);
+    }
+    double idle_s = (double)(now - atomic_load(&e->progress_ns)) * 1e-9;
+    if (f->n && idle_s > e->comm->timeout_s)
+        return give_up(e, f);
+    enum status st = e->comm->table->pause(e->comm, PAUSE_S);
+    return st == STATUS_OK ? st : name_first(e, f, st);
+}
+
+static enum status communicate(executor *e, struct flight *f)
+{
+    while (f->next < f->b->n_comm || f->n) {
+        bool moved = false;
+        if (atomic_load(&e->failed))
+            return STATUS_OK;
+        TRY(start_ready(e, f, &moved));
+        TRY(poll_all(e, f, &moved));
+        if (moved) {
+            atomic_store(&e->progress_ns, timer_now_ns());
+            tell(e);
+        } else {
+            TRY(look_around(e, f));
+        }
+    }
+    return STATUS_OK;
+}
+
+static void *communicate_forever(void *user)
+{
+    executor *e = user;
+    pthread_mutex_lock(&e->lock);
+    while (!e->quit) {
+        if (!e->running) {
+            pthread_cond_wait(&e->changed, &e->lock);
+            continue;
+        }
+        struct flight f = {.b = e->running, .under_way = e->under_way, .looked_ns = timer_now_ns()};
+        pthread_mutex_unlock(&e->lock);
+        enum status st = communicate(e, &f);
+        if (st != STATUS_OK)
+            executor_fail(e, st);
+        pthread_mutex_lock(&e->lock);
+        e->running = NULL;
+        pthread_cond_broadcast(&e->changed);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* ---- the computing thread's side ---- */
+
+enum status executor_comm_create(executor *e)
+{
+    int most = 0;
+    for (int i = 0; i < e->n_programs; i++)
+        if (e->programs[i].n_comm > most)
+            most = e->programs[i].n_comm;
+    (void)pthread_mutex_init(&e->lock, NULL);
+    (void)pthread_cond_init(&e->changed, NULL);
+    if (most == 0)
+        return STATUS_OK;
+    if (!e->comm)
+        return status_fail(STATUS_FAILED, "the program communicates, but there is nobody to reach");
+    TRY(arena_alloc_array(e->memory, (size_t)most, sizeof *e->under_way, &e->under_way));
+    int error = pthread_create(&e->thread, NULL, communicate_forever, e);
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
+    e->has_thread = true;
+    return STATUS_OK;
+}
+
+void executor_comm_destroy(executor *e)
+{
+    if (e->has_thread) {
+        pthread_mutex_lock(&e->lock);
+        e->quit = true;
+        pthread_cond_broadcast(&e->changed);
+        pthread_mutex_unlock(&e->lock);
+        (void)pthread_join(e->thread, NULL);
+    }
+    (void)pthread_cond_destroy(&e->changed);
+    (void)pthread_mutex_destroy(&e->lock);
+}
+
+void executor_comm_start(executor *e, const struct bound_program *b)
+{
+    atomic_store(&e->computed, -1);
+    atomic_store(&e->progress_ns, timer_now_ns());
+    for (int i = 0; i < b->n_comm; i++)
+        atomic_store(&b->done[b->comm_instrs[i]], false);
+    e->communicate_ns = 0;
+    if (b->n_comm == 0)
+        return;
+    pthread_mutex_lock(&e->lock);
+    e->running = b;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static enum status given_error(executor *e)
+{
+    pthread_mutex_lock(&e->lock);
+    struct status_error error = e->error;
+    pthread_mutex_unlock(&e->lock);
+    return status_give(&error);
+}
+
+/* Sleeps a moment on `changed`; the lock is held. */
+static void sleep_a_moment(executor *e)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 50 * 1000 * 1000;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&e->changed, &e->lock, &until);
+}
+
+enum status executor_comm_finish(executor *e)
+{
+    if (!e->has_thread)
+        return STATUS_OK;
+    pthread_mutex_lock(&e->lock);
+    while (e->running)
+        sleep_a_moment(e);
+    pthread_mutex_unlock(&e->lock);
+    return atomic_load(&e->failed) ? given_error(e) : STATUS_OK;
+}
+
+enum status executor_comm_wait(executor *e, const struct bound_program *b, int number)
+{
+    int64_t start_ns = timer_now_ns();
+    while (!atomic_load(&b->done[number]) && !atomic_load(&e->failed))
+        if (timer_now_ns() - start_ns > SPIN_NS)
+            break;
+    if (!atomic_load(&b->done[number])) {
+        pthread_mutex_lock(&e->lock);
+        atomic_store(&e->compute_waits, true);
+        while (!atomic_load(&b->done[number]) && !atomic_load(&e->failed))
+            sleep_a_moment(e);
+        atomic_store(&e->compute_waits, false);
+        pthread_mutex_unlock(&e->lock);
+    }
+    return atomic_load(&e->failed) ? given_error(e) : STATUS_OK;
+}
+
+void executor_comm_computed(executor *e, const struct bound_program *b, int number)
+{
+    atomic_store(&e->computed, number);
+    if (b->n_comm == 0)
+        return;
+    atomic_store(&e->progress_ns, timer_now_ns());
+    if (b->wakes_comm[number])
+        e->comm->table->wake(e->comm);
+}

@@ -1,0 +1,72 @@
+/* executor_parts.h: the executor from inside; shared by executor.c, which computes, and
+ * executor_comm.c, which communicates. */
+#ifndef CLEAVE_RUNTIME_EXECUTOR_PARTS_H
+#define CLEAVE_RUNTIME_EXECUTOR_PARTS_H
+
+#include "runtime/executor.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A program with every buffer number turned into a pointer. */
+struct bound_program {
+    const struct program *program;
+    struct group_args *args; /* by run */
+    float *losses, *logits;  /* on the host; room for the largest result */
+    int n_comm;              /* communicating instructions, and their numbers */
+    int *comm_instrs;
+    bool *wakes_comm;            /* by instruction: communication waits for it */
+    atomic_bool *done;           /* by instruction; only of communication */
+    comm_op *ops;                /* by communicating instruction */
+    struct executor_time *times; /* NULL: not kept */
+};
+
+struct executor {
+    arena *memory;
+    const struct backend *backend;
+    device *device;
+    stream *stream;
+    comm *comm;
+    void *slab[BUFFER_CLASS_COUNT];
+    int64_t slab_bytes[BUFFER_CLASS_COUNT];
+    int n_programs;
+    struct bound_program *programs;
+    int64_t *times_ns;
+
+    /* ---- between the two threads ---- */
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;              /* something below, or an instruction, is done */
+    const struct bound_program *running; /* NULL: nothing to communicate */
+    bool quit;
+    uint32_t step;             /* for errors */
+    atomic_int computed;       /* number of the last computing instruction done, or -1 */
+    atomic_llong progress_ns;  /* when anything last moved */
+    atomic_bool compute_waits; /* the computing thread sleeps on `changed` */
+    atomic_bool failed;        /* error holds the first one */
+    struct status_error error; /* under lock */
+    int64_t communicate_ns;
+    int *under_way; /* room for the communicating thread's list */
+};
+
+/* Where a buffer lies; NULL for NO_BUFFER. */
+void *executor_place(const executor *e, const struct program *p, int buffer);
+
+/* Records the error of this thread as the executor's (the first wins) and tells everybody. */
+void executor_fail(executor *e, enum status st);
+
+/* Adds the step and the instruction to this thread's error. */
+enum status executor_name_instr(enum status st, const struct program *p, int number, uint32_t step);
+
+enum status executor_comm_create(executor *e) MUST_USE;
+void executor_comm_destroy(executor *e);
+void executor_comm_start(executor *e, const struct bound_program *b);
+/* Until all communication of the run is done or has failed. */
+enum status executor_comm_finish(executor *e) MUST_USE;
+/* Until communicating instruction `number` is done. */
+enum status executor_comm_wait(executor *e, const struct bound_program *b, int number) MUST_USE;
+/* Computing instruction `number` is done. */
+void executor_comm_computed(executor *e, const struct bound_program *b, int number);
+
+#endif

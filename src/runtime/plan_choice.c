@@ -1,0 +1,38 @@
+#include "runtime/plan_choice.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static bool is_strategy(const char *text)
+{
+    for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
+        if (strcmp(s->name, text) == 0)
+            return true;
+    return false;
+}
+
+bool plan_is_file(const char *text)
+{
+    return strpbrk(text, "/.") || (!is_strategy(text) && access(text, F_OK) == 0);
+}
+
+enum status plan_choose(const char *text, const struct graph *graph,
+                        const struct plan_request *request, struct plan **out)
+{
+    if (!plan_is_file(text)) {
+        struct plan_request asked = *request;
+        asked.n_workers = asked.n_workers ? asked.n_workers : 1;
+        return plan_build(text, graph, &asked, out);
+    }
+    struct plan *plan;
+    TRY(plan_read(text, graph, &plan));
+    int workers = plan->n_workers;
+    if (request->n_workers && request->n_workers != workers) {
+        plan_destroy(plan);
+        return status_fail(STATUS_USAGE, "%s is for %d worker%s, %d %s asked for", text, workers,
+                           workers == 1 ? "" : "s", request->n_workers,
+                           request->n_workers == 1 ? "was" : "were");
+    }
+    *out = plan;
+    return STATUS_OK;
+}

@@ -1,0 +1,26 @@
+/* tensor_store.h: whoever holds a network's parameters and optimizer state, seen from the host:
+ * whole tensors in plain floats, wherever their parts are. Checkpoints and initialisation go
+ * through it, so that a file does not depend on how the run is split.
+ *
+ *     struct tensor_store tensors = tensor_store_of_executor(e);   // a worker alone
+ *     TRY(checkpoint_save("runs/a", &state, graph, &tensors));
+ *
+ * crew.h has the one of many workers.
+ */
+#ifndef CLEAVE_RUNTIME_TENSOR_STORE_H
+#define CLEAVE_RUNTIME_TENSOR_STORE_H
+
+#include "runtime/executor.h"
+
+struct tensor_store {
+    /* Parameter number as in the graph; all of it, in row order. STATUS_FAILED if it has no such
+     * state. */
+    enum status (*read)(void *holder, int param, enum executor_tensor which, float *to);
+    enum status (*write)(void *holder, int param, enum executor_tensor which, const float *from);
+    void *holder;
+};
+
+/* Of an executor that holds every parameter whole. */
+struct tensor_store tensor_store_of_executor(executor *e);
+
+#endif

@@ -1,0 +1,25 @@
+/* trace.h: when each instruction of the last training steps ran, as a file for a timeline viewer
+ * (the Chrome trace format; ui.perfetto.dev opens it).
+ *
+ * Every worker is a process of the trace. Its track "compute" has the computing instructions, with
+ * what they waited for (category "wait") before them; its tracks "communicate" have transfers and
+ * reductions from their start to their end, on as many tracks as were under way at once.
+ * Categories are compute, communicate, wait and load; args say bytes and peers.
+ *
+ *     struct crew_options o = {.trace_steps = TRACE_STEPS, ...};
+ *     ...
+ *     TRY(trace_write(c, "run.trace.json"));
+ */
+#ifndef CLEAVE_RUNTIME_TRACE_H
+#define CLEAVE_RUNTIME_TRACE_H
+
+#include "runtime/crew.h"
+
+/* The last steps that are kept, and the most instructions of a worker. */
+enum { TRACE_STEPS = 20, TRACE_INSTRUCTIONS = 20000 };
+
+/* All processes take part; the root writes. Clocks of several hosts agree only to the time of a
+ * message. */
+enum status trace_write(crew *c, const char *path) MUST_USE;
+
+#endif

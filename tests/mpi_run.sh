@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Starts a program as ranks of an MPI job:  mpi_run.sh MPIRUN RANKS shared|messages WHAT PROGRAM ...
+# WHAT 'exit' says that one rank ends without a word: then the job must fail, and soon.
+set -uo pipefail
+mpirun=$1 ranks=$2 way=$3 what=$4
+shift 4
+
+if [[ ! -x $mpirun ]]; then
+    echo "skipped: mpirun is not installed (Debian package openmpi-bin)"
+    exit 77
+fi
+# Containers run tests as root, and have fewer cores than ranks.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+options=(-n "$ranks")
+if "$mpirun" --version 2>&1 | grep -q 'Open MPI'; then
+    options+=(--oversubscribe --bind-to none)
+fi
+if [[ $way == messages ]]; then
+    export CLEAVE_SHARED_MEMORY=no
+fi
+timeout 60 "$mpirun" "${options[@]}" "$@"
+rc=$?
+if [[ $what == exit ]]; then
+    echo "the job ended with status $rc"
+    [[ $rc -ne 0 && $rc -ne 124 ]]
+    exit
+fi
+exit $rc

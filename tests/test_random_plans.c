@@ -1,0 +1,713 @@
+/* Any valid plan trains as one worker does: random networks under random plans, run for real with
+ * every worker a thread, against one worker on the reference backend.
+ *
+ *     CLEAVE_CASES=5000 test_random_plans     more of them (400 otherwise)
+ *     CLEAVE_SEED=17 test_random_plans        others; a case's seed is this plus its number
+ *     CLEAVE_SEED=423 CLEAVE_CASES=1 ...      one case again
+ *
+ * A failing case is made smaller as long as it fails, and printed with its seed, graph and plan.
+ */
+#include "random_graphs.h"
+#include "team.h"
+
+#include <time.h>
+
+enum { MAX_WORKERS = 7, MAX_STAGES = 3, MAX_LAYERS = 40, MAX_STEPS = 3, DEFAULT_CASES = 400 };
+
+/* ---- plans, in a form that can be changed piece by piece ---- */
+
+struct sketch_cut {
+    int loop, n_parts;
+    bool sized; /* written as sizes, not as a number of parts */
+    int size[MAX_WORKERS];
+};
+
+struct sketch_layer {
+    int stage;
+    bool named; /* under "layers" with cuts of its own; else it takes the default */
+    int n_cuts;
+    struct sketch_cut cut[OP_MAX_LOOPS];
+    int n_workers, workers[MAX_WORKERS]; /* 0: not written */
+    bool recompute;
+};
+
+struct sketch {
+    int n_workers, n_stages, n_layers;
+    struct {
+        int n_workers, workers[MAX_WORKERS];
+    } stages[MAX_STAGES];
+    struct sketch_layer layers[MAX_LAYERS];
+    const char *default_use; /* "n", "channels", ...; NULL: no default */
+    int default_parts;
+    int n_servers, servers[MAX_WORKERS];
+    int micro_batches, workers_per_node, n_steps;
+    long long bucket_bytes;
+    const char *schedule, *sync;
+};
+
+/* ---- drawing one ---- */
+
+/* Deals the workers out in any order, the last ones as servers; every stage gets at least one. */
+static void draw_workers(struct draw *d, struct sketch *s)
+{
+    int order[MAX_WORKERS];
+    for (int i = 0; i < s->n_workers; i++)
+        order[i] = i;
+    if (draw_chance(d, 50))
+        draw_shuffle(d, s->n_workers, order);
+    int n_computing = s->n_workers - s->n_servers;
+    for (int i = n_computing; i < s->n_workers; i++)
+        s->servers[i - n_computing] = order[i];
+    for (int i = 0; i < n_computing; i++) {
+        int stage = i < s->n_stages ? i : draw_number(d, 0, s->n_stages - 1);
+        s->stages[stage].workers[s->stages[stage].n_workers++] = order[i];
+    }
+}
+
+/* Runs of nodes, or any stages that no edge leaves backwards. The second may leave a stage empty.
+ */
+static void deal_stages(struct draw *d, const struct graph *g, struct sketch *s, bool runs)
+{
+    for (int i = 1; i < g->n_nodes; i++) {
+        int least = runs ? s->layers[i - 1].stage : 0, left = g->n_nodes - i;
+        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
+            int before = s->layers[g->nodes[i].input[k]].stage;
+            least = before > least ? before : least;
+        }
+        int more = s->n_stages - 1 - least;
+        bool next = more > 0 && i > 1 && (left <= more || draw_number(d, 1, left) <= more);
+        s->layers[i].stage = least + next;
+    }
+    s->layers[g->n_nodes - 1].stage = s->n_stages - 1;
+}
+
+static bool every_stage_is_used(const struct sketch *s)
+{
+    bool used[MAX_STAGES] = {false};
+    for (int i = 1; i < s->n_layers; i++)
+        used[s->layers[i].stage] = true;
+    for (int i = 0; i < s->n_stages; i++)
+        if (!used[i])
+            return false;
+    return true;
+}
+
+static void draw_stages(struct draw *d, const struct graph *g, struct sketch *s)
+{
+    bool runs = draw_chance(d, 70);
+    deal_stages(d, g, s, runs);
+    if (!every_stage_is_used(s))
+        deal_stages(d, g, s, true);
+}
+
+/* So that each part has at least one of the iterations; a batch's sizes are only proportions. */
+static void draw_sizes(struct draw *d, const struct loop *loop, bool batch, struct sketch_cut *cut)
+{
+    int left = (int)loop->extent;
+    cut->sized = true;
+    for (int i = 0; i < cut->n_parts; i++) {
+        int behind = cut->n_parts - 1 - i;
+        cut->size[i] = batch    ? draw_number(d, 1, 5)
+                       : behind ? draw_number(d, 1, left - behind)
+                                : left;
+        left -= cut->size[i];
+    }
+}
+
+static bool indexes_params(const struct loop_nest *nest, int loop)
+{
+    for (int k = 0; k < nest->n_params; k++)
+        for (int a = 0; a < nest->param[k].rank; a++)
+            for (int t = 0; t < nest->param[k].axis[a].n_terms; t++)
+                if (nest->param[k].axis[a].term[t].loop == loop)
+                    return true;
+    return false;
+}
+
+static void draw_cuts(struct draw *d, const struct op_case *op, int n_workers, bool whole_params,
+                      struct sketch_layer *layer)
+{
+    struct loop_nest nest;
+    int order[OP_MAX_LOOPS], room = n_workers;
+    op_get_loops(op, &nest);
+    for (int i = 0; i < nest.n_loops; i++)
+        order[i] = i;
+    draw_shuffle(d, nest.n_loops, order);
+    for (int i = 0; i < nest.n_loops && room > 1; i++) {
+        const struct loop *loop = &nest.loop[order[i]];
+        bool batch = order[i] == 0;
+        int most = batch || loop->extent > room ? room : (int)loop->extent;
+        if (loop->cut == CUT_NEVER || most < 2 || !draw_chance(d, 60) ||
+            (whole_params && indexes_params(&nest, order[i])))
+            continue;
+        struct sketch_cut *cut = &layer->cut[layer->n_cuts++];
+        *cut = (struct sketch_cut){.loop = order[i], .n_parts = draw_number(d, 2, most)};
+        if (draw_chance(d, 40))
+            draw_sizes(d, loop, batch, cut);
+        room /= cut->n_parts;
+    }
+}
+
+static int count_pieces(const struct sketch_layer *layer)
+{
+    int n = 1;
+    for (int i = 0; i < layer->n_cuts; i++)
+        n *= layer->cut[i].n_parts;
+    return n;
+}
+
+static void draw_layer(struct draw *d, const struct graph_node *node, const struct sketch *s,
+                       struct sketch_layer *layer)
+{
+    int n = s->stages[layer->stage].n_workers, order[MAX_WORKERS];
+    layer->recompute = draw_chance(d, 15);
+    layer->named = draw_chance(d, 80);
+    if (!layer->named)
+        return;
+    draw_cuts(d, &node->op, n, s->n_servers > 0, layer);
+    if (!draw_chance(d, 40))
+        return;
+    memcpy(order, s->stages[layer->stage].workers, sizeof order);
+    draw_shuffle(d, n, order);
+    layer->n_workers = count_pieces(layer);
+    memcpy(layer->workers, order, sizeof layer->workers);
+}
+
+static struct sketch draw_sketch(struct draw *d, const struct graph *g)
+{
+    static const char *const uses[] = {"n", "channels", "height", "width"};
+    static const char *const syncs[] = {"ring", "tree", "hierarchical"};
+    struct sketch s = {
+        .n_workers = draw_number(d, 2, MAX_WORKERS), .n_layers = g->n_nodes, .n_steps = MAX_STEPS};
+    assert_true(g->n_nodes <= MAX_LAYERS);
+    s.sync = syncs[draw_number(d, 0, 2)];
+    if (s.n_workers > 2 && draw_chance(d, 15)) {
+        s.sync = "server";
+        s.n_servers = draw_number(d, 1, s.n_workers > 3 ? 2 : 1);
+    }
+    int most = s.n_workers - s.n_servers < MAX_STAGES ? s.n_workers - s.n_servers : MAX_STAGES;
+    s.n_stages = draw_number(d, 1, g->n_nodes - 1 < most ? g->n_nodes - 1 : most);
+    draw_workers(d, &s);
+    draw_stages(d, g, &s);
+    int fewest = s.n_workers;
+    for (int i = 0; i < s.n_stages; i++)
+        fewest = s.stages[i].n_workers < fewest ? s.stages[i].n_workers : fewest;
+    if (fewest > 1 && draw_chance(d, 60)) {
+        s.default_use = uses[draw_number(d, 0, 3)];
+        s.default_parts = draw_number(d, 2, fewest);
+    }
+    for (int i = 1; i < g->n_nodes; i++)
+        draw_layer(d, &g->nodes[i], &s, &s.layers[i]);
+    s.micro_batches = draw_chance(d, 40) ? 1 : draw_number(d, 1, 4);
+    s.schedule = draw_chance(d, 50) ? "gpipe" : "1f1b";
+    s.workers_per_node = draw_number(d, 1, 4);
+    s.bucket_bytes = draw_chance(d, 30) ? 1 << 20 : 64LL << draw_number(d, 0, 6);
+    return s;
+}
+
+/* ---- as JSON ---- */
+
+static void write_numbers(FILE *f, const char *key, int n, const int *numbers)
+{
+    (void)fprintf(f, "\"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        (void)fprintf(f, "%s%d", i ? ", " : "", numbers[i]);
+    (void)fprintf(f, "]");
+}
+
+static void write_layer(FILE *f, const struct graph_node *node, const struct sketch_layer *layer)
+{
+    struct loop_nest nest;
+    op_get_loops(&node->op, &nest);
+    (void)fprintf(f, "    \"%s\": {\"stage\": %d", node->name, layer->stage);
+    if (layer->named) {
+        (void)fprintf(f, ", \"cut\": {");
+        for (int i = 0; i < layer->n_cuts; i++) {
+            const struct sketch_cut *cut = &layer->cut[i];
+            const char *loop = nest.loop[cut->loop].name;
+            (void)fprintf(f, "%s", i ? ", " : "");
+            if (cut->sized)
+                write_numbers(f, loop, cut->n_parts, cut->size);
+            else
+                (void)fprintf(f, "\"%s\": %d", loop, cut->n_parts);
+        }
+        (void)fprintf(f, "}");
+    }
+    if (layer->n_workers) {
+        (void)fprintf(f, ", ");
+        write_numbers(f, "workers", layer->n_workers, layer->workers);
+    }
+    (void)fprintf(f, "}");
+}
+
+static void write_recomputed(FILE *f, const struct graph *g, const struct sketch *s)
+{
+    const char *comma = "";
+    (void)fprintf(f, "  \"recompute\": [");
+    for (int i = 1; i < s->n_layers; i++)
+        if (s->layers[i].recompute) {
+            (void)fprintf(f, "%s\"%s\"", comma, g->nodes[i].name);
+            comma = ", ";
+        }
+    (void)fprintf(f, "],\n");
+}
+
+/* The caller frees it. */
+static char *write_sketch(const struct graph *g, const struct sketch *s)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *f = open_memstream(&text, &n_bytes);
+    assert_non_null(f);
+    (void)fprintf(f, "{\n  \"cleave_plan\": 1,\n  \"name\": \"random\",\n  \"workers\": %d,\n",
+                  s->n_workers);
+    (void)fprintf(f, "  \"stages\": [");
+    for (int i = 0; i < s->n_stages; i++) {
+        (void)fprintf(f, "%s{", i ? ", " : "");
+        write_numbers(f, "workers", s->stages[i].n_workers, s->stages[i].workers);
+        (void)fprintf(f, "}");
+    }
+    (void)fprintf(f, "],\n");
+    if (s->default_use)
+        (void)fprintf(f, "  \"default\": {\"cut\": {\"%s\": %d}},\n", s->default_use,
+                      s->default_parts);
+    (void)fprintf(f, "  \"layers\": {\n");
+    for (int i = 1; i < s->n_layers; i++) {
+        write_layer(f, &g->nodes[i], &s->layers[i]);
+        (void)fprintf(f, "%s\n", i + 1 < s->n_layers ? "," : "");
+    }
+    (void)fprintf(f, "  },\n");
+    write_recomputed(f, g, s);
+    (void)fprintf(f, "  \"micro_batches\": %d,\n  \"schedule\": \"%s\",\n", s->micro_batches,
+                  s->schedule);
+    (void)fprintf(f,
+                  "  \"sync\": {\"method\": \"%s\", \"bucket_bytes\": %lld, "
+                  "\"workers_per_node\": %d",
+                  s->sync, s->bucket_bytes, s->workers_per_node);
+    if (s->n_servers) {
+        (void)fprintf(f, ", ");
+        write_numbers(f, "servers", s->n_servers, s->servers);
+    }
+    (void)fprintf(f, "}\n}\n");
+    assert_int_equal(fclose(f), 0);
+    return text;
+}
+
+/* ---- running one ---- */
+
+struct trial {
+    uint64_t seed;
+    const struct graph *graph;
+    const char *backend;
+    enum precision precision;
+    double tolerance;
+    struct update_rule rule;
+};
+
+enum verdict { VERDICT_SAME, VERDICT_REFUSED, VERDICT_DIFFERS };
+
+/* No weight begins as zero or one, so that a bias added twice shows. */
+static float trial_weight(const struct graph_param *param, int number, int64_t element)
+{
+    double spread = fixture_number((uint64_t)number, (uint64_t)element);
+    switch (param->spec.init) {
+    case INIT_ONE:
+        return (float)(1 + 0.3 * spread);
+    case INIT_ZERO:
+        return (float)(0.3 * spread);
+    default:
+        return team_weight(param, number, element);
+    }
+}
+
+static struct team_run make_run(const struct trial *t, int n_steps)
+{
+    size_t n = (size_t)team_weight_elements(t->graph);
+    struct team_run r = {.graph = t->graph,
+                         .backend = t->backend,
+                         .precision = t->precision,
+                         .rule = t->rule,
+                         .n_steps = n_steps,
+                         .evaluate = true,
+                         .timeout_s = TEST_UNDER_SANITIZER ? 120 : 30,
+                         .check = true,
+                         .weight = trial_weight,
+                         .weights = malloc((n ? n : 1) * sizeof(float))};
+    assert_non_null(r.weights);
+    return r;
+}
+
+static bool has_batch_norm(const struct graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op.op == OP_BATCH_NORM)
+            return true;
+    return false;
+}
+
+/* What all must come to: one worker on the reference backend in double. Micro-batches only where
+ * they change something, so that summing their gradients is tested, too. */
+static enum status run_serial(const struct trial *t, const struct plan *like, struct team_run *r,
+                              double *losses)
+{
+    struct plan_request q = {.n_workers = 1, .micro_batches = like->micro_batches};
+    struct plan *serial = NULL;
+    r->backend = "reference";
+    r->precision = PRECISION_DOUBLE;
+    if (!has_batch_norm(t->graph))
+        return team_train(r, losses);
+    TRY(plan_build("serial", t->graph, &q, &serial));
+    serial->schedule = like->schedule;
+    r->plan = serial;
+    enum status st = team_train(r, losses);
+    plan_destroy(serial);
+    return st;
+}
+
+static bool losses_agree(const struct trial *t, const double *serial, const double *team, int n,
+                         char *why, size_t size)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabs(serial[i] - team[i]) <= t->tolerance * fmax(0.1, fabs(serial[i])))) {
+            (void)snprintf(why, size, "%s %d: the loss is %.9g, serial %.9g",
+                           i == n - 1 ? "evaluation after step" : "step", i == n - 1 ? i : i + 1,
+                           team[i], serial[i]);
+            return false;
+        }
+    return true;
+}
+
+/* Relative to the largest of the parameter's elements. */
+static bool weights_agree(const struct trial *t, const float *serial, const float *team, char *why,
+                          size_t size)
+{
+    for (int k = 0; k < t->graph->n_params; k++) {
+        int64_t n = shape_elements(&t->graph->params[k].spec.shape);
+        double largest = 0.1;
+        for (int64_t i = 0; i < n; i++)
+            largest = fmax(largest, fabs((double)serial[i]));
+        for (int64_t i = 0; i < n; i++)
+            if (!(fabs((double)serial[i] - (double)team[i]) <= t->tolerance * largest)) {
+                (void)snprintf(why, size, "%s[%lld] is %.9g, serial %.9g", t->graph->params[k].name,
+                               (long long)i, (double)team[i], (double)serial[i]);
+                return false;
+            }
+        serial += n;
+        team += n;
+    }
+    return true;
+}
+
+static bool runs_agree(const struct trial *t, const struct plan *plan, struct team_run *serial,
+                       struct team_run *team, char *why, size_t size)
+{
+    double expected[MAX_STEPS + 1], found[MAX_STEPS + 1];
+    if (run_serial(t, plan, serial, expected) != STATUS_OK) {
+        (void)snprintf(why, size, "serial: %s", status_message());
+        return false;
+    }
+    team->plan = plan;
+    if (team_train(team, found) != STATUS_OK) {
+        (void)snprintf(why, size, "%s", status_message());
+        return false;
+    }
+    if (!losses_agree(t, expected, found, team->n_steps + 1, why, size) ||
+        !weights_agree(t, serial->weights, team->weights, why, size))
+        return false;
+    if (team->counted_bytes != team->expected_bytes) {
+        (void)snprintf(why, size, "%lld bytes are sent, the programs say %lld",
+                       (long long)team->counted_bytes, (long long)team->expected_bytes);
+        return false;
+    }
+    if (team->spread != 0)
+        (void)snprintf(why, size, "two workers' copies of a weight differ by %g", team->spread);
+    return team->spread == 0;
+}
+
+/* `why` says what is refused, or differs. */
+static enum verdict try_sketch(const struct trial *t, const struct sketch *s, char *why,
+                               size_t size)
+{
+    struct plan *plan = NULL;
+    char *text = write_sketch(t->graph, s);
+    enum status st = plan_parse(text, strlen(text), "random", t->graph, &plan);
+    free(text);
+    enum verdict verdict = VERDICT_SAME;
+    if (st != STATUS_OK) {
+        (void)snprintf(why, size, "%s", status_message());
+        verdict = st == STATUS_USAGE ? VERDICT_REFUSED : VERDICT_DIFFERS;
+    } else {
+        struct team_run serial = make_run(t, s->n_steps), team = make_run(t, s->n_steps);
+        if (!runs_agree(t, plan, &serial, &team, why, size))
+            verdict = VERDICT_DIFFERS;
+        free(serial.weights);
+        free(team.weights);
+    }
+    status_clear();
+    plan_destroy(plan);
+    return verdict;
+}
+
+/* ---- making a failing plan smaller ---- */
+
+static void remove_worker(int *n, int *workers, int worker)
+{
+    int kept = 0;
+    for (int i = 0; i < *n; i++)
+        if (workers[i] != worker)
+            workers[kept++] = workers[i] - (workers[i] > worker);
+    *n = kept;
+}
+
+static bool without_worker(struct sketch *s, int worker)
+{
+    if (worker >= s->n_workers || s->n_workers == 1)
+        return false;
+    s->n_workers--;
+    for (int i = 0; i < s->n_stages; i++)
+        remove_worker(&s->stages[i].n_workers, s->stages[i].workers, worker);
+    remove_worker(&s->n_servers, s->servers, worker);
+    for (int i = 1; i < s->n_layers; i++)
+        remove_worker(&s->layers[i].n_workers, s->layers[i].workers, worker);
+    return true;
+}
+
+static bool merge_stages(struct sketch *s, int stage)
+{
+    if (stage + 1 >= s->n_stages)
+        return false;
+    for (int i = 0; i < s->stages[stage + 1].n_workers; i++)
+        s->stages[stage].workers[s->stages[stage].n_workers++] = s->stages[stage + 1].workers[i];
+    for (int i = stage + 1; i + 1 < s->n_stages; i++)
+        s->stages[i] = s->stages[i + 1];
+    s->n_stages--;
+    for (int i = 1; i < s->n_layers; i++)
+        s->layers[i].stage -= s->layers[i].stage > stage;
+    return true;
+}
+
+/* Everything about the plan that is not a layer's. */
+static bool simplify_whole(struct sketch *s, int way)
+{
+    struct sketch before = *s;
+    switch (way) {
+    case 0:
+        s->n_steps = 1;
+        break;
+    case 1:
+        s->micro_batches = 1;
+        break;
+    case 2:
+        s->default_use = NULL;
+        break;
+    case 3: /* servers compute with the rest */
+        s->sync = "ring";
+        while (s->n_servers)
+            s->stages[0].workers[s->stages[0].n_workers++] = s->servers[--s->n_servers];
+        break;
+    case 4:
+        s->bucket_bytes = 1 << 20;
+        break;
+    case 5:
+        s->schedule = "gpipe";
+        break;
+    case 6:
+        s->micro_batches = s->micro_batches > 2 ? 2 : s->micro_batches;
+        break;
+    case 7:
+    case 8:
+        return merge_stages(s, way - 7);
+    default:
+        return without_worker(s, way - 9);
+    }
+    return s->n_steps != before.n_steps || s->micro_batches != before.micro_batches ||
+           s->default_use != before.default_use || strcmp(s->sync, before.sync) != 0 ||
+           s->bucket_bytes != before.bucket_bytes || strcmp(s->schedule, before.schedule) != 0;
+}
+
+static bool simplify_layer(struct sketch_layer *layer, int way)
+{
+    bool any;
+    switch (way) {
+    case 0: /* no cuts, not even the default's */
+        any = layer->n_cuts > 0 || !layer->named;
+        layer->named = true;
+        layer->n_cuts = 0;
+        layer->n_workers = layer->n_workers > 0;
+        return any;
+    case 1:
+        any = layer->n_workers > 0;
+        layer->n_workers = 0;
+        return any;
+    case 2:
+        any = layer->recompute;
+        layer->recompute = false;
+        return any;
+    default:
+        way -= 3;
+        any = way < layer->n_cuts;
+        if (any && layer->cut[way].sized && layer->n_cuts == 1) {
+            layer->cut[way].sized = false;
+        } else if (any) {
+            for (int i = way; i + 1 < layer->n_cuts; i++)
+                layer->cut[i] = layer->cut[i + 1];
+            layer->n_cuts--;
+            layer->n_workers = layer->n_workers ? count_pieces(layer) : 0;
+        }
+        return any;
+    }
+}
+
+enum { WHOLE_WAYS = 9 + MAX_WORKERS, LAYER_WAYS = 3 + OP_MAX_LOOPS };
+
+static bool simplify(struct sketch *s, int way)
+{
+    if (way < WHOLE_WAYS)
+        return simplify_whole(s, way);
+    way -= WHOLE_WAYS;
+    return simplify_layer(&s->layers[1 + way / LAYER_WAYS], way % LAYER_WAYS);
+}
+
+/* Takes whatever can be taken away, as long as the rest still fails. */
+static void shrink(const struct trial *t, struct sketch *s, char *why, size_t size)
+{
+    int n_ways = WHOLE_WAYS + (s->n_layers - 1) * LAYER_WAYS;
+    time_t end = time(NULL) + 60; /* failures that are deadlines take long */
+    bool smaller = true;
+    while (smaller && time(NULL) < end) {
+        smaller = false;
+        for (int way = 0; way < n_ways && time(NULL) < end; way++) {
+            struct sketch next = *s;
+            char reason[1200];
+            if (simplify(&next, way) &&
+                try_sketch(t, &next, reason, sizeof reason) == VERDICT_DIFFERS) {
+                *s = next;
+                smaller = true;
+                (void)snprintf(why, size, "%s", reason);
+            }
+        }
+    }
+}
+
+static void print_case(const struct trial *t, const struct sketch *s, const char *title,
+                       const char *why)
+{
+    char *text = write_sketch(t->graph, s);
+    (void)fprintf(stderr, "%s: CLEAVE_SEED=%llu CLEAVE_CASES=1, backend %s, %d steps: %s\n%s",
+                  title, (unsigned long long)t->seed, t->backend, s->n_steps, why, text);
+    free(text);
+}
+
+/* ---- all of them ---- */
+
+/* What plan_check may refuse in these plans; anything else is a fault of the check. */
+static const char *const reasons[] = {"would read nothing but padding", "micro-batches: a batch of",
+                                      "parameters, which a server keeps whole", NULL};
+
+struct tally {
+    int n_run, n_cpu, n_failed;
+    int n_refused[sizeof reasons / sizeof *reasons];
+};
+
+static int find_reason(const char *why)
+{
+    int i = 0;
+    while (reasons[i] && !strstr(why, reasons[i]))
+        i++;
+    return i;
+}
+
+static struct trial draw_trial(struct draw *d, uint64_t seed, bool cpu)
+{
+    struct trial t = {.seed = seed,
+                      .backend = cpu ? "cpu" : "reference",
+                      .precision = cpu ? PRECISION_FLOAT : PRECISION_DOUBLE,
+                      .tolerance = cpu ? 1e-4 : 1e-6};
+    double rate = cpu ? 0.002 : 0.02;
+    t.graph =
+        draw_graph(d, &(struct graph_wish){.well_behaved = cpu, .wide = cpu && draw_chance(d, 30)});
+    t.rule = (struct update_rule){.kind = UPDATE_SGD,
+                                  .learning_rate = rate,
+                                  .momentum = draw_chance(d, 70) ? 0.9 : 0,
+                                  .weight_decay = 1e-3};
+    if (draw_chance(d, 25)) /* a large epsilon: rounding must not become a direction */
+        t.rule = (struct update_rule){.kind = UPDATE_ADAMW,
+                                      .learning_rate = rate,
+                                      .weight_decay = 1e-3,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.99,
+                                      .epsilon = 0.1};
+    return t;
+}
+
+static void report_failure(const struct trial *t, struct sketch *s, char *why, size_t size)
+{
+    (void)fprintf(stderr, "graph, batch %lld:\n", (long long)t->graph->batch);
+    graph_print(t->graph, stderr);
+    print_case(t, s, "FAILED", why);
+    shrink(t, s, why, size);
+    print_case(t, s, "SMALLEST", why);
+}
+
+/* One network, and plans for it until one runs. */
+static void run_case(uint64_t seed, bool cpu, struct tally *tally)
+{
+    enum { TRIES = 20 };
+    struct draw d = draw_begin(seed, 0);
+    struct trial t = draw_trial(&d, seed, cpu);
+    enum verdict verdict = VERDICT_REFUSED;
+    for (int i = 0; i < TRIES && verdict == VERDICT_REFUSED; i++) {
+        struct sketch s = draw_sketch(&d, t.graph);
+        char why[1200] = "";
+        verdict = try_sketch(&t, &s, why, sizeof why);
+        if (verdict == VERDICT_REFUSED) {
+            int reason = find_reason(why);
+            tally->n_refused[reason]++;
+            if (!reasons[reason])
+                print_case(&t, &s, "REFUSED without need", why);
+        }
+        if (verdict == VERDICT_DIFFERS)
+            report_failure(&t, &s, why, sizeof why);
+    }
+    tally->n_run += verdict != VERDICT_REFUSED;
+    tally->n_cpu += verdict != VERDICT_REFUSED && cpu;
+    tally->n_failed += verdict == VERDICT_DIFFERS;
+    graph_destroy((struct graph *)t.graph);
+}
+
+static long long environment_number(const char *name, long long otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
+static void test_random_plans_train_like_one_worker(void **state)
+{
+    (void)state;
+    struct tally tally = {0};
+    long long seed = environment_number("CLEAVE_SEED", 1);
+    long long n_cases = environment_number("CLEAVE_CASES", DEFAULT_CASES);
+    bool has_cpu = session_has_backend("cpu");
+    enum { ENOUGH_FAILURES = 5 };
+    for (long long i = 0; i < n_cases && tally.n_failed < ENOUGH_FAILURES; i++) {
+        uint64_t own = (uint64_t)(seed + i);
+        run_case(own, has_cpu && own % 4 == 0, &tally);
+    }
+    print_message("%d cases run, %d of them on the cpu backend, %d failed\n", tally.n_run,
+                  tally.n_cpu, tally.n_failed);
+    int n = (int)(sizeof reasons / sizeof *reasons);
+    for (int i = 0; i < n; i++)
+        print_message("refused %d times: %s\n", tally.n_refused[i],
+                      reasons[i] ? reasons[i] : "for another reason");
+    assert_int_equal(tally.n_failed, 0);
+    assert_int_equal(tally.n_refused[n - 1], 0);
+    assert_true(tally.n_run >= n_cases * 3 / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_plans_train_like_one_worker),
+    };
+    return test_run(tests);
+}

@@ -1,0 +1,499 @@
+/* Transparency: whatever the plan, the losses are those of one worker.
+ *
+ * Every strategy and plans made by hand, on threads, against the serial run with the same
+ * micro-batches; asynchronous plans against a serial run with the same staleness. By default a part
+ * of the matrix, chosen so that every network, strategy and number of workers occurs; all of it
+ * with CLEAVE_TEST_ALL=1 (some hours on two cores: the reference backend is plain C). */
+#include "team.h"
+
+#include "plan/plan.h"
+
+enum { MOST_STEPS = 64 };
+
+static const char *const networks[] = {"lenet5",      "alexnet",   "vgg11",      "resnet18",
+                                       "mobilenetv2", "googlenet", "inceptionv3"};
+enum { N_NETWORKS = sizeof networks / sizeof *networks };
+static const int worker_counts[] = {2, 3, 4, 7};
+
+static bool everything(void)
+{
+    const char *all = getenv("CLEAVE_TEST_ALL");
+    return all && *all == '1';
+}
+
+/* The smallest images that the network takes, or nearly. */
+static struct graph_variant variant_of(const char *model, int64_t batch)
+{
+    static const struct {
+        const char *model;
+        int64_t channels, size;
+        bool small_form;
+    } sizes[] = {{"lenet5", 1, 28, true},
+                 {"alexnet", 3, 64, false},
+                 {"googlenet", 3, 64, false},
+                 {"inceptionv3", 3, 75, false},
+                 {NULL, 3, 32, true}};
+    int i = 0;
+    while (sizes[i].model && strcmp(sizes[i].model, model) != 0)
+        i++;
+    return (struct graph_variant){.batch = batch,
+                                  .channels = sizes[i].channels,
+                                  .height = sizes[i].size,
+                                  .width = sizes[i].size,
+                                  .classes = 10,
+                                  .small_form = sizes[i].small_form,
+                                  .drop_probability = -1};
+}
+
+static struct graph *build(const char *model, int64_t batch)
+{
+    struct graph_variant v = variant_of(model, batch);
+    struct graph *g;
+    assert_ok(network_build(model, &v, &g));
+    return g;
+}
+
+/* ---- comparing ---- */
+
+struct trial {
+    const char *backend;
+    int n_steps;
+    double learning_rate, tolerance;
+};
+
+/* Rounding grows with training, most through batch norm; in float the rate is kept small. */
+static const struct trial exact = {"reference", 10, 0.02, 1e-5};
+static const struct trial fast = {"cpu", 10, 5e-5, 1e-4};
+
+static struct team_run describe(const struct trial *t, const struct graph *g,
+                                const struct plan *plan, int n_steps)
+{
+    bool cpu = strcmp(t->backend, "cpu") == 0;
+    return (struct team_run){.graph = g,
+                             .plan = plan,
+                             .backend = t->backend,
+                             .precision = cpu ? PRECISION_FLOAT : PRECISION_DOUBLE,
+                             .rule = {.kind = UPDATE_SGD,
+                                      .learning_rate = t->learning_rate,
+                                      .momentum = 0.9,
+                                      .weight_decay = 1e-4},
+                             .n_steps = n_steps,
+                             .evaluate = true};
+}
+
+/* What to compare with: the serial losses, and how far they may be missed. Deep networks with batch
+ * norm magnify rounding: in float a run whose weights are nudged by one bit tells how much, and
+ * four times that is allowed where it is more than the tolerance. */
+struct expected {
+    double loss[MOST_STEPS], slack[MOST_STEPS];
+};
+
+static void compare(const char *what, const struct trial *t, const struct expected *serial,
+                    const double *split, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double allowed = t->tolerance * fabs(serial->loss[i]);
+        allowed = fmax(allowed, serial->slack[i]);
+        if (!(fabs(serial->loss[i] - split[i]) <= allowed))
+            fail_msg("%s on %s: loss %d is %.9g, serially %.9g, off by more than %.2g", what,
+                     t->backend, i, split[i], serial->loss[i], allowed);
+    }
+}
+
+static float nudged_weight(const struct graph_param *param, int number, int64_t element)
+{
+    float w = team_weight(param, number, element);
+    return nextafterf(w, element % 2 ? INFINITY : -INFINITY);
+}
+
+/* The serial run with the plan's micro-batches, which decide batch-norm statistics. The last answer
+ * is kept: strategies come one after the other. */
+static const struct expected *train_serially(const struct trial *t, const struct graph *g,
+                                             const struct plan *like, int n_steps)
+{
+    static struct expected kept;
+    static char kept_for[160];
+    char key[160];
+    double nudged[MOST_STEPS];
+    struct plan *serial;
+    struct plan_request request = {.n_workers = 1, .micro_batches = like->micro_batches};
+    (void)snprintf(key, sizeof key, "%s %s batch %lld micro %d schedule %d steps %d", t->backend,
+                   g->name, (long long)g->batch, like->micro_batches, (int)like->schedule, n_steps);
+    if (strcmp(key, kept_for) == 0)
+        return &kept;
+    assert_ok(plan_build("serial", g, &request, &serial));
+    serial->micro_batches = like->micro_batches;
+    serial->schedule = like->schedule;
+    struct team_run run = describe(t, g, serial, n_steps);
+    assert_ok(team_train(&run, kept.loss));
+    memset(kept.slack, 0, sizeof kept.slack);
+    if (run.precision == PRECISION_FLOAT) {
+        run.weight = nudged_weight;
+        assert_ok(team_train(&run, nudged));
+        for (int i = 0; i <= n_steps; i++)
+            kept.slack[i] = 4 * fabs(nudged[i] - kept.loss[i]);
+    }
+    plan_destroy(serial);
+    memcpy(kept_for, key, sizeof kept_for);
+    return &kept;
+}
+
+static void check_plan(const char *what, const struct trial *t, const struct graph *g,
+                       const struct plan *plan, int n_steps)
+{
+    double split[MOST_STEPS];
+    struct team_run run = describe(t, g, plan, n_steps);
+    assert_ok(team_train(&run, split));
+    compare(what, t, train_serially(t, g, plan, n_steps), split, n_steps + 1);
+    assert_int_equal(run.counted_bytes, run.expected_bytes);
+}
+
+/* ---- strategies ---- */
+
+static bool is_asynchronous(const struct plan *plan)
+{
+    return plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+}
+
+static void check_strategy(const char *model, const char *strategy, int workers,
+                           const struct trial *t, int n_steps)
+{
+    char what[128];
+    struct graph *g = build(model, strcmp(t->backend, "cpu") == 0 ? 16 : 8);
+    struct plan *plan;
+    struct plan_request request = {.n_workers = workers};
+    (void)snprintf(what, sizeof what, "%s %s with %d workers", model, strategy, workers);
+    enum status st = plan_build(strategy, g, &request, &plan);
+    if (st == STATUS_USAGE) { /* serial with several, more stages than the network has */
+        print_message("%s: %s\n", what, status_message());
+        status_clear();
+    } else {
+        assert_int_equal(st, STATUS_OK);
+        if (!is_asynchronous(plan))
+            check_plan(what, t, g, plan, n_steps);
+        plan_destroy(plan);
+    }
+    graph_destroy(g);
+}
+
+static void test_strategies_on_reference(void **state)
+{
+    (void)state;
+    int n_networks = everything() ? N_NETWORKS : 1;
+    for (int m = 0; m < n_networks; m++)
+        for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
+            for (int w = 0; w < 4; w++)
+                if (strcmp(s->name, "serial") != 0)
+                    check_strategy(networks[m], s->name, worker_counts[w], &exact, exact.n_steps);
+}
+
+static void test_strategies_on_cpu(void **state)
+{
+    (void)state;
+    if (!session_has_backend("cpu"))
+        skip_because("this build has no cpu backend");
+    int turn = 0;
+    for (int m = 0; m < N_NETWORKS; m++)
+        for (const struct plan_strategy *s = plan_strategies(); s->name; s++, turn++)
+            for (int w = 0; w < 4; w++) {
+                bool chosen = everything() || ((turn + m) % 4 == w && turn % 3 == 0);
+                if (chosen && strcmp(s->name, "serial") != 0)
+                    check_strategy(networks[m], s->name, worker_counts[w], &fast,
+                                   everything() ? fast.n_steps : 2);
+            }
+}
+
+/* ---- plans made by hand ---- */
+
+struct hand_made {
+    const char *what, *model, *text;
+};
+
+#define FOUR "\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2,3]}]"
+
+static const struct hand_made hand_made[] = {
+    {"summed loops", "lenet5",
+     "{" FOUR ",\"layers\":{\"conv2\":{\"cut\":{\"c\":3}},\"fc1\":{\"cut\":{\"i\":4}},"
+     "\"fc2\":{\"cut\":{\"o\":2,\"i\":2}},\"fc3\":{\"cut\":{\"n\":2,\"i\":[50,34]}}}}"},
+    {"windows in parts", "lenet5",
+     "{" FOUR ",\"layers\":{\"conv1\":{\"cut\":{\"r\":2,\"s\":2}},\"conv2\":{\"cut\":{\"r\":3}}}}"},
+    {"height and width over strides and pools", "alexnet",
+     "{" FOUR ",\"default\":{\"cut\":{\"height\":2,\"width\":2}}}"},
+    {"uneven rows", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[2,0,1]}],"
+     "\"default\":{\"cut\":{\"n\":3}},\"layers\":{\"conv1\":{\"cut\":{\"p\":[5,20,7]}},"
+     "\"bn1\":{\"cut\":{\"h\":[9,9,14]}},\"relu1\":{\"cut\":{\"h\":[9,9,14]}}}}"},
+    {"mesh of samples and channels, a layer on some of the workers", "lenet5",
+     "{" FOUR ",\"default\":{\"cut\":{\"n\":2,\"channels\":2}},\"layers\":{\"pool2\":{\"workers\":"
+     "[3,1],\"cut\":{\"n\":2}},\"fc3\":{\"cut\":{\"n\":1},\"workers\":[2]}}}"},
+    {"stages of three and one", "lenet5",
+     "{\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}},"
+     "{\"workers\":[3]}],\"layers\":{\"conv1\":{\"stage\":0},\"fc1\":{\"stage\":1}},"
+     "\"micro_batches\":3,\"schedule\":\"1f1b\"}"},
+    {"stages of one and three", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[3]},"
+     "{\"workers\":[0,1,2],\"cut\":{\"n\":[1,2,1]}}],\"layers\":{\"layer2.0.conv1\":{\"stage\":1},"
+     "\"layer2.0.downsample.0\":{\"stage\":1}},\"micro_batches\":2,\"schedule\":\"gpipe\"}"},
+    {"recomputed layers, small buckets over a tree", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}}],"
+     "\"micro_batches\":2,\"schedule\":\"1f1b\",\"recompute\":[\"conv1\",\"bn1\",\"relu1\","
+     "\"layer1.0.conv1\",\"layer1.0.bn1\",\"layer1.0.relu1\",\"layer2.0.conv1\"],"
+     "\"sync\":{\"method\":\"tree\",\"bucket_bytes\":5000}}"},
+    {"two nodes of two", "lenet5",
+     "{" FOUR ",\"default\":{\"cut\":{\"n\":4}},\"sync\":{\"method\":\"hierarchical\","
+     "\"workers_per_node\":2,\"bucket_bytes\":20000}}"},
+};
+
+static void test_hand_made_plans(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof hand_made / sizeof *hand_made; i++) {
+        const struct hand_made *h = &hand_made[i];
+        struct plan *plan;
+        bool small = strcmp(h->model, "lenet5") == 0;
+        struct graph *g = build(h->model, small ? 7 : 12);
+        assert_ok(plan_parse(h->text, strlen(h->text), h->what, g, &plan));
+        if (small || everything())
+            check_plan(h->what, &exact, g, plan, exact.n_steps);
+        if (session_has_backend("cpu"))
+            check_plan(h->what, &fast, g, plan, everything() ? fast.n_steps : 4);
+        plan_destroy(plan);
+        graph_destroy(g);
+    }
+}
+
+/* ---- few samples ---- */
+
+static void test_more_workers_than_samples(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"lenet5", "resnet18"};
+    for (int m = 0; m < 2; m++) {
+        const struct trial *t = m && session_has_backend("cpu") && !everything() ? &fast : &exact;
+        struct graph *g = build(models[m], m ? 3 : 2);
+        struct plan *plan;
+        struct plan_request request = {.n_workers = 4};
+        assert_ok(plan_build("data", g, &request, &plan));
+        /* Batch norm over three samples and one pixel magnifies rounding: few steps. */
+        check_plan(models[m], t, g, plan, m ? 1 : 5);
+        plan_destroy(plan);
+        graph_destroy(g);
+    }
+}
+
+/* ---- asynchronous plans ---- */
+
+/* All weights as the test keeps them, by version. */
+struct weights {
+    float **values; /* by parameter */
+};
+
+struct oracle {
+    struct session s;
+    const struct graph *g;
+    struct weights version[MOST_STEPS * 4 + 1];
+    int n_versions;
+};
+
+static int64_t param_elements(const struct graph *g, int k)
+{
+    return shape_elements(&g->params[k].spec.shape);
+}
+
+static void oracle_open(struct oracle *o, const char *model, int64_t batch)
+{
+    struct graph_variant v = variant_of(model, batch);
+    session_open(&o->s, "reference", PRECISION_DOUBLE);
+    (void)session_add(&o->s, model, &v, true, 1);
+    session_start(&o->s);
+    o->g = o->s.graph[0];
+    o->n_versions = 1;
+    o->version[0].values = calloc((size_t)o->g->n_params, sizeof(float *));
+    for (int k = 0; k < o->g->n_params; k++) {
+        int64_t n = param_elements(o->g, k);
+        o->version[0].values[k] = malloc((size_t)n * sizeof(float));
+        for (int64_t i = 0; i < n; i++)
+            o->version[0].values[k][i] = team_weight(&o->g->params[k], k, i);
+    }
+}
+
+static void oracle_close(struct oracle *o)
+{
+    for (int v = 0; v < o->n_versions; v++) {
+        for (int k = 0; k < o->g->n_params; k++)
+            free(o->version[v].values[k]);
+        free(o->version[v].values);
+    }
+    session_close(&o->s);
+}
+
+/* The loss with parameter k as it was in version[k], and a new version that is the last one moved
+ * by the gradient. */
+static double oracle_step(struct oracle *o, const struct executor_batch *batch, const int *version,
+                          double rate)
+{
+    /* Without movement and from a zero state, the momentum buffer becomes the gradient. */
+    struct update_rule still = {.kind = UPDATE_SGD, .momentum = 0.9};
+    struct step_state state = {.seed = 1, .step = 1};
+    struct executor_result result;
+    struct weights *last = &o->version[o->n_versions - 1], *next = &o->version[o->n_versions++];
+    for (int k = 0; k < o->g->n_params; k++) {
+        float *zero = calloc((size_t)param_elements(o->g, k), sizeof *zero);
+        assert_ok(
+            executor_write(o->s.executor, k, TENSOR_WEIGHT, o->version[version[k]].values[k]));
+        if (o->g->params[k].spec.trained)
+            assert_ok(executor_write(o->s.executor, k, TENSOR_STATE_0, zero));
+        free(zero);
+    }
+    assert_ok(executor_step(o->s.executor, 0, batch, &state, &still, &result));
+    next->values = calloc((size_t)o->g->n_params, sizeof *next->values);
+    for (int k = 0; k < o->g->n_params; k++) {
+        int64_t n = param_elements(o->g, k);
+        float *gradient = calloc((size_t)n, sizeof *gradient);
+        next->values[k] = malloc((size_t)n * sizeof(float));
+        if (o->g->params[k].spec.trained)
+            assert_ok(executor_read(o->s.executor, k, TENSOR_STATE_0, gradient));
+        for (int64_t i = 0; i < n; i++)
+            next->values[k][i] = (float)((double)last->values[k][i] - rate * (double)gradient[i]);
+        free(gradient);
+    }
+    return result.loss;
+}
+
+static const double RATE = 0.02;
+
+static struct team_run describe_plain(const struct graph *g, const struct plan *plan, int n_steps)
+{
+    struct team_run run = describe(&exact, g, plan, n_steps);
+    run.rule = (struct update_rule){.kind = UPDATE_SGD, .learning_rate = RATE};
+    run.evaluate = false;
+    return run;
+}
+
+/* Stage s of S works on step i with the weights after step i - (S - 1 - s), but never with older
+ * ones than at the last flush. */
+static void check_pipedream(int workers, const int *replicas, int n_stages)
+{
+    enum { WINDOW = 6 };
+    struct plan_request request = {
+        .n_workers = workers, .window = WINDOW, .replicas = replicas, .n_stages = n_stages};
+    struct graph *g = build("lenet5", 8);
+    struct plan *plan;
+    struct oracle o = {0};
+    double split[2 * WINDOW];
+    struct expected serial = {0};
+    int version[64];
+    assert_ok(plan_build("pipedream", g, &request, &plan));
+    struct team_run run = describe_plain(g, plan, 2 * WINDOW);
+    assert_ok(team_train(&run, split));
+    oracle_open(&o, "lenet5", 8);
+    for (int i = 0; i < 2 * WINDOW; i++) {
+        struct fixture_batch b = fixture_make_batch(g, (uint64_t)i);
+        struct executor_batch batch = {b.images, b.labels, 0};
+        int flushed = i / WINDOW * WINDOW;
+        for (int k = 0; k < g->n_params; k++) {
+            int behind = plan->n_stages - 1 - plan->layers[g->params[k].node].stage;
+            version[k] = i - behind > flushed ? i - behind : flushed;
+        }
+        serial.loss[i] = oracle_step(&o, &batch, version, RATE);
+        fixture_free_batch(&b);
+    }
+    compare("pipedream", &exact, &serial, split, 2 * WINDOW);
+    oracle_close(&o);
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
+static void test_pipedream(void **state)
+{
+    (void)state;
+    check_pipedream(2, NULL, 0);
+    check_pipedream(3, NULL, 0);
+    check_pipedream(4, (const int[]){3, 1}, 2);
+    check_pipedream(4, (const int[]){1, 3}, 2);
+    check_pipedream(7, (const int[]){2, 4, 1}, 3);
+}
+
+/* Worker w's gradient of step t is number t N + w that the server applies; it was computed with the
+ * weights after number (t - 1) N + w, the worker's own last one. */
+static void check_asynchronous_server(int workers, int servers)
+{
+    enum { STEPS = 6 };
+    int n = workers - servers;
+    int64_t part = 3;
+    struct plan_request request = {
+        .n_workers = workers, .n_servers = servers, .asynchronous = true};
+    struct graph *g = build("lenet5", n * part);
+    struct plan *plan;
+    struct oracle o = {0};
+    double split[STEPS];
+    struct expected serial = {0};
+    int version[64];
+    assert_ok(plan_build("ps", g, &request, &plan));
+    struct team_run run = describe_plain(g, plan, STEPS);
+    assert_ok(team_train(&run, split));
+    oracle_open(&o, "lenet5", part);
+    for (int t = 0; t < STEPS; t++) {
+        struct fixture_batch b = fixture_make_batch(g, (uint64_t)t);
+        for (int w = 0; w < n; w++) {
+            for (int k = 0; k < g->n_params; k++)
+                version[k] = t ? (t - 1) * n + w + 1 : 0;
+            struct executor_batch batch = {b.images + w * part * 28 * 28, b.labels + w * part, 0};
+            serial.loss[t] += oracle_step(&o, &batch, version, RATE) / n;
+        }
+        fixture_free_batch(&b);
+    }
+    compare("asynchronous server", &exact, &serial, split, STEPS);
+    oracle_close(&o);
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
+static void test_asynchronous_server(void **state)
+{
+    (void)state;
+    check_asynchronous_server(2, 1);
+    check_asynchronous_server(4, 1);
+    check_asynchronous_server(7, 2);
+}
+
+/* ---- the same bits ---- */
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    const char *backend = session_has_backend("cpu") ? "cpu" : "reference";
+    struct trial t = {backend, 3, 0.02, 0};
+    static const char *const strategies[] = {"data", "hybrid", "spatial", "1f1b", "ps"};
+    for (int i = 0; i < 5; i++) {
+        struct graph *g = build("resnet18", 8);
+        struct plan *plan;
+        struct plan_request request = {.n_workers = 3};
+        double losses[2][4];
+        uint64_t hash[2];
+        assert_ok(plan_build(strategies[i], g, &request, &plan));
+        for (int k = 0; k < 2; k++) {
+            struct team_run run = describe(&t, g, plan, t.n_steps);
+            assert_ok(team_train(&run, losses[k]));
+            hash[k] = run.hash;
+        }
+        assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+        assert_int_equal(hash[0], hash[1]);
+        plan_destroy(plan);
+        graph_destroy(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strategies_on_reference),
+        cmocka_unit_test(test_strategies_on_cpu),
+        cmocka_unit_test(test_hand_made_plans),
+        cmocka_unit_test(test_more_workers_than_samples),
+        cmocka_unit_test(test_pipedream),
+        cmocka_unit_test(test_asynchronous_server),
+        cmocka_unit_test(test_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
