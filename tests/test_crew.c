@@ -404,6 +404,77 @@ static void test_processes_stop_together(void **state)
     assert_int_equal(step, 4);
 }
 
+/* What one process says after a run, all hear. */
+struct speaker {
+    struct crew_options options;
+    struct crew_words words;
+    enum status status;
+    pthread_t thread;
+};
+
+static enum status speak(struct speaker *s)
+{
+    crew *c;
+    TRY(crew_create(&s->options, &c));
+    enum status st = crew_start_epoch(c, CREW_TRAIN, 0, 0);
+    struct step_state now = {1, 1};
+    struct update_rule rule = {.kind = UPDATE_SGD, .learning_rate = 0.01, .step = 1};
+    struct crew_result result;
+    if (st == STATUS_OK)
+        st = crew_run(c, CREW_TRAIN, &now, &rule, &result, &s->words);
+    crew_destroy(c);
+    return st;
+}
+
+static void *speak_on_thread(void *user)
+{
+    struct speaker *s = user;
+    s->status = speak(s);
+    return NULL;
+}
+
+static void test_words_reach_everybody(void **state)
+{
+    (void)state;
+    struct graph_variant v = {.batch = 8,
+                              .channels = 1,
+                              .height = 28,
+                              .width = 28,
+                              .classes = 10,
+                              .small_form = true,
+                              .drop_probability = -1};
+    struct crew_options o = {.timeout_s = 20, .threads = 1, .train_loader = {.batch = 8}};
+    struct plan_request request = {.n_workers = 3};
+    struct graph *graph;
+    struct plan *plan;
+    struct speaker speakers[3];
+    comm *ends[3];
+    assert_ok(network_build("mlp", &v, &graph));
+    assert_ok(plan_build("data", graph, &request, &plan));
+    assert_ok(backend_find("reference", &o.backend));
+    assert_ok(dataset_open("synthetic:1x28x28/10/16", DATASET_TRAIN, NULL, &o.train_set));
+    assert_ok(comm_threads_create(3, 20, ends));
+    o.plan = plan;
+    o.graphs[CREW_TRAIN] = graph;
+    for (int i = 0; i < 3; i++) {
+        o.process = ends[i];
+        speakers[i] = (struct speaker){.options = o};
+        speakers[i].words = (struct crew_words){.stop = i == 1 ? SIGTERM : 0, .save = i == 2};
+        assert_int_equal(pthread_create(&speakers[i].thread, NULL, speak_on_thread, &speakers[i]),
+                         0);
+    }
+    for (int i = 0; i < 3; i++)
+        (void)pthread_join(speakers[i].thread, NULL);
+    for (int i = 0; i < 3; i++) {
+        ends[i]->table->destroy(ends[i]);
+        assert_int_equal(speakers[i].status, STATUS_OK);
+        assert_true(speakers[i].words.stop == SIGTERM && speakers[i].words.save == 1);
+    }
+    dataset_close(o.train_set);
+    plan_destroy(plan);
+    graph_destroy(graph);
+}
+
 /* ---- failures of one worker ---- */
 
 /* Noise whose sample number `bad` cannot be read, or takes its time. */
@@ -638,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_any_plan_trains_alike),
         cmocka_unit_test(test_hardly_any_samples),
         cmocka_unit_test(test_checkpoints_know_no_plan),
+        cmocka_unit_test(test_words_reach_everybody),
         cmocka_unit_test(test_a_worker_fails),
         cmocka_unit_test(test_a_worker_is_late),
         cmocka_unit_test(test_refusals),

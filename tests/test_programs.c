@@ -341,11 +341,32 @@ static struct program *open_any(struct mutant *m)
     return mutant_open(m, random_below(m->team.n));
 }
 
+static bool reads_buffer(const struct instr *instr, int b)
+{
+    for (int k = 0; k < instr->n_reads; k++)
+        if (instr->reads[k] == b)
+            return true;
+    return false;
+}
+
+/* A layer that is run again though nothing reads what it makes: a waste, but no fault. */
+static bool is_idle(const struct program *p, int number)
+{
+    const struct instr *instr = &p->instrs[number];
+    if (instr->kind != INSTR_RUN || !p->runs[instr->index].again)
+        return false;
+    for (int k = 0; k < instr->n_writes; k++)
+        for (int i = number + 1; i < p->n_instrs; i++)
+            if (reads_buffer(&p->instrs[i], instr->writes[k]))
+                return false;
+    return true;
+}
+
 static bool drop_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, ALL_KINDS);
-    if (i < 0)
+    if (i < 0 || is_idle(p, i))
         return false;
     describe(m, p, i);
     move_instr(m, p, i, -1, false);
@@ -603,14 +624,6 @@ static bool remove_wait(struct mutant *m)
     waits[k] = waits[--instr->n_waits];
     instr->waits = waits;
     return !implied;
-}
-
-static bool reads_buffer(const struct instr *instr, int b)
-{
-    for (int k = 0; k < instr->n_reads; k++)
-        if (instr->reads[k] == b)
-            return true;
-    return false;
 }
 
 static bool writes_buffer(const struct instr *instr, int b)

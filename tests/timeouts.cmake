@@ -1,7 +1,10 @@
 # Tests that need another time limit than 120 s, as name=seconds. Sanitized builds get three times
 # as long. A test that needs more than a few seconds should have a reason beside it.
 set(CLEAVE_TEST_TIMEOUTS
-    test_fixtures=300) # trains eleven networks, nine of them in plain C, too: 75 s alone
+    test_fixtures=300 # trains eleven networks, nine of them in plain C, too: 75 s alone
+    mpi_train=300  # 36 runs with up to four processes on as few cores as there are
+    mpi_faults=600 # starts a job for each kill, and waits for a time-out
+    netns=300)     # sends 2.5 GB over links of 1 Gbit/s
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).
 set(CLEAVE_TESTS_ALONE)

@@ -8,7 +8,7 @@ set -euo pipefail
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
        libjpeg62-turbo-dev libpng-dev libxxhash-dev libhwloc-dev openmpi-bin libopenmpi-dev
        dataset-fashion-mnist)
-test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3)
+test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.
 bench=(python3 python3-numpy python3-torch python3-torchvision libopenblas0-openmp)

@@ -40,6 +40,31 @@ static const struct {
 
 /* ---- options ---- */
 
+static enum status parse_with(const struct option *options, int argc, char **argv,
+                              const char **model, bool *help)
+{
+    const struct positional positionals[] = {{"MODEL", model, subject_model_help()}, {0}};
+    static char notes[2048];
+    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    const struct option_set set = {
+        .command = "train",
+        .about =
+            "Trains a network, with a line of results for each epoch. SIGTERM and Ctrl-C stop\n"
+            "it in good order, with exit code 6.",
+        .positionals = positionals,
+        .options = options,
+        .notes = notes,
+        .examples =
+            "  cleave train lenet5 --data fashion-mnist\n"
+            "  cleave train lenet5 --data fashion-mnist --workers 2 --plan data\n"
+            "  mpirun -n 4 cleave train alexnet --data synthetic:imagenet --plan owt\n"
+            "  cleave train resnet18 --data cifar10:/data/cifar10 --epochs 30 --augment \\\n"
+            "      --checkpoint runs/a --resume\n"
+            "  cleave train vgg11 --data synthetic:imagenet --batch 8 --steps 10 --json\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
 static enum status parse(int argc, char **argv, struct train_options *o, bool *help)
 {
     *o = (struct train_options){.epochs = NOT_GIVEN,
@@ -106,26 +131,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "print the summary alone; with --json leave out the steps"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &o->model, subject_model_help()}, {0}};
-    static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
-    const struct option_set set = {
-        .command = "train",
-        .about =
-            "Trains a network, with a line of results for each epoch. SIGTERM and Ctrl-C stop\n"
-            "it in good order, with exit code 6.",
-        .positionals = positionals,
-        .options = options,
-        .notes = notes,
-        .examples =
-            "  cleave train lenet5 --data fashion-mnist\n"
-            "  cleave train lenet5 --data fashion-mnist --workers 2 --plan data\n"
-            "  mpirun -n 4 cleave train alexnet --data synthetic:imagenet --plan owt\n"
-            "  cleave train resnet18 --data cifar10:/data/cifar10 --epochs 30 --augment \\\n"
-            "      --checkpoint runs/a --resume\n"
-            "  cleave train vgg11 --data synthetic:imagenet --batch 8 --steps 10 --json\n",
-    };
-    return options_parse(&set, argc, argv, help);
+    return parse_with(options, argc, argv, &o->model, help);
 }
 
 static enum status check_options(const struct train_options *o)

@@ -69,9 +69,8 @@ static enum status wait_for_all(const struct wait *w, bool *pending)
             name_missing(pending, c->size, missing, sizeof missing);
             if (c->table->name_stopped)
                 c->table->name_stopped(c, stopped, sizeof stopped);
-            return status_fail(STATUS_TIMEOUT,
-                               "worker %d waited %g s for %s: nothing from %s%s", c->rank,
-                               c->timeout_s, w->what, missing,
+            return status_fail(STATUS_TIMEOUT, "worker %d waited %g s for %s: nothing from %s%s",
+                               c->rank, c->timeout_s, w->what, missing,
                                *stopped ? stopped : " (is it stopped, or much slower?)");
         }
         if (c->table->check_peers && now_ns - checked_ns > check_every_ns) {

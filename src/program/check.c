@@ -6,7 +6,11 @@
  *     apart from everything else (here);
  *   - what an instruction says it touches is what it will touch (check_lists.c);
  *   - whatever order the two streams run in, accesses to the same memory keep the order of the
- *     list, and every read finds intact what was written for it (check_memory.c). */
+ *     list, and every read finds intact what was written for it (check_memory.c);
+ *   - every instruction is given what graph and plan say it must be given, so nothing is left out,
+ *     done twice or done to something else; as far as that does not depend on what other workers
+ *     send (check_meaning.c).
+ * program_check_all proves the last for all workers together, with what they send. */
 #include "program/checking.h"
 
 #include <stdarg.h>

@@ -133,6 +133,11 @@ uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker)
     return symbol_of((uint64_t)kind, number, m, worker);
 }
 
+uint64_t world_input_gradient(int node, int k, int m, int worker)
+{
+    return symbol_mix(world_symbol(SYMBOL_INPUT_GRADIENT, node, m, worker), (uint64_t)k);
+}
+
 /* Nodes whose output is their input, element for element, have its value. */
 static bool is_same(const struct world *w, int node, int worker)
 {
@@ -235,8 +240,7 @@ static enum status want_from_consumer(struct world *w, int consumer, int k, int 
         }
         for (int i = 0; i < piece->op.n_inputs; i++)
             if (piece->slot[i] == k)
-                wanted_add(out, world_symbol(SYMBOL_INPUT_GRADIENT + k, consumer, m, u),
-                           piece->input[i]);
+                wanted_add(out, world_input_gradient(consumer, k, m, u), piece->input[i]);
     }
     return STATUS_OK;
 }
@@ -274,7 +278,7 @@ enum status world_want_statistics(struct world *w, int node, int m, int worker, 
                                   struct wanted *out)
 {
     enum symbol_kind kind = backward ? SYMBOL_BACKWARD_STATISTICS : SYMBOL_FORWARD_STATISTICS;
-    const struct op_piece *mine, *piece;
+    const struct op_piece *mine = NULL, *piece = NULL;
     TRY(world_get_piece(w, node, worker, m, &mine));
     for (int u = 0; mine && u < w->n_workers; u++) {
         TRY(world_get_piece(w, node, u, m, &piece));

@@ -117,6 +117,8 @@ static enum status insert_segment(struct memory *m, struct line *l, int at, stru
 
 static void remove_segments(struct line *l, int from, int to)
 {
+    if (from == to)
+        return;
     memmove(&l->segments[from], &l->segments[to], (size_t)(l->n - to) * sizeof *l->segments);
     l->n -= to - from;
 }

@@ -38,7 +38,7 @@ struct node_group {
 struct world {
     const struct graph *graph;
     const struct plan *plan;
-    bool training, alone;
+    bool training;
     int n_micros, n_steps;                 /* micro-batches of a step */
     int n_workers;                         /* of the plan */
     const struct program *const *programs; /* by worker; NULL: not known */
@@ -74,9 +74,11 @@ enum symbol_kind {
     SYMBOL_FOLDED,         /* a group's output gradient behind the derivative of its activation */
     SYMBOL_PARAM_GRADIENT, /* number: the parameter */
     SYMBOL_LABELS,
-    SYMBOL_INPUT_GRADIENT, /* and on: by input */
+    SYMBOL_INPUT_GRADIENT,
 };
 uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker);
+/* What a piece of the node adds to the gradient of input k. */
+uint64_t world_input_gradient(int node, int k, int m, int worker);
 /* Weights after so many updates, running statistics after so many micro-batches. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version);
 uint64_t world_state(const struct world *w, int param, int k, int version);
@@ -96,14 +98,21 @@ enum status world_want_statistics(struct world *w, int node, int m, int worker, 
 
 /* ---- check_meaning.c: what instructions do to contents ---- */
 
-enum status meaning_begin(struct world *w, int worker) MUST_USE;
 /* A computation; or, alone, any instruction. */
 enum status meaning_apply(struct world *w, int worker, int number) MUST_USE;
 enum status meaning_message(struct world *w, int from, int send, int to, int receive) MUST_USE;
 /* numbers[i] is the instruction of member i. */
 enum status meaning_reduce(struct world *w, const struct comm_reduction *r,
                            const int *numbers) MUST_USE;
+
+/* ---- check_ends.c ---- */
+
+/* Who holds which parameters is what the plan says; they get their first contents. */
+enum status meaning_begin(struct world *w, int worker) MUST_USE;
+/* All updates have been made, and all results are there. */
 enum status meaning_end(struct world *w, int worker) MUST_USE;
+
+/* ---- check_meaning.c again ---- */
 
 /* Runs one worker's program alone on symbols. */
 enum status check_meaning(const struct program *p) MUST_USE;

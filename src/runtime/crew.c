@@ -202,7 +202,7 @@ static enum status make_workers(crew *c)
             .crew = c, .number = o->process ? o->process->rank : i, .place = i, .end = o->process};
     c->n_places = c->info.n_local;
     TRY(find_neighbours(c));
-    int cores = pin_count_cores() / c->n_places;
+    int cores = c->n_places > 0 ? pin_count_cores() / c->n_places : 0;
     c->threads = o->threads ? o->threads : c->n_places == 1 ? 0 : cores > 1 ? cores : 1;
     if (o->process || c->info.n_local == 1)
         return STATUS_OK;

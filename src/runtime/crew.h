@@ -103,8 +103,8 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
                      const struct update_rule *rules, struct crew_result *results,
                      struct crew_words *words) MUST_USE;
 
-/* Ends the run on all processes, after this one's failure `st`: those that wait for it fail with its
- * message. */
+/* Ends the run on all processes, after this one's failure `st`: those that wait for it fail with
+ * its message. */
 void crew_abort(crew *c, enum status st);
 
 /* The first failure of any process (in worker order) becomes everybody's. NULL: no others. */
@@ -120,7 +120,8 @@ bool crew_failed_together(void);
 typedef enum status crew_tensor_work(const struct tensor_store *tensors, void *user);
 enum status crew_with_tensors(crew *c, crew_tensor_work *work, void *user) MUST_USE;
 
-/* Writes alone, into the workers of this process: for values that every process can make. */
+/* Writes alone (its read is NULL), into the workers of this process: for values that every process
+ * can make. */
 struct tensor_store crew_local_tensors(crew *c);
 
 #endif
