@@ -148,16 +148,21 @@ done
 # ---- lost ----
 
 what=(lenet5 --data synthetic:1x28x28/10/4800 --batch 24 --threads 1 --no-eval --epochs 10000)
-( # after some steps, as nobody reads the output before the end
-    while ! ip netns pids "${hosts[1]}" | xargs -r ps -o args= -p | grep -q '^cleave: guard'; do
+find_guard() {
+    ip netns pids "${hosts[1]}" | xargs -r ps -o pid=,args= -p |
+        awk '/cleave: guard of worker 1/ {print $1}'
+}
+kill_worker() {
+    local tries
+    for ((tries = 0; tries < 1000; tries++)); do
+        [[ -z $(find_guard) ]] || break
         sleep 0.05
     done
     sleep 1.5
-    guard=$(ip netns pids "${hosts[1]}" | xargs ps -o pid=,args= -p |
-        awk '/cleave: guard of worker 1/ {print $1}')
     date +%s%N >killed
-    kill -KILL "$(pgrep -P "$guard")"
-) &
+    kill -KILL "$(pgrep -P "$(find_guard)")"
+}
+kill_worker &
 on_hosts 3 "${what[@]}" --quiet
 took_ms=$((($(date +%s%N) - $(<killed)) / 1000000))
 [[ $rc -eq 4 ]] || fail "a killed worker: exit $rc, expected 4"

@@ -21,7 +21,8 @@ static void *worker_main(void *argument)
     struct worker *w = argument;
     w->ok = w->run(w->c, &w->report);
     if (!w->ok)
-        w->c->table->abort(w->c, STATUS_FAILED, w->report.text); /* so that the others do not wait for it */
+        /* so that the others do not wait for it */
+        w->c->table->abort(w->c, STATUS_FAILED, w->report.text);
     w->c->table->destroy(w->c);
     return NULL;
 }

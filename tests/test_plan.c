@@ -1,5 +1,6 @@
 /* Plans: parts, strategies, the JSON there and back, and every mistake with its line. */
 #include "model/network.h"
+#include "plan/internal.h"
 #include "plan/plan.h"
 #include "testing.h"
 
@@ -312,11 +313,10 @@ static void test_hybrid_keeps_rows(void **state)
     graph_destroy(g);
 }
 
-static double node_work(const struct graph *g, int node)
+/* The stages are balanced for so many samples at a time. */
+static int64_t micro_batch_of(const struct plan *p, const struct graph *g)
 {
-    struct op_cost c;
-    op_get_cost(&g->nodes[node].op, &c);
-    return c.forward_flops + c.data_gradient_flops + c.weight_gradient_flops;
+    return (g->batch + p->micro_batches - 1) / p->micro_batches;
 }
 
 static double slowest_stage(const struct plan *p, const struct graph *g)
@@ -325,23 +325,25 @@ static double slowest_stage(const struct plan *p, const struct graph *g)
     for (int s = 0; s < p->n_stages; s++) {
         double work = 0;
         for (int i = 1; i < g->n_nodes; i++)
-            work += p->layers[i].stage == s ? node_work(g, i) : 0;
+            work +=
+                p->layers[i].stage == s ? plan_node_work(&g->nodes[i], micro_batch_of(p, g)) : 0;
         slowest = fmax(slowest, work / p->stages[s].n_workers);
     }
     return slowest;
 }
 
 /* The least slowest stage over all ways to split nodes first .. into stages s .., by trying. */
-static double try_all(const struct graph *g, const int *replicas, int n_stages, int s, int first)
+static double try_all(const struct graph *g, int64_t samples, const int *replicas, int n_stages,
+                      int s, int first)
 {
     double best = INFINITY, work = 0;
     for (int end = first + 1; end <= g->n_nodes; end++) {
-        work += node_work(g, end - 1);
+        work += plan_node_work(&g->nodes[end - 1], samples);
         if (work <= 0)
             continue;
         if (s == n_stages - 1 && end < g->n_nodes)
             continue;
-        double rest = s == n_stages - 1 ? 0 : try_all(g, replicas, n_stages, s + 1, end);
+        double rest = s == n_stages - 1 ? 0 : try_all(g, samples, replicas, n_stages, s + 1, end);
         best = fmin(best, fmax(work / replicas[s], rest));
     }
     return best;
@@ -356,7 +358,7 @@ static void check_balance(const struct graph *g, int n_stages, const int *replic
     assert_ok(plan_build("1f1b", g, &request, &p));
     assert_int_equal(p->schedule, PLAN_1F1B);
     assert_int_equal(p->micro_batches, 4 * n_stages < 8 ? 4 * n_stages : 8);
-    double best = try_all(g, replicas, n_stages, 0, 1);
+    double best = try_all(g, micro_batch_of(p, g), replicas, n_stages, 0, 1);
     assert_that(fabs(slowest_stage(p, g) / best - 1) < 1e-12, "%s, %d stages", g->name, n_stages);
     for (int i = 1; i < g->n_nodes; i++)
         assert_int_equal(p->layers[i].n_pieces, replicas[p->layers[i].stage]);

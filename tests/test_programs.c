@@ -883,9 +883,8 @@ static bool make_deadlock(struct mutant *m)
     }
     assert_true(send >= 0 && receive > send);
     describe(m, p, send);
-    struct instr *instr = &p->instrs[receive];
     move_instr(m, p, send, receive, false); /* right behind the receive */
-    instr = &p->instrs[receive];
+    struct instr *instr = &p->instrs[receive];
     int *waits = mutant_copy(m, instr->waits, instr->n_waits, sizeof *waits);
     waits[instr->n_waits++] = receive - 1;
     instr->waits = waits;
@@ -967,8 +966,9 @@ static void test_mutations(void **state)
     int by_kind[N_MUTATIONS] = {0}, missed = 0, all = 0;
     (void)state;
     random_state = 1;
-    if (getenv("CLEAVE_TEST_SEED"))
-        random_state = strtoull(getenv("CLEAVE_TEST_SEED"), NULL, 10);
+    const char *seed = getenv("CLEAVE_TEST_SEED"); /* to look for more */
+    if (seed)
+        random_state = strtoull(seed, NULL, 10);
     for (int i = 0; i < N + 3; i++) {
         struct team t;
         if (i < N)

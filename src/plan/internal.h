@@ -51,11 +51,14 @@ bool plan_find_fault(const struct plan *plan, const struct graph *graph, struct 
 
 /* ---- pipeline stages ---- */
 
+/* What a layer costs on so many samples, in operations; memory traffic is counted in (stages.c). */
+double plan_node_work(const struct graph_node *node, int64_t samples);
+
 /* Splits the nodes in graph order into n_stages runs, stage s having replicas[s] workers, so that
- * the largest operations per worker are the fewest possible; stage[node] is filled for all nodes.
- * Every run has operations; STATUS_USAGE says how many stages are possible if these are too many.
+ * the largest work per worker is the least possible; stage[node] is filled for all nodes. Every run
+ * has work; STATUS_USAGE says how many stages are possible if these are too many.
  */
-enum status plan_balance_stages(const struct graph *graph, int n_stages, const int *replicas,
-                                int *stage) MUST_USE;
+enum status plan_balance_stages(const struct graph *graph, int micro_batches, int n_stages,
+                                const int *replicas, int *stage) MUST_USE;
 
 #endif

@@ -1,7 +1,13 @@
 /* Pipeline stages of equal work.
  *
- * Nodes stay in graph order, so no edge goes back. With w(j, i) the operations of nodes j .. i-1
- * (forward and both gradients) and r(s) the workers of stage s, the least slowest stage is
+ * The work of a node is its operations on one micro-batch (forward and both gradients) plus the
+ * elements that it moves, each worth FLOPS_PER_ELEMENT operations: layers with many weights and few
+ * places, as the last ones of a network, are limited by memory, the more the smaller the
+ * micro-batch is. (A CPU core does some 50 GFLOP/s and reads some 5 GB/s of what does not fit its
+ * cache; measured costs will take this place.)
+ *
+ * Nodes stay in graph order, so no edge goes back. With w(j, i) the work of nodes j .. i-1
+ * and r(s) the workers of stage s, the least slowest stage is
  *
  *     best(s, i) = min over j < i with w(j, i) > 0 of max(best(s-1, j), w(j, i) / r(s))
  *
@@ -14,8 +20,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+static const double FLOPS_PER_ELEMENT = 40;
+
 struct balance {
     int n_nodes, n_stages;
+    int64_t micro_batch; /* samples */
     const int *replicas;
     double *work; /* [n_nodes + 1]: work[i] is that of the nodes before i */
     double *best; /* [n_stages + 1][n_nodes + 1] */
@@ -60,23 +69,35 @@ static double find_all(struct balance *b)
     return b->best[b->n_stages * width + b->n_nodes];
 }
 
+double plan_node_work(const struct graph_node *node, int64_t samples)
+{
+    struct op_case op = node->op;
+    struct op_cost cost;
+    for (int k = 0; k < op.n_inputs; k++)
+        op.input[k].dim[0] = samples;
+    op.output.dim[0] = samples;
+    op_get_cost(&op, &cost);
+    double flops = cost.forward_flops + cost.data_gradient_flops + cost.weight_gradient_flops;
+    double elements = (double)(cost.forward_elements + cost.data_gradient_elements +
+                               cost.weight_gradient_elements);
+    return flops > 0 ? flops + FLOPS_PER_ELEMENT * elements : 0;
+}
+
 /* Sums the work; returns how many nodes have some. The input has none. */
-static int sum_work(const struct graph *graph, double *work)
+static int sum_work(const struct graph *graph, int64_t samples, double *work)
 {
     int n_working = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
-        struct op_cost cost;
-        op_get_cost(&graph->nodes[i].op, &cost);
-        double flops = cost.forward_flops + cost.data_gradient_flops + cost.weight_gradient_flops;
-        n_working += flops > 0;
-        work[i + 1] = work[i] + flops;
+        double node = plan_node_work(&graph->nodes[i], samples);
+        n_working += node > 0;
+        work[i + 1] = work[i] + node;
     }
     return n_working;
 }
 
 static enum status balance(struct balance *b, const struct graph *graph, int *stage)
 {
-    int n_working = sum_work(graph, b->work), width = b->n_nodes + 1;
+    int n_working = sum_work(graph, b->micro_batch, b->work), width = b->n_nodes + 1;
     if (b->n_stages > n_working)
         return status_fail(STATUS_USAGE, "%s cannot be split into %d stages: at most %d have work",
                            graph->name, b->n_stages, n_working);
@@ -92,10 +113,13 @@ static enum status balance(struct balance *b, const struct graph *graph, int *st
     return STATUS_OK;
 }
 
-enum status plan_balance_stages(const struct graph *graph, int n_stages, const int *replicas,
-                                int *stage)
+enum status plan_balance_stages(const struct graph *graph, int micro_batches, int n_stages,
+                                const int *replicas, int *stage)
 {
-    struct balance b = {.n_nodes = graph->n_nodes, .n_stages = n_stages, .replicas = replicas};
+    struct balance b = {.n_nodes = graph->n_nodes,
+                        .n_stages = n_stages,
+                        .micro_batch = (graph->batch + micro_batches - 1) / micro_batches,
+                        .replicas = replicas};
     size_t width = (size_t)b.n_nodes + 1, cells = ((size_t)n_stages + 1) * width;
     b.work = calloc(width, sizeof *b.work);
     b.best = calloc(cells, sizeof *b.best);

@@ -299,7 +299,7 @@ static enum status fill_pipeline(const struct draft *d, const int *replicas)
 {
     int *stage;
     TRY(arena_alloc_array(d->plan->memory, (size_t)d->graph->n_nodes, sizeof *stage, &stage));
-    TRY(plan_balance_stages(d->graph, d->plan->n_stages, replicas, stage));
+    TRY(plan_balance_stages(d->graph, d->plan->micro_batches, d->plan->n_stages, replicas, stage));
     for (int i = 1; i < d->graph->n_nodes; i++) {
         d->plan->layers[i].stage = stage[i];
         cut_batch(d, i);

@@ -2,6 +2,7 @@
 #include "backend/cpu/convert.h"
 #include "backend/cpu/image_conv.h"
 #include "backend/cpu/small_conv.h"
+#include "backend/cpu/tap_conv.h"
 #include "backend/cpu/winograd.h"
 
 #include <stdlib.h>
@@ -199,6 +200,8 @@ static const struct kernel_family *choose_family(device *d, const struct group_s
         return &cpu_small_conv;
     if (image_conv_suits(&asked))
         return &cpu_image_conv;
+    if (tap_conv_suits(&asked))
+        return &cpu_tap_conv;
     return winograd_suits(&asked) ? &cpu_winograd : &cpu_conv;
 }
 
