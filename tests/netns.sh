@@ -17,8 +17,8 @@ skip() {
     exit 77
 }
 [[ $(id -u) -eq 0 ]] || skip "only root can make network namespaces"
-for tool in ip tc; do
-    command -v $tool >/dev/null || skip "$tool is not installed (Debian package iproute2)"
+for tool in ip tc unshare hostname; do
+    command -v $tool >/dev/null || skip "$tool is not installed (Debian packages iproute2, util-linux, hostname)"
 done
 "$mpirun" --version 2>&1 | grep -q 'Open MPI' || skip "ranks are started the way of Open MPI"
 
@@ -64,14 +64,16 @@ make_network() {
 }
 make_network 2>why || skip "network namespaces cannot be made here: $(head -n 1 why)"
 
-# What mpirun calls instead of ssh: HOST COMMAND...
+# What mpirun calls instead of ssh: HOST COMMAND... A host has a name of its own, too: Open MPI's
+# daemons on hosts of the same name use the same files, and now and then one fails to start.
 cat >agent <<'AGENT'
 #!/bin/sh
 host=$1
 shift
-exec ip netns exec "$host" sh -c "$*"
+exec ip netns exec "$host" unshare --uts sh -c "hostname $host && $*"
 AGENT
 chmod +x agent
+export OMPI_MCA_orte_tmpdir_base=$PWD
 
 net=10.77.0.0/24
 network_options=(--bind-to none --mca plm_rsh_agent "$PWD/agent" --mca plm_rsh_no_tree_spawn 1

@@ -1,6 +1,8 @@
 # Tests that need another time limit than 120 s, as name=seconds. Sanitized builds get three times
 # as long. A test that needs more than a few seconds should have a reason beside it.
 set(CLEAVE_TEST_TIMEOUTS
+    test_transparency=400 # trains seven networks under many plans
+    test_random_plans=300 test_programs=300
     test_fixtures=300 # trains eleven networks, nine of them in plain C, too: 75 s alone
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are
     mpi_faults=600 # starts a job for each kill, and waits for a time-out

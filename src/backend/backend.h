@@ -45,8 +45,8 @@ struct group_spec {
     uint32_t random_stream; /* dropout: which sequence of random.h this node draws from */
     int64_t global_batch;   /* loss: gradients are scaled by 1 / global_batch */
     /* A piece of a cut layer: the whole output's shape, and where the piece's output begins in it
-     * (axis 0: within the micro-batch; group_args.first_sample is added). Dropout draws by the index
-     * of the whole. A rank of 0: the output is the whole. */
+     * (axis 0: within the micro-batch; group_args.first_sample is added). Dropout draws by the
+     * index of the whole. A rank of 0: the output is the whole. */
     struct shape whole;
     int64_t origin[SHAPE_MAX_RANK];
     /* Batch norm whose statistics are those of several pieces: forward and backward are two passes
@@ -66,7 +66,7 @@ struct group_layouts {
 };
 
 struct group_needs {
-    int64_t saved_bytes; /* handed from forward to backward (indices, statistics) */
+    int64_t saved_bytes;      /* handed from forward to backward (indices, statistics) */
     int64_t statistics_count; /* shared_statistics: doubles that are summed over the pieces */
     int64_t forward_workspace_bytes, backward_workspace_bytes;
     bool reads_input, reads_output; /* whether backward really reads these tensors */
@@ -96,9 +96,9 @@ struct group_args {
     void *output;
     void *param[OP_MAX_PARAMS]; /* running statistics are updated by a training forward pass */
     void *saved, *workspace;
-    double *statistics;   /* shared_statistics; device memory */
-    int64_t first_sample; /* where the micro-batch begins in the batch */
-    bool again;           /* forward is run again to save memory: running statistics stay */
+    double *statistics;    /* shared_statistics; device memory */
+    int64_t first_sample;  /* where the micro-batch begins in the batch */
+    bool again;            /* forward is run again to save memory: running statistics stay */
     const int32_t *labels; /* loss only; device memory */
     /* Gradients of the output, to be summed. Ops without OP_FOLDS_GRADIENTS get exactly one, with
      * the activation already folded in (see fold). */

@@ -41,7 +41,7 @@ static void set_title(int worker)
     if (room == 0)
         return;
     memset(program_invocation_name, 0, room);
-    memcpy(program_invocation_name, title, strlen(title) < room ? strlen(title) : room - 1);
+    (void)snprintf(program_invocation_name, room, "%s", title);
 }
 
 /* A worker without its guard would be left over when the launcher ends the job: the kernel kills it

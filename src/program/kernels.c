@@ -77,7 +77,8 @@ static bool same_case(const struct op_case *a, const struct op_case *b)
     return same;
 }
 
-/* The first of a node's parameters that this worker holds (servers may hold some of them), or -1. */
+/* The first of a node's parameters that this worker holds (servers may hold some of them), or -1.
+ */
 static int first_held(const struct emitter *e, const struct graph_node *node)
 {
     for (int k = 0; k < node->n_params; k++)

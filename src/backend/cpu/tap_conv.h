@@ -1,5 +1,5 @@
-/* tap_conv.h: convolutions of tiny images with many channels, as the last ones of networks for small
- * images. */
+/* tap_conv.h: convolutions of tiny images with many channels, as the last ones of networks for
+ * small images. */
 #ifndef CLEAVE_BACKEND_CPU_TAP_CONV_H
 #define CLEAVE_BACKEND_CPU_TAP_CONV_H
 
