@@ -720,6 +720,9 @@ static void test_mistakes_in_sync(void **state)
               "{\"stage\": 1}}, \"sync\": {\"method\": \"server\", \"servers\": [3],\n"
               "\"asynchronous\": true}}",
          "f:2: an asynchronous server needs one stage, not 2"},
+        {HEAD "\"stages\": [{\"workers\": [0, 1, 2], \"cut\": {\"n\": 3}}],\n\"micro_batches\": 2, "
+              "\"sync\": {\"method\": \"server\", \"servers\": [3],\n\"asynchronous\": true}}",
+         "f:2: an asynchronous server goes with one micro-batch a step, not 2"},
     };
     struct graph *g = build(0);
     CHECK_MISTAKES(g, mistakes);

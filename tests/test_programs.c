@@ -128,6 +128,7 @@ static void test_variants(void **state)
                 check_strategy(models[i], s->name, &request);
                 request.asynchronous = true;
                 request.sync = PLAN_TREE;
+                request.micro_batches = 1;
                 if (strcmp(s->name, "ps") == 0)
                     check_strategy(models[i], s->name, &request);
             }

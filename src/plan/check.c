@@ -308,6 +308,11 @@ static bool check_asynchronous(const struct checker *c)
     if (p->n_stages != 1)
         return refuse(c, in_sync("asynchronous"), "an asynchronous server needs one stage, not %d",
                       p->n_stages);
+    /* Each worker's step is the mean over its own samples; of parts of it nobody knows the whole. */
+    if (p->micro_batches != 1)
+        return refuse(c, in_plan("micro_batches"),
+                      "an asynchronous server goes with one micro-batch a step, not %d",
+                      p->micro_batches);
     for (int i = 1; i < p->n_layers; i++) {
         const struct plan_layer *layer = &p->layers[i];
         bool along_batch = layer->n_cuts == 0 || (layer->n_cuts == 1 && layer->cut[0].loop == 0);

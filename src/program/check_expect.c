@@ -120,7 +120,7 @@ enum status world_find_version(struct world *w, int param, int worker, int m, in
 
 /* ---- symbols ---- */
 
-enum { SYMBOL_VALUE = 1, SYMBOL_PARTIAL, SYMBOL_WEIGHT, SYMBOL_STATE };
+enum { SYMBOL_VALUE = 1, SYMBOL_PARTIAL, SYMBOL_WEIGHT, SYMBOL_STATE, SYMBOL_FLAT };
 
 static uint64_t symbol_of(uint64_t kind, int a, int b, int c)
 {
@@ -138,18 +138,27 @@ uint64_t world_input_gradient(int node, int k, int m, int worker)
     return symbol_mix(world_symbol(SYMBOL_INPUT_GRADIENT, node, m, worker), (uint64_t)k);
 }
 
-/* Nodes whose output is their input, element for element, have its value. */
-static bool is_same(const struct world *w, int node, int worker)
+bool world_is_identity(const struct world *w, int node, int worker)
 {
-    const struct op_case *op = &w->graph->nodes[node].op;
-    return w->identity[node * w->n_workers + worker] && op->input[0].rank == op->output.rank;
+    return w->identity[node * w->n_workers + worker];
 }
 
+bool world_is_flattened(const struct world *w, int node, int worker)
+{
+    const struct op_case *op = &w->graph->nodes[node].op;
+    return world_is_identity(w, node, worker) && op->input[0].rank != op->output.rank;
+}
+
+/* Nodes whose output is their input, element for element, have its value; in another shape it is a
+ * symbol of its own, the same for all that flatten one tensor. */
 uint64_t world_value(const struct world *w, int node, int m)
 {
-    for (int u = 0; u < w->n_workers; u++)
-        if (is_same(w, node, u))
-            return world_value(w, w->graph->nodes[node].input[0], m);
+    for (int u = 0; u < w->n_workers; u++) {
+        if (!world_is_identity(w, node, u))
+            continue;
+        uint64_t value = world_value(w, w->graph->nodes[node].input[0], m);
+        return world_is_flattened(w, node, u) ? symbol_mix(value, SYMBOL_FLAT) : value;
+    }
     return symbol_of(SYMBOL_VALUE, node, m, 0);
 }
 
@@ -221,6 +230,14 @@ static enum status want_handed_on(struct world *w, const struct node_group *g, i
     return STATUS_OK;
 }
 
+/* A flatten without an instruction hands on what its output gets, in its input's shape. */
+static enum status want_flattened(struct world *w, int node, int m, const struct op_piece *piece,
+                                  struct wanted *out)
+{
+    struct wanted flat = wanted_flat(out, &w->graph->nodes[node].op.input[0], piece->output);
+    return world_want_gradient(w, node, m, &flat);
+}
+
 /* What one consumer's pieces add to the gradient of its input k. A sum and a node that does nothing
  * hand on what they get; everything else makes something new. */
 static enum status want_from_consumer(struct world *w, int consumer, int k, int m,
@@ -234,7 +251,11 @@ static enum status want_from_consumer(struct world *w, int consumer, int k, int 
         TRY(world_get_piece(w, consumer, u, m, &piece));
         if (!piece)
             continue;
-        if (hands_on || is_same(w, consumer, u)) {
+        if (world_is_flattened(w, consumer, u)) {
+            TRY(want_flattened(w, consumer, m, piece, out));
+            continue;
+        }
+        if (hands_on || world_is_identity(w, consumer, u)) {
             TRY(want_handed_on(w, g, m, u, piece->output, out));
             continue;
         }

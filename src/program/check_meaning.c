@@ -41,38 +41,34 @@ static enum status rename_value(const struct act *a, int node, const struct op_p
                  : STATUS_OK;
 }
 
-static enum status rename_gradient(const struct act *a, int node, const struct op_piece *piece,
-                                   struct content *c, bool *done)
-{
-    struct wanted gradient = wanted_region(piece->op.output.rank, piece->output);
-    TRY(world_want_gradient(a->w, node, a->m, &gradient));
-    uint64_t symbol = world_input_gradient(node, 0, a->m, a->worker);
-    *done = wanted_is(&gradient, c);
-    return *done ? content_of_region(a->w->scratch, symbol, piece->op.input[0].rank,
-                                     piece->input[0], c)
-                 : STATUS_OK;
-}
-
-/* The content of a buffer as a tensor of this rank. */
-static enum status see(const struct act *a, int buffer, int rank, struct content *out)
+/* The content of a buffer as a tensor of this shape. A value is flattened where it is all there;
+ * gradients are unflattened in any state, because what the flat tensor's consumers write is not
+ * summed up there, but where the tensor before it has its sum. */
+static enum status see(const struct act *a, int buffer, const struct shape *shape,
+                       struct content *out)
 {
     const struct world *w = a->w;
     *out = *at(a, buffer);
-    if (out->state != CONTENT_KNOWN || out->shape.rank == rank || a->m < 0)
+    if (out->state != CONTENT_KNOWN || out->shape.rank == shape->rank || a->m < 0)
         return STATUS_OK;
     for (int node = 1; node < w->graph->n_nodes; node++) {
-        const struct op_case *op = &w->graph->nodes[node].op;
         const struct op_piece *piece;
         bool done = false;
-        if (!w->identity[node * w->n_workers + a->worker])
+        if (!world_is_flattened(w, node, a->worker))
             continue;
         TRY(world_get_piece(a->w, node, a->worker, a->m, &piece));
-        if (piece && op->input[0].rank == out->shape.rank && op->output.rank == rank)
+        if (piece && shape_equal(&piece->op.output, shape))
             TRY(rename_value(a, node, piece, out, &done));
-        else if (piece && op->output.rank == out->shape.rank && op->input[0].rank == rank)
-            TRY(rename_gradient(a, node, piece, out, &done));
         if (done)
             return STATUS_OK;
+        if (!piece || !shape_equal(&piece->op.input[0], shape))
+            continue;
+        struct content deep = *out;
+        TRY(content_unflatten(w->scratch, piece->output, piece->input[0], &deep));
+        if (deep.state == CONTENT_KNOWN) {
+            *out = deep;
+            return STATUS_OK;
+        }
     }
     *out = (struct content){.state = CONTENT_NONE};
     return STATUS_OK;
@@ -84,7 +80,8 @@ static enum status demand(const struct act *a, int buffer, const struct wanted *
     struct content c;
     if (buffer == NO_BUFFER)
         return check_fail(a->p, a->number, "has no buffer for its %s", what);
-    TRY(see(a, buffer, wanted->rank, &c));
+    struct shape shape = wanted_shape(wanted);
+    TRY(see(a, buffer, &shape, &c));
     if (c.state != CONTENT_FOREIGN && !wanted_is(wanted, &c))
         return check_fail(a->p, a->number, "reads buffer %d (%s), which does not hold its %s",
                           buffer, a->p->buffers[buffer].name, what);
@@ -315,13 +312,14 @@ static enum status want_output_gradient(const struct pass_act *x, bool folded, s
 }
 
 /* The sum of what has come, before it is folded. */
-static enum status demand_sum(const struct act *a, int n, const int *addends, int rank,
-                              const struct wanted *wanted, struct content *sum)
+static enum status demand_sum(const struct act *a, int n, const int *addends,
+                              const struct shape *shape, const struct wanted *wanted,
+                              struct content *sum)
 {
     *sum = (struct content){.state = CONTENT_NONE};
     for (int k = 0; k < n; k++) {
         struct content c;
-        TRY(see(a, addends[k], rank, &c));
+        TRY(see(a, addends[k], shape, &c));
         if (k == 0)
             *sum = c;
         else
@@ -346,7 +344,7 @@ static enum status demand_output_gradient(const struct pass_act *x)
     TRY(want_output_gradient(x, !folds_now, &wanted));
     if (!folds_now)
         return demand(a, run->folded_grad, &wanted, "output's gradient");
-    TRY(demand_sum(a, run->n_output_grads, run->output_grad, x->rank, &wanted, &sum));
+    TRY(demand_sum(a, run->n_output_grads, run->output_grad, &x->piece->op.output, &wanted, &sum));
     if (run->n_output_grads < 2 && !has_activation(x))
         return STATUS_OK;
     if (run->folded_grad == NO_BUFFER)
@@ -423,6 +421,17 @@ static enum status apply_run(const struct act *a)
     return apply_backward(&x);
 }
 
+/* A sum may be made in place of a flat gradient or of one that is not; then it is the sum of the
+ * tensor before it was flattened. */
+static struct shape deepest_shape(const struct act *a, const struct program_fold *fold)
+{
+    struct shape deepest = at(a, fold->addend[0])->shape;
+    for (int k = 1; k < fold->n_addends; k++)
+        if (at(a, fold->addend[k])->shape.rank > deepest.rank)
+            deepest = at(a, fold->addend[k])->shape;
+    return deepest;
+}
+
 static enum status apply_fold(const struct act *a)
 {
     const struct program_fold *fold = &a->p->folds[a->instr->index];
@@ -431,8 +440,8 @@ static enum status apply_fold(const struct act *a)
     if (!l)
         return check_fail(a->p, a->number, "folds into memory without a shape");
     if (fold->activation == ACTIVATION_NONE) {
-        int rank = a->p->backend->layout_shape(l)->rank;
-        TRY(demand_sum(a, fold->n_addends, fold->addend, rank, NULL, &sum));
+        struct shape shape = deepest_shape(a, fold);
+        TRY(demand_sum(a, fold->n_addends, fold->addend, &shape, NULL, &sum));
         *at(a, fold->to) = sum;
         return STATUS_OK;
     }
@@ -446,7 +455,7 @@ static enum status apply_fold(const struct act *a)
     if (!x.piece || fold->activation != x.g->spec.activation)
         return check_fail(a->p, a->number, "folds another activation than its group's");
     TRY(want_output_gradient(&x, false, &gradient));
-    TRY(demand_sum(a, fold->n_addends, fold->addend, x.rank, &gradient, &sum));
+    TRY(demand_sum(a, fold->n_addends, fold->addend, &x.piece->op.output, &gradient, &sum));
     value = wanted_region(x.rank, x.piece->output);
     TRY(world_want_value(a->w, x.g->last_node, a->m, &value));
     TRY(demand(a, fold->output, &value, "output"));
@@ -473,8 +482,8 @@ static enum status apply_copy(const struct act *a)
     const struct shape *from_shape = a->p->backend->layout_shape(r->from_layout);
     const struct shape *to_shape = a->p->backend->layout_shape(r->to_layout);
     struct content from, to;
-    TRY(see(a, c->from, from_shape->rank, &from));
-    TRY(see(a, c->to, to_shape->rank, &to));
+    TRY(see(a, c->from, from_shape, &from));
+    TRY(see(a, c->to, to_shape, &to));
     bool all = !r->add;
     for (int i = 0; i < to_shape->rank; i++)
         all &= r->extent[i] == to_shape->dim[i];
@@ -644,7 +653,7 @@ enum status meaning_message(struct world *w, int from, int send, int to, int rec
         return check_fail(taker.p, receive, "receives another kind of tensor than is sent");
     const struct shape *shape = taker.p->backend->layout_shape(y->layout);
     if (!is_parameter_like(x->class)) {
-        TRY(see(&giver, source, shape->rank, &content));
+        TRY(see(&giver, source, shape, &content));
         if (!shape_equal(&content.shape, shape))
             content.state = CONTENT_NONE;
     }

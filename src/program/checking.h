@@ -64,6 +64,11 @@ bool world_get_param(const struct world *w, int param, int worker, struct range 
 bool world_shares_param(const struct world *w, int param, int a, int b); /* the same region */
 int world_server_of(const struct world *w, int param);                   /* -1: none */
 
+/* The worker's piece of the node has no instruction: its output is its input, in memory and (where
+ * nothing is flattened) in meaning. Its gradients are its input's, one by one. */
+bool world_is_identity(const struct world *w, int node, int worker);
+bool world_is_flattened(const struct world *w, int node, int worker); /* seen in another shape */
+
 /* Symbols. */
 uint64_t world_value(const struct world *w, int node, int m);
 uint64_t world_partial_value(const struct world *w, int node, int m, int worker);

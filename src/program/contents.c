@@ -228,6 +228,72 @@ enum status content_copy(arena *a, const struct content *from, const int64_t *fr
     return STATUS_OK;
 }
 
+/* ---- flattened tensors ---- */
+
+enum { MAX_BOXES = 5 }; /* a part of a row, rows, channels, rows, a part of a row */
+
+/* A box of [n, c h w] as boxes of [n, c, h, w]; returns how many. */
+static int unflatten_box(const struct shape *deep, const struct range *flat,
+                         struct range (*out)[SHAPE_MAX_RANK])
+{
+    int64_t h = deep->dim[2], w = deep->dim[3], at = flat[1].begin, end = flat[1].end;
+    int n = 0;
+    while (at < end) {
+        int64_t channel = at / (h * w), row = at / w % h, column = at % w, left = end - at;
+        struct range box[SHAPE_MAX_RANK] = {
+            flat[0], {channel, channel + 1}, {row, row + 1}, {column, w}};
+        if (row == 0 && column == 0 && left >= h * w) {
+            box[1].end = end / (h * w);
+            box[2] = (struct range){0, h};
+        } else if (column == 0 && left >= w) {
+            box[2].end = left / w < h - row ? row + left / w : h;
+        } else if (left < w - column) {
+            box[3].end = column + left;
+        }
+        memcpy(out[n++], box, sizeof box);
+        at = ((box[1].end - 1) * h + box[2].end - 1) * w + box[3].end;
+    }
+    return n;
+}
+
+static bool lies_at(const struct content *c, const struct range *region)
+{
+    for (int i = 0; i < c->shape.rank; i++) {
+        if (c->shape.dim[i] != region[i].end - region[i].begin)
+            return false;
+        for (int k = 0; k < c->n_terms; k++)
+            if (c->terms[k].shift[i] != region[i].begin)
+                return false;
+    }
+    return true;
+}
+
+enum status content_unflatten(arena *a, const struct range *flat, const struct range *deep,
+                              struct content *c)
+{
+    struct content out = {.state = CONTENT_NONE};
+    struct term *all;
+    if (c->state == CONTENT_KNOWN && c->shape.rank == 2 && lies_at(c, flat)) {
+        TRY(arena_alloc_array(a, (size_t)c->n_terms * MAX_BOXES + 1, sizeof *all, &all));
+        out = (struct content){.state = CONTENT_KNOWN, .shape = {.rank = 4}, .terms = all};
+        for (int i = 0; i < 4; i++)
+            out.shape.dim[i] = deep[i].end - deep[i].begin;
+        for (int k = 0; k < c->n_terms; k++) {
+            struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
+            int n = unflatten_box(&out.shape, c->terms[k].box, boxes);
+            for (int b = 0; b < n; b++) {
+                struct term *t = &all[out.n_terms++];
+                *t = c->terms[k];
+                memcpy(t->box, boxes[b], sizeof t->box);
+                for (int i = 0; i < 4; i++)
+                    t->shift[i] = deep[i].begin;
+            }
+        }
+    }
+    *c = out;
+    return STATUS_OK;
+}
+
 /* ---- what must be there ---- */
 
 struct wanted wanted_region(int rank, const struct range *region)
@@ -243,12 +309,29 @@ struct wanted wanted_symbol(void)
     return wanted_region(1, &(struct range){0, 1});
 }
 
-static struct shape wanted_shape(const struct wanted *w)
+struct shape wanted_shape(const struct wanted *w)
 {
     struct shape shape = {.rank = w->rank};
     for (int i = 0; i < w->rank; i++)
         shape.dim[i] = w->region[i].end - w->region[i].begin;
     return shape;
+}
+
+struct wanted wanted_flat(struct wanted *deep, const struct shape *whole,
+                          const struct range *region)
+{
+    struct wanted w = wanted_region(2, region);
+    w.deep = deep;
+    w.whole = *whole;
+    return w;
+}
+
+static void add_unflattened(const struct wanted *w, uint64_t symbol, const struct range *box)
+{
+    struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
+    int n = unflatten_box(&w->whole, box, boxes);
+    for (int i = 0; i < n; i++)
+        wanted_add(w->deep, symbol, boxes[i]);
 }
 
 void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box)
@@ -258,6 +341,10 @@ void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box)
     struct shape shape = wanted_shape(w);
     if (!ranges_meet(w->rank, box, w->clip, both))
         return;
+    if (w->deep) {
+        add_unflattened(w, symbol, both);
+        return;
+    }
     for (int i = 0; i < w->rank; i++) {
         shift[i] = w->region[i].begin;
         both[i].begin -= shift[i];

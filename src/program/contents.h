@@ -45,6 +45,8 @@ struct wanted {
     struct range region[SHAPE_MAX_RANK];
     struct range clip[SHAPE_MAX_RANK]; /* terms are cut to this part of it */
     uint64_t sum;
+    struct wanted *deep; /* this one is flat: what is added goes there, in the other shape */
+    struct shape whole;  /* of the tensor in that shape */
 };
 
 uint64_t symbol_mix(uint64_t a, uint64_t b);
@@ -64,10 +66,21 @@ enum status content_copy(arena *a, const struct content *from, const int64_t *fr
                          const int64_t *to_begin, const int64_t *extent, bool add,
                          struct content *to) MUST_USE;
 
+/* What a flatten without an instruction leaves in memory, seen in its input's shape: the same
+ * elements. `flat` and `deep` are the regions of the flatten's output and input, [n, c h w] and
+ * [n, c, h, w], with all of h and w. Nothing unless all of it lies in just that region. */
+enum status content_unflatten(arena *a, const struct range *flat, const struct range *deep,
+                              struct content *c) MUST_USE;
+
 uint64_t content_fingerprint(const struct content *c);
 
 struct wanted wanted_region(int rank, const struct range *region);
 struct wanted wanted_symbol(void); /* one element */
+/* A region of a flattened tensor: terms are added to *deep, which wants a part of the tensor before
+ * it was flattened; that has the shape `whole`. */
+struct wanted wanted_flat(struct wanted *deep, const struct shape *whole,
+                          const struct range *region);
+struct shape wanted_shape(const struct wanted *w);
 /* The part of `box` that lies in the region's clip. */
 void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box);
 bool wanted_is(const struct wanted *w, const struct content *c);

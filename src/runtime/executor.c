@@ -285,7 +285,7 @@ static enum status read_result(struct run *r, const struct program_result *from)
         return status_fail(STATUS_FAILED,
                            "step %u: the loss is %f; the learning rate may be too high",
                            r->states[step].step, to->loss);
-    if (from->logits == NO_BUFFER)
+    if (from->logits == NO_BUFFER || !r->batch.labels)
         return STATUS_OK;
     TRY(e->backend->download(e->stream, executor_place(e, p, from->logits),
                              p->buffers[from->logits].layout, r->b->logits));
