@@ -180,6 +180,66 @@ static void test_written_plans(void **state)
         }
 }
 
+/* ---- flattens that have no instruction ---- */
+
+/* A tensor that is flattened twice, read by others in both shapes, and whose gradient is the sum of
+ * what all of them make:
+ *
+ *     conv1 - relu - drop --- conv2 --- sum --- flat1 --- fc1 --- concat --- fc2
+ *                       \______________/   \      \_______________/
+ *                                           \---- flat2 ___________/                            */
+static struct graph *build_flattened(void)
+{
+    struct graph_variant variant = {8, 3, 8, 6, 10, true, -1};
+    struct graph_window window = {3, 1, 1};
+    graph_builder *b;
+    struct graph *g;
+    assert_ok(graph_builder_create("flattened", &variant, &b));
+    int x = graph_add_conv(b, "conv1", 0, 4, window, 1, true);
+    x = graph_add_simple(b, "relu", OP_RELU, x);
+    x = graph_add_dropout(b, "drop", x, 0.5);
+    int conv2 = graph_add_conv(b, "conv2", x, 4, window, 1, true);
+    int sum = graph_add_sum(b, "sum", conv2, x);
+    int flat1 = graph_add_simple(b, "flat1", OP_FLATTEN, sum);
+    int flat2 = graph_add_simple(b, "flat2", OP_FLATTEN, sum);
+    int fc1 = graph_add_linear(b, "fc1", flat1, 5);
+    x = graph_add_concat(b, "concat", 3, (int[]){flat1, fc1, flat2});
+    x = graph_add_linear(b, "fc2", x, 10);
+    assert_ok(graph_builder_finish(b, x, &g));
+    return g;
+}
+
+static const char *const flattened[] = {
+    "{\"cleave_plan\":1,\"workers\":1,\"stages\":[{\"workers\":[0]}]}",
+    "{\"cleave_plan\":1,\"workers\":2,\"stages\":[{\"workers\":[0]},{\"workers\":[1]}],"
+    "\"layers\":{\"flat1\":{\"stage\":1},\"flat2\":{\"stage\":1}},\"micro_batches\":2}",
+    "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1,2]}],\"layers\":{"
+    "\"conv2\":{\"cut\":{\"p\":3}},\"flat1\":{\"cut\":{\"c\":[1,3]}},"
+    "\"flat2\":{\"cut\":{\"c\":2,\"n\":1},\"workers\":[2,0]},\"fc1\":{\"cut\":{\"i\":[50,100,42]}},"
+    "\"fc2\":{\"cut\":{\"n\":3}}}}"};
+enum { N_FLATTENED = sizeof flattened / sizeof flattened[0] };
+
+static void team_create_flattened(struct team *t, int i, bool training)
+{
+    *t = (struct team){.graph = build_flattened()};
+    (void)snprintf(t->name, sizeof t->name, "flattened, plan %d", i);
+    assert_ok(plan_parse(flattened[i], strlen(flattened[i]), "plan", t->graph, &t->plan));
+    team_lower(t, training);
+}
+
+static void test_flattened(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FLATTENED; i++)
+        for (int training = 0; training < 2; training++) {
+            struct team t;
+            team_create_flattened(&t, i, training);
+            enum status st = team_check(&t);
+            assert_that(st == STATUS_OK, "%s: %s", t.name, status_message());
+            team_destroy(&t);
+        }
+}
+
 /* ---- mutations ---- */
 
 static uint64_t random_state;
@@ -970,14 +1030,16 @@ static void test_mutations(void **state)
     const char *seed = getenv("CLEAVE_TEST_SEED"); /* to look for more */
     if (seed)
         random_state = strtoull(seed, NULL, 10);
-    for (int i = 0; i < N + 3; i++) {
+    for (int i = 0; i < N + 3 + N_FLATTENED; i++) {
         struct team t;
         if (i < N)
             assert_true(
                 team_create(&t, cases[i].model, cases[i].strategy, &cases[i].request, true));
-        else
+        else if (i < N + 3)
             team_create_from(&t, written[i - N].model, written[i - N].plan, true);
-        bool small = strncmp(t.name, "lenet5", 6) == 0;
+        else
+            team_create_flattened(&t, i - N - 3, true);
+        bool small = t.graph->n_nodes < 20;
         missed += break_team(&t, (small ? 6 : 2) * N_MUTATIONS, by_kind);
         team_destroy(&t);
     }
@@ -1010,9 +1072,8 @@ static int close_backend(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_variants),
-        cmocka_unit_test(test_written_plans),
+        cmocka_unit_test(test_strategies),    cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_written_plans), cmocka_unit_test(test_flattened),
         cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);

@@ -308,7 +308,8 @@ static bool check_asynchronous(const struct checker *c)
     if (p->n_stages != 1)
         return refuse(c, in_sync("asynchronous"), "an asynchronous server needs one stage, not %d",
                       p->n_stages);
-    /* Each worker's step is the mean over its own samples; of parts of it nobody knows the whole. */
+    /* Each worker's step is the mean over its own samples; of parts of it nobody knows the whole.
+     */
     if (p->micro_batches != 1)
         return refuse(c, in_plan("micro_batches"),
                       "an asynchronous server goes with one micro-batch a step, not %d",

@@ -9,17 +9,7 @@
 
 #include <string.h>
 
-/* What backward of one group works on. */
-struct work {
-    int group_number, micro;
-    const struct part_group *g;
-    const struct kernel *k;
-    const struct program_group *made;
-    unsigned flags;
-    struct program_run run;
-};
-
-static struct instr named(const struct work *w)
+static struct instr named(const struct backward_work *w)
 {
     return (struct instr){.group = w->k->group, .micro = w->micro, .param = -1};
 }
@@ -51,7 +41,7 @@ enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct
 }
 
 /* Whether something must be folded before the group's gradients: a sum, or an activation. */
-static bool folds(const struct work *w)
+static bool folds(const struct backward_work *w)
 {
     return w->run.n_output_grads > 1 ||
            (w->run.n_output_grads && w->made->spec.activation != ACTIVATION_NONE);
@@ -68,7 +58,7 @@ static int overwritable(const struct emitter *e, const struct program_run *run)
 
 /* Chooses where the folded gradient goes and, for ops that do not fold by themselves, emits the
  * instruction that folds. Afterwards run.folded_grad is what backward reads. */
-static enum status fold_gradients(struct emitter *e, struct work *w)
+static enum status fold_gradients(struct emitter *e, struct backward_work *w)
 {
     struct program_run *run = &w->run;
     if (!folds(w)) {
@@ -95,13 +85,13 @@ static enum status fold_gradients(struct emitter *e, struct work *w)
     return emit_fold(e, &fold, named(w));
 }
 
-static int input_tensor(const struct work *w, int k)
+static int input_tensor(const struct backward_work *w, int k)
 {
     return w->g->input[w->k->piece.slot[k]];
 }
 
 /* Buffers for the gradients of the inputs; in place of the output's where that is allowed. */
-static enum status add_input_gradients(struct emitter *e, struct work *w)
+static enum status add_input_gradients(struct emitter *e, struct backward_work *w)
 {
     int class = emit_class(e, w->micro);
     for (int k = 0; k < w->made->spec.op.n_inputs; k++) {
@@ -129,7 +119,7 @@ static bool first_of_step(const struct emitter *e, int micro)
 
 /* The gradient goes straight where it is summed up for the first micro-batch, beside it for the
  * others. */
-static enum status choose_param_gradients(struct emitter *e, struct work *w)
+static enum status choose_param_gradients(struct emitter *e, struct backward_work *w)
 {
     const struct program *p = e->p;
     const struct graph_node *node = &p->graph->nodes[w->g->first_node];
@@ -143,7 +133,7 @@ static enum status choose_param_gradients(struct emitter *e, struct work *w)
     return STATUS_OK;
 }
 
-static enum status accumulate_param_gradients(struct emitter *e, const struct work *w)
+static enum status accumulate_param_gradients(struct emitter *e, const struct backward_work *w)
 {
     const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
     for (int k = 0; k < node->n_params; k++) {
@@ -156,7 +146,7 @@ static enum status accumulate_param_gradients(struct emitter *e, const struct wo
     return STATUS_OK;
 }
 
-static enum status emit_pass(struct emitter *e, const struct work *w, enum pass pass)
+static enum status emit_pass(struct emitter *e, const struct backward_work *w, enum pass pass)
 {
     struct program *p = e->p;
     const struct program_run *run = &w->run;
@@ -194,7 +184,14 @@ static enum status emit_pass(struct emitter *e, const struct work *w, enum pass 
     return emit_instr(e, instr, &reads, &writes);
 }
 
-static enum status emit_passes(struct emitter *e, struct work *w)
+static enum status add_workspace(struct emitter *e, struct backward_work *w)
+{
+    w->run.workspace = NO_BUFFER;
+    return emit_buffer(e, w->made->name, BUFFER_WORKSPACE, NULL,
+                       w->made->needs.backward_workspace_bytes, &w->run.workspace);
+}
+
+static enum status emit_passes(struct emitter *e, struct backward_work *w)
 {
     if (w->flags & OP_SPLIT_GRADIENT) {
         TRY(emit_pass(e, w, PASS_BACKWARD_WEIGHTS));
@@ -208,6 +205,7 @@ static enum status emit_passes(struct emitter *e, struct work *w)
                         &w->run.statistics));
         TRY(emit_pass(e, w, PASS_BACKWARD_STATISTICS));
         TRY(emit_statistics(e, w->group_number, w->micro, w->k, w->run.statistics, true, false));
+        TRY(emit_delayed_weights(e)); /* something to do while the sum is under way */
         if (w->run.input_grad[0] == NO_BUFFER)
             return STATUS_OK;
     }
@@ -227,7 +225,7 @@ static void let_go(struct emitter *e, const struct program_run *run)
 }
 
 /* The whole list goes on to input k. */
-static enum status pass_on(struct emitter *e, const struct work *w, int k)
+static enum status pass_on(struct emitter *e, const struct backward_work *w, int k)
 {
     for (int i = 0; i < w->run.n_output_grads; i++)
         TRY(emit_hand_gradient(e, input_tensor(w, k), w->micro, w->run.output_grad[i]));
@@ -270,7 +268,38 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
     return STATUS_OK;
 }
 
-static enum status backward_here(struct emitter *e, struct work *w)
+/* Behind the gradients of the parameters. */
+static enum status finish_weights(struct emitter *e, const struct backward_work *w)
+{
+    let_go(e, &w->run);
+    return accumulate_param_gradients(e, w);
+}
+
+/* Workers that share batch-norm statistics wait for each other at every such layer. The weight
+ * gradient of the layer behind it is put off until that sum is under way: then a worker that comes
+ * early has something to do.
+ *
+ *     data conv2 · statistics bn1 · [sum] · weights conv2 · backward bn1 · data conv1 · ..
+ */
+static bool may_delay(const struct emitter *e, const struct backward_work *w)
+{
+    return e->delays_weights && w->flags & OP_SPLIT_GRADIENT && w->run.input_grad[0] != NO_BUFFER;
+}
+
+enum status emit_delayed_weights(struct emitter *e)
+{
+    if (!e->has_delayed)
+        return STATUS_OK;
+    struct backward_work w = e->delayed;
+    int step = emit_completed_step(e, w.micro);
+    e->has_delayed = false;
+    TRY(add_workspace(e, &w));
+    TRY(emit_pass(e, &w, PASS_BACKWARD_WEIGHTS));
+    TRY(finish_weights(e, &w));
+    return step >= 0 ? emit_synchronise(e, w.group_number, step) : STATUS_OK;
+}
+
+static enum status backward_here(struct emitter *e, struct backward_work *w)
 {
     const struct instance *out = emit_instance(e, w->g->output, w->micro);
     bool loss = w->flags & OP_IS_LOSS;
@@ -295,12 +324,16 @@ static enum status backward_here(struct emitter *e, struct work *w)
         TRY(emit_hand_gradient(e, w->g->residual, w->micro, w->run.folded_grad));
     TRY(add_input_gradients(e, w));
     TRY(choose_param_gradients(e, w));
-    w->run.workspace = NO_BUFFER;
-    TRY(emit_buffer(e, w->made->name, BUFFER_WORKSPACE, NULL,
-                    w->made->needs.backward_workspace_bytes, &w->run.workspace));
+    if (w->flags & OP_SPLIT_GRADIENT)
+        TRY(emit_delayed_weights(e));
+    TRY(add_workspace(e, w));
+    if (may_delay(e, w)) {
+        e->delayed = *w;
+        e->has_delayed = true;
+        return emit_pass(e, w, PASS_BACKWARD_DATA);
+    }
     TRY(emit_passes(e, w));
-    let_go(e, &w->run);
-    return accumulate_param_gradients(e, w);
+    return finish_weights(e, w);
 }
 
 /* A holder without a sample in this micro-batch adds nothing to the gradients. */
@@ -326,13 +359,14 @@ enum status emit_backward(struct emitter *e, int group_number, int micro)
         TRY(recompute_for(e, group_number, micro));
         TRY(emit_take_returns(e, g->output, micro));
         if (k->here) {
-            struct work w = {.group_number = group_number,
-                             .micro = micro,
-                             .g = g,
-                             .k = k,
-                             .made = &e->p->groups[k->group],
-                             .flags = op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags,
-                             .run = e->group_instances[group_number * e->n_micros + micro].run};
+            struct backward_work w = {
+                .group_number = group_number,
+                .micro = micro,
+                .g = g,
+                .k = k,
+                .made = &e->p->groups[k->group],
+                .flags = op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags,
+                .run = e->group_instances[group_number * e->n_micros + micro].run};
             TRY(backward_here(e, &w));
         } else if (partition_find_piece(&e->p->plan->layers[g->first_node], e->me) != NO_PIECE) {
             TRY(clear_param_gradients(e, group_number, micro));

@@ -149,16 +149,23 @@ bool world_is_flattened(const struct world *w, int node, int worker)
     return world_is_identity(w, node, worker) && op->input[0].rank != op->output.rank;
 }
 
-/* Nodes whose output is their input, element for element, have its value; in another shape it is a
- * symbol of its own, the same for all that flatten one tensor. */
+/* Where the node's value comes from: nodes whose output is their input, element for element, have
+ * its value. */
+static int find_source(const struct world *w, int node)
+{
+    for (int u = 0; u < w->n_workers; u++)
+        if (world_is_identity(w, node, u) && !world_is_flattened(w, node, u))
+            return find_source(w, w->graph->nodes[node].input[0]);
+    return node;
+}
+
+/* In another shape it is a symbol of its own, the same for all that flatten one tensor. */
 uint64_t world_value(const struct world *w, int node, int m)
 {
-    for (int u = 0; u < w->n_workers; u++) {
-        if (!world_is_identity(w, node, u))
-            continue;
-        uint64_t value = world_value(w, w->graph->nodes[node].input[0], m);
-        return world_is_flattened(w, node, u) ? symbol_mix(value, SYMBOL_FLAT) : value;
-    }
+    node = find_source(w, node);
+    for (int u = 0; u < w->n_workers; u++)
+        if (world_is_flattened(w, node, u))
+            return symbol_mix(world_value(w, w->graph->nodes[node].input[0], m), SYMBOL_FLAT);
     return symbol_of(SYMBOL_VALUE, node, m, 0);
 }
 
@@ -197,6 +204,7 @@ uint64_t world_state(const struct world *w, int param, int k, int version)
 enum status world_want_value(struct world *w, int node, int m, struct wanted *out)
 {
     bool partial = false;
+    node = find_source(w, node);
     for (int u = 0; node > 0 && u < w->n_workers; u++) {
         const struct op_piece *piece;
         TRY(world_get_piece(w, node, u, m, &piece));
@@ -207,6 +215,43 @@ enum status world_want_value(struct world *w, int node, int m, struct wanted *ou
     }
     if (!partial)
         wanted_add(out, world_value(w, node, m), out->region);
+    return STATUS_OK;
+}
+
+/* Adds a partial sum's share of the region. */
+static enum status put_partial(struct world *w, uint64_t symbol, const struct op_piece *piece,
+                               const struct range *region, struct content *out)
+{
+    int rank = out->shape.rank;
+    struct range both[SHAPE_MAX_RANK];
+    struct content share;
+    int64_t from[SHAPE_MAX_RANK] = {0}, to[SHAPE_MAX_RANK] = {0}, extent[SHAPE_MAX_RANK] = {0};
+    if (!ranges_meet(rank, piece->output, region, both))
+        return STATUS_OK;
+    for (int i = 0; i < rank; i++) {
+        to[i] = both[i].begin - region[i].begin;
+        extent[i] = both[i].end - both[i].begin;
+    }
+    TRY(content_of_region(w->scratch, symbol, rank, both, &share));
+    return content_copy(w->scratch, &share, from, to, extent, true, out);
+}
+
+enum status world_put_value(struct world *w, int node, int m, int rank, const struct range *region,
+                            struct content *out)
+{
+    bool partial = false;
+    TRY(content_of_region(w->scratch, world_value(w, node, m), rank, region, out));
+    node = find_source(w, node);
+    for (int u = 0; node > 0 && u < w->n_workers; u++) {
+        const struct op_piece *piece;
+        TRY(world_get_piece(w, node, u, m, &piece));
+        if (!piece || !piece->partial)
+            continue;
+        if (!partial)
+            *out = content_zero(&out->shape);
+        partial = true;
+        TRY(put_partial(w, world_partial_value(w, node, m, u), piece, region, out));
+    }
     return STATUS_OK;
 }
 

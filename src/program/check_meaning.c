@@ -260,12 +260,14 @@ static enum status demand_statistics(const struct pass_act *x, bool backward)
 static enum status put_output(const struct pass_act *x)
 {
     const struct act *a = &x->a;
-    uint64_t symbol = world_value(a->w, x->g->last_node, a->m);
-    if (x->piece->partial)
-        symbol = world_partial_value(a->w, x->g->last_node, a->m, a->worker);
-    if (x->run->output == NO_BUFFER)
+    int last = x->g->last_node, to = x->run->output;
+    if (to == NO_BUFFER)
         return check_fail(a->p, a->number, "has no output");
-    TRY(put_region(a, x->run->output, symbol, x->rank, x->piece->output));
+    if (x->piece->partial)
+        TRY(put_region(a, to, world_partial_value(a->w, last, a->m, a->worker), x->rank,
+                       x->piece->output));
+    else
+        TRY(world_put_value(a->w, last, a->m, x->rank, x->piece->output, at(a, to)));
     for (int k = 0; a->w->training && !x->run->again && k < x->piece->n_params; k++) {
         int param = x->node->first_param + k, version;
         if (a->w->graph->params[param].spec.trained)

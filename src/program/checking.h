@@ -90,6 +90,10 @@ uint64_t world_state(const struct world *w, int param, int k, int version);
 /* Which version of a parameter a worker computes micro-batch m with. */
 enum status world_find_version(struct world *w, int param, int worker, int m, int *out) MUST_USE;
 
+/* What the region holds behind a kernel that has written the node's output there. A kernel that
+ * only copies, where another worker's does nothing, leaves the partial sums of its input. */
+enum status world_put_value(struct world *w, int node, int m, int rank, const struct range *region,
+                            struct content *out) MUST_USE;
 /* Adds to *out what the region must hold of a node's output, or of its gradient: the sum of what
  * all pieces of all consumers add. */
 enum status world_want_value(struct world *w, int node, int m, struct wanted *out) MUST_USE;

@@ -256,40 +256,49 @@ static int unflatten_box(const struct shape *deep, const struct range *flat,
     return n;
 }
 
+/* What was put there last came from this region. (What lay there before it was overwritten is still
+ * in the list, twice, and came from anywhere.) */
 static bool lies_at(const struct content *c, const struct range *region)
 {
-    for (int i = 0; i < c->shape.rank; i++) {
-        if (c->shape.dim[i] != region[i].end - region[i].begin)
+    for (int i = 0; i < c->shape.rank; i++)
+        if (c->shape.dim[i] != region[i].end - region[i].begin ||
+            (c->n_terms && c->terms[c->n_terms - 1].shift[i] != region[i].begin))
             return false;
-        for (int k = 0; k < c->n_terms; k++)
-            if (c->terms[k].shift[i] != region[i].begin)
-                return false;
-    }
     return true;
+}
+
+/* A term that does not lie where it should does not afterwards, either: only n and w can tell. */
+static int unflatten_term(const struct term *term, const struct shape *shape,
+                          const struct range *flat, const struct range *deep, struct term *out)
+{
+    struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
+    int n = unflatten_box(shape, term->box, boxes);
+    for (int k = 0; k < n; k++) {
+        out[k] = *term;
+        memcpy(out[k].box, boxes[k], sizeof out[k].box);
+        for (int i = 0; i < shape->rank; i++)
+            out[k].shift[i] = deep[i].begin;
+        out[k].shift[0] += term->shift[0] - flat[0].begin;
+        out[k].shift[3] += term->shift[1] - flat[1].begin;
+    }
+    return n;
 }
 
 enum status content_unflatten(arena *a, const struct range *flat, const struct range *deep,
                               struct content *c)
 {
-    struct content out = {.state = CONTENT_NONE};
+    struct content out = {.state = CONTENT_KNOWN, .shape = {.rank = 4}};
     struct term *all;
-    if (c->state == CONTENT_KNOWN && c->shape.rank == 2 && lies_at(c, flat)) {
-        TRY(arena_alloc_array(a, (size_t)c->n_terms * MAX_BOXES + 1, sizeof *all, &all));
-        out = (struct content){.state = CONTENT_KNOWN, .shape = {.rank = 4}, .terms = all};
-        for (int i = 0; i < 4; i++)
-            out.shape.dim[i] = deep[i].end - deep[i].begin;
-        for (int k = 0; k < c->n_terms; k++) {
-            struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
-            int n = unflatten_box(&out.shape, c->terms[k].box, boxes);
-            for (int b = 0; b < n; b++) {
-                struct term *t = &all[out.n_terms++];
-                *t = c->terms[k];
-                memcpy(t->box, boxes[b], sizeof t->box);
-                for (int i = 0; i < 4; i++)
-                    t->shift[i] = deep[i].begin;
-            }
-        }
+    if (c->state != CONTENT_KNOWN || c->shape.rank != 2 || !lies_at(c, flat)) {
+        *c = (struct content){.state = CONTENT_NONE};
+        return STATUS_OK;
     }
+    TRY(arena_alloc_array(a, (size_t)c->n_terms * MAX_BOXES, sizeof *all, &all));
+    for (int i = 0; i < out.shape.rank; i++)
+        out.shape.dim[i] = deep[i].end - deep[i].begin;
+    for (int k = 0; k < c->n_terms; k++)
+        out.n_terms += unflatten_term(&c->terms[k], &out.shape, flat, deep, all + out.n_terms);
+    out.terms = all;
     *c = out;
     return STATUS_OK;
 }

@@ -68,7 +68,7 @@ enum status content_copy(arena *a, const struct content *from, const int64_t *fr
 
 /* What a flatten without an instruction leaves in memory, seen in its input's shape: the same
  * elements. `flat` and `deep` are the regions of the flatten's output and input, [n, c h w] and
- * [n, c, h, w], with all of h and w. Nothing unless all of it lies in just that region. */
+ * [n, c, h, w], with all of h and w. Nothing if that is not where the content lies. */
 enum status content_unflatten(arena *a, const struct range *flat, const struct range *deep,
                               struct content *c) MUST_USE;
 

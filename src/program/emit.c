@@ -130,6 +130,13 @@ int emit_class(const struct emitter *e, int micro)
     return e->part->micro_class[micro % e->part->n_micros];
 }
 
+int emit_completed_step(const struct emitter *e, int micro)
+{
+    int n = e->part->n_micros;
+    bool last = micro % n == (e->p->plan->schedule == PLAN_GPIPE ? 0 : n - 1);
+    return last ? micro / n : -1;
+}
+
 const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker)
 {
     return &e->part->tensors[tensor].at[class][worker];

@@ -52,18 +52,41 @@ static enum status forward_task(struct emitter *e, const struct task *t)
     return STATUS_OK;
 }
 
+static bool has_params(const struct emitter *e, int group_number)
+{
+    return e->p->graph->nodes[e->part->groups[group_number].first_node].n_params > 0;
+}
+
 static enum status backward_task(struct emitter *e, const struct task *t)
 {
-    int n = e->part->n_micros, step = t->micro / n;
-    bool last = t->micro % n == (e->p->plan->schedule == PLAN_GPIPE ? 0 : n - 1);
+    int step = emit_completed_step(e, t->micro);
     for (int g = e->part->n_groups - 1; g >= 0; g--) {
         if (e->part->groups[g].stage != t->stage)
             continue;
         TRY(emit_backward(e, g, t->micro));
-        if (last)
+        if (e->has_delayed && e->delayed.group_number == g)
+            continue; /* synchronised with its weights */
+        if (step >= 0 && has_params(e, g)) {
+            TRY(emit_delayed_weights(e)); /* buckets are filled in this order */
             TRY(emit_synchronise(e, g, step));
+        }
     }
-    return last ? emit_stage_updates(e, t->stage, step) : STATUS_OK;
+    TRY(emit_delayed_weights(e));
+    return step >= 0 ? emit_stage_updates(e, t->stage, step) : STATUS_OK;
+}
+
+/* Whether any layer's statistics are those of several workers. */
+static bool shares_statistics(const struct program *p)
+{
+    for (int i = 1; i < p->graph->n_nodes; i++) {
+        struct loop_nest nest;
+        op_get_loops(&p->graph->nodes[i].op, &nest);
+        const struct plan_layer *layer = &p->plan->layers[i];
+        for (int k = 0; k < layer->n_cuts; k++)
+            if (nest.loop[layer->cut[k].loop].role == LOOP_STATISTIC)
+                return !p->plan->asynchronous;
+    }
+    return false;
 }
 
 static enum status emit_tasks(struct emitter *e, const struct task *tasks, int n_tasks)
@@ -93,6 +116,7 @@ static enum status emit_all(struct program *p, const struct program *shares, are
     TRY(partition_create(p->graph, p->plan, p->n_micros, scratch, &part));
     e.part = part;
     e.n_micros = p->n_steps * p->n_micros;
+    e.delays_weights = shares_statistics(p);
     TRY(order_tasks(p->plan, e.n_micros, p->training, scratch, &tasks, &n_tasks));
     TRY(allocate(&e, scratch));
     TRY(emit_params(&e));

@@ -32,6 +32,16 @@ struct group_instance {
     bool again;             /* forward has been run again */
 };
 
+/* What backward of one group works on. */
+struct backward_work {
+    int group_number, micro;
+    const struct part_group *g;
+    const struct kernel *k;
+    const struct program_group *made;
+    unsigned flags;
+    struct program_run run;
+};
+
 /* A part of the gradients that is reduced as one. */
 struct bucket {
     int n_members;
@@ -56,6 +66,9 @@ struct emitter {
     int *holders; /* by buffer: in how many gradient lists it stands */
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
+    bool delays_weights; /* see backward.c */
+    bool has_delayed;    /* a weight gradient that is still to be emitted */
+    struct backward_work delayed;
     int *bucket_of; /* by parameter; -1: none */
     int buffer_capacity, holder_capacity, instr_capacity;
     int group_capacity, run_capacity, fold_capacity, copy_capacity, load_capacity;
@@ -92,6 +105,8 @@ int64_t emit_tag(enum tag_kind kind, int64_t number);
 
 struct instance *emit_instance(const struct emitter *e, int tensor, int micro);
 int emit_class(const struct emitter *e, int micro);
+/* The step whose last backward this micro-batch's is, or -1. */
+int emit_completed_step(const struct emitter *e, int micro);
 const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker);
 
 /* The layout that a tensor of this shape has unless something else is known. */
@@ -124,6 +139,8 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
 enum status emit_statistics(struct emitter *e, int group_number, int micro, const struct kernel *k,
                             int buffer, bool backward, bool again) MUST_USE;
 enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_USE;
+/* The weight gradient that was put off, if there is one, and what follows it. */
+enum status emit_delayed_weights(struct emitter *e) MUST_USE;
 enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer) MUST_USE;
 /* Several gradients into one, with an activation's derivative. *to may be one of them. */
 enum status emit_fold(struct emitter *e, const struct program_fold *fold,
