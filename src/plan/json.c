@@ -5,7 +5,6 @@
 #include "plan/internal.h"
 #include "plan/reader.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -451,7 +450,8 @@ static enum status list_names(struct parser *p)
 static enum status parse(struct parser *p)
 {
     TRY(read_head(p));
-    assert(p->plan);
+    if (!p->plan)
+        return status_fail(STATUS_FAILED, "the plan has no head");
     arena *memory = p->plan->memory;
     TRY(list_names(p));
     TRY(arena_alloc_array(memory, (size_t)p->plan->n_stages, sizeof *p->by_stage, &p->by_stage));

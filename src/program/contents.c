@@ -345,7 +345,7 @@ static void add_unflattened(const struct wanted *w, uint64_t symbol, const struc
 
 void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box)
 {
-    struct range both[SHAPE_MAX_RANK];
+    struct range both[SHAPE_MAX_RANK] = {{0, 0}};
     int64_t shift[SHAPE_MAX_RANK] = {0};
     struct shape shape = wanted_shape(w);
     if (!ranges_meet(w->rank, box, w->clip, both))

@@ -42,10 +42,10 @@ struct taps {
     struct packed x, y;
 };
 
-static struct packed describe(const device *d, const struct shape *s, float *at)
+static struct packed describe(const device *d, const struct shape *s)
 {
     return (struct packed){s->dim[0], s->dim[2], s->dim[3], round_up(s->dim[1], d->loops->lanes),
-                           at};
+                           NULL};
 }
 
 static int64_t floats_of(const struct packed *p)
@@ -53,18 +53,25 @@ static int64_t floats_of(const struct packed *p)
     return p->n * p->height * p->width * p->channels;
 }
 
+static struct taps sizes_of(const group *g)
+{
+    return (struct taps){.g = g,
+                         .x = describe(g->device, &g->spec.op.input[0]),
+                         .y = describe(g->device, &g->spec.op.output)};
+}
+
 static struct taps taps_of(const group *g, void *workspace)
 {
-    struct taps t = {.g = g, .x = describe(g->device, &g->spec.op.input[0], workspace)};
-    float *behind = workspace ? t.x.at + floats_of(&t.x) : NULL;
-    t.y = describe(g->device, &g->spec.op.output, behind);
+    struct taps t = sizes_of(g);
+    t.x.at = workspace;
+    t.y.at = t.x.at + floats_of(&t.x);
     return t;
 }
 
 static enum status create(group *g)
 {
     const struct op_attrs *a = &g->spec.op.attrs;
-    struct taps t = taps_of(g, NULL);
+    struct taps t = sizes_of(g);
     const dnnl_dims_t dims = {t.y.channels, t.x.channels, a->kernel[0], a->kernel[1]};
     TRY(layout_get_params(g, dims, dnnl_hwio));
     TRY(layout_get_blocked(g->device, &g->spec.op.output, &g->layouts.output));
