@@ -678,31 +678,6 @@ static void test_refusals(void **state)
     assert_fails(trainer_create(&o, &t), STATUS_USAGE, "time-out");
 }
 
-static int use_cpu(void **state)
-{
-    const struct backend *cpu;
-    (void)state;
-    if (backend_find("cpu", &cpu) != STATUS_OK) {
-        status_clear();
-        print_message("this build has no cpu backend: reference again\n");
-        return 0;
-    }
-    training_backend = "cpu";
-    return 0;
-}
-
-static int use_reference(void **state)
-{
-    (void)state;
-    training_backend = "reference";
-    return 0;
-}
-
-#define ON_CPU(test)                                        \
-    {                                                       \
-#test " on cpu", test, use_cpu, use_reference, NULL \
-    }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

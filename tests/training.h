@@ -77,4 +77,31 @@ static inline void make_place(const char *folder, char folder_path[PATH_MAX], ch
     (void)snprintf(name, PATH_MAX, "%.4000s/run", folder_path);
 }
 
+/* ---- the same test on the cpu backend: ON_CPU(test) in the list of tests ---- */
+
+static inline int use_cpu(void **state)
+{
+    const struct backend *cpu;
+    (void)state;
+    if (backend_find("cpu", &cpu) != STATUS_OK) {
+        status_clear();
+        print_message("this build has no cpu backend: reference again\n");
+        return 0;
+    }
+    training_backend = "cpu";
+    return 0;
+}
+
+static inline int use_reference(void **state)
+{
+    (void)state;
+    training_backend = "reference";
+    return 0;
+}
+
+#define ON_CPU(test)                                        \
+    {                                                       \
+#test " on cpu", test, use_cpu, use_reference, NULL \
+    }
+
 #endif

@@ -94,6 +94,26 @@ static enum status study_lower(const struct plan_options *o, struct study *s)
     return STATUS_OK;
 }
 
+/* What the three commands share: the options, the plan, and then what is theirs. */
+typedef enum status parse_function(int argc, char **argv, struct plan_options *o, bool *help);
+typedef enum status work_function(const struct plan_options *o, struct study *s);
+
+static enum status run_study(int argc, char **argv, parse_function *parse, work_function *work)
+{
+    struct plan_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    struct study s = {0};
+    enum status st;
+    TRY_GOTO(st, study_plan(&o, &s), out);
+    TRY_GOTO(st, work(&o, &s), out);
+out:
+    study_close(&s);
+    return st;
+}
+
 /* ---- check ---- */
 
 static enum status prove(const struct study *s)
@@ -190,22 +210,16 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
     return options_parse(&set, argc, argv, help);
 }
 
+static enum status check(const struct plan_options *o, struct study *s)
+{
+    TRY(study_lower(o, s));
+    TRY(prove(s));
+    return o->json ? print_json(s) : print_workers(s);
+}
+
 static enum status command_plan_check(int argc, char **argv)
 {
-    struct plan_options o;
-    bool help;
-    TRY(parse_check(argc, argv, &o, &help));
-    if (help)
-        return STATUS_OK;
-    struct study s = {0};
-    enum status st;
-    TRY_GOTO(st, study_plan(&o, &s), out);
-    TRY_GOTO(st, study_lower(&o, &s), out);
-    TRY_GOTO(st, prove(&s), out);
-    TRY_GOTO(st, o.json ? print_json(&s) : print_workers(&s), out);
-out:
-    study_close(&s);
-    return st;
+    return run_study(argc, argv, parse_check, check);
 }
 
 /* ---- make ---- */
@@ -235,7 +249,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status write_plan(const struct plan_options *o, const struct study *s)
+static enum status write_plan(const struct plan_options *o, struct study *s)
 {
     if (o->output)
         return plan_write(s->plan, s->graph, o->output);
@@ -248,18 +262,7 @@ static enum status write_plan(const struct plan_options *o, const struct study *
 
 static enum status command_plan_make(int argc, char **argv)
 {
-    struct plan_options o;
-    bool help;
-    TRY(parse_make(argc, argv, &o, &help));
-    if (help)
-        return STATUS_OK;
-    struct study s = {0};
-    enum status st;
-    TRY_GOTO(st, study_plan(&o, &s), out);
-    TRY_GOTO(st, write_plan(&o, &s), out);
-out:
-    study_close(&s);
-    return st;
+    return run_study(argc, argv, parse_make, write_plan);
 }
 
 /* ---- dump ---- */
@@ -291,8 +294,9 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status dump(const struct plan_options *o, const struct study *s)
+static enum status dump(const struct plan_options *o, struct study *s)
 {
+    TRY(study_lower(o, s));
     if (o->worker >= s->plan->n_workers)
         return status_fail(STATUS_USAGE, "--worker %lld: the plan has workers 0 to %d",
                            (long long)o->worker, s->plan->n_workers - 1);
@@ -302,19 +306,7 @@ static enum status dump(const struct plan_options *o, const struct study *s)
 
 static enum status command_plan_dump(int argc, char **argv)
 {
-    struct plan_options o;
-    bool help;
-    TRY(parse_dump(argc, argv, &o, &help));
-    if (help)
-        return STATUS_OK;
-    struct study s = {0};
-    enum status st;
-    TRY_GOTO(st, study_plan(&o, &s), out);
-    TRY_GOTO(st, study_lower(&o, &s), out);
-    TRY_GOTO(st, dump(&o, &s), out);
-out:
-    study_close(&s);
-    return st;
+    return run_study(argc, argv, parse_dump, dump);
 }
 
 /* ---- the command ---- */

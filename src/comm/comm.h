@@ -4,7 +4,7 @@
  * inside: one thread, the worker's communication thread, starts operations in program order, polls
  * all that are under way, and sleeps in `pause` when nothing moved. Operations on the same pair and
  * tag match; tags are unique within a step and are used again in the next one, in the same order.
- * Tags are from 0 to 8191 where every MPI must take them, and to 2^29 - 1 with Open MPI. Members of
+ * Tags are from 0 to 8190 where every MPI must take them, and to 2^29 - 2 with Open MPI. Members of
  * the same list and tag match in reductions; a tag of a reduction may be one of a transfer, too.
  *
  *     comm_op op;                                          // room for one operation, no allocation
