@@ -24,6 +24,7 @@ cleave_require(zlib zlib1g-dev)
 cleave_require(libjpeg libjpeg62-turbo-dev)
 cleave_require(libpng libpng-dev)
 cleave_require(libxxhash libxxhash-dev)
+cleave_require(sqlite3 libsqlite3-dev)
 target_link_libraries(cleave_vendors INTERFACE Threads::Threads m)
 
 # The cpu backend needs oneDNN and OpenMP. It is called there only when its sources are, too.

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
-       libjpeg62-turbo-dev libpng-dev libxxhash-dev libhwloc-dev openmpi-bin libopenmpi-dev
+       libjpeg62-turbo-dev libpng-dev libxxhash-dev libsqlite3-dev libhwloc-dev openmpi-bin libopenmpi-dev
        dataset-fashion-mnist)
 test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several

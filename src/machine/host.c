@@ -1,0 +1,159 @@
+/* A machine of one node out of what is known of a host. */
+#include "machine/parts.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of the kernels that there are, a good one gets so much of the arithmetic peak. */
+static const double reached_share = 0.7;
+static const double usual_clock_hz = 2.5e9;
+
+/* ---- the speed of a core ---- */
+
+/* Single precision operations in a cycle, a multiply-add being two, with two vector units. */
+static double flops_per_cycle(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    if (__builtin_cpu_supports("avx512f"))
+        return 64;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return 32;
+    return __builtin_cpu_supports("avx") ? 16 : 8;
+#else
+    return 16;
+#endif
+}
+
+/* The highest clock that the system names, or else the one that it has now. */
+static double clock_hz(void)
+{
+    double khz = 0, mhz = 0, most = 0;
+    char line[256];
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "r");
+    if (f) {
+        bool fine = fscanf(f, "%lf", &khz) == 1;
+        (void)fclose(f);
+        if (fine && khz > 1e5)
+            return khz * 1e3;
+    }
+    f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "cpu MHz : %lf", &mhz) == 1 && mhz > most)
+            most = mhz;
+    if (f)
+        (void)fclose(f);
+    return most > 100 ? most * 1e6 : usual_clock_hz;
+}
+
+/* ---- memory ---- */
+
+/* "max" is no number: no limit. */
+static int64_t read_limit(const char *path)
+{
+    long long limit;
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return INT64_MAX;
+    bool fine = fscanf(f, "%lld", &limit) == 1 && limit > 0;
+    (void)fclose(f);
+    return fine ? limit : INT64_MAX;
+}
+
+int64_t machine_system_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    int64_t all = pages > 0 && page_bytes > 0 ? (int64_t)pages * page_bytes : 0;
+    int64_t limit = read_limit("/sys/fs/cgroup/memory.max");
+    return limit < all ? limit : all;
+}
+
+/* ---- kinds ---- */
+
+/* The generic core of devices.json, with this host's figures where it is this host, `threads` units
+ * of it. */
+static enum status describe_cpu(const struct machine_host *h, int threads, arena *memory,
+                                struct machine_kind *k)
+{
+    bool found;
+    TRY(machine_library_kind("cpu", memory, k, &found));
+    if (!found)
+        return status_fail(STATUS_FAILED, "machines/devices.json has no device 'cpu'");
+    if (*h->cpu)
+        k->about = h->cpu;
+    if (h->here) {
+        k->peak_flops_per_s = flops_per_cycle() * clock_hz();
+        k->reached_flops_per_s = reached_share * k->peak_flops_per_s;
+        k->note = "flops from clock and vector width, memory from a generic core: "
+                  "'cleave machine --measure' replaces what is reached";
+    }
+    double share = h->units > h->cores && h->cores > 0 ? (double)h->cores / h->units : 1;
+    k->cores = threads;
+    k->peak_flops_per_s *= share * threads;
+    k->reached_flops_per_s *= share * threads;
+    k->peak_bytes_per_s *= threads;
+    k->reached_bytes_per_s *= threads;
+    return STATUS_OK;
+}
+
+static enum status add_cpus(struct machine_builder *b, const struct machine_host *h, int threads)
+{
+    struct machine_kind kind;
+    int number = 0, n = h->units / threads;
+    TRY(describe_cpu(h, threads, b->m->memory, &kind));
+    TRY(machine_add_kind(b, &kind, &number));
+    for (int i = 0; i < (n > 1 ? n : 1); i++) {
+        TRY(machine_add_device(b, number));
+        TRY(machine_add_device_port(b, machine_kind_port(&kind)));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_gpus(struct machine_builder *b, const struct machine_host *h)
+{
+    for (int i = 0; i < h->n_gpus; i++) {
+        struct machine_kind kind;
+        bool found;
+        TRY(machine_library_match(h->gpus[i], b->m->memory, &kind, &found));
+        if (!found) {
+            (h->here ? log_info
+                     : log_warn)("%s: GPU '%s' is not among the known devices, and left out",
+                                 b->m->name, h->gpus[i]);
+            continue;
+        }
+        int number = machine_find_kind(b->m, kind.name);
+        if (number < 0)
+            TRY(machine_add_kind(b, &kind, &number));
+        TRY(machine_add_device(b, number));
+        TRY(machine_add_device_port(b, machine_kind_port(&kind)));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_host(struct machine_builder *b, const struct machine_host *h, int threads,
+                            bool gpus_alone)
+{
+    struct machine_node node = {
+        .name = *h->name ? h->name : NULL, .about = h->about, .memory_bytes = h->memory_bytes};
+    TRY(machine_add_node(b, &node));
+    if (!gpus_alone)
+        TRY(add_cpus(b, h, threads));
+    TRY(add_gpus(b, h));
+    return b->m->n_devices == 0 ? add_cpus(b, h, threads) : STATUS_OK;
+}
+
+enum status machine_build_host(const struct machine_host *host, int threads, bool gpus_alone,
+                               const char *name, const char *source, struct machine **out)
+{
+    struct machine_builder b;
+    if (threads < 1)
+        return status_fail(STATUS_USAGE, "%d threads of a worker: at least one is needed", threads);
+    TRY(machine_begin(name, source, &b));
+    enum status st = add_host(&b, host, threads, gpus_alone);
+    if (st == STATUS_OK)
+        return machine_finish(&b, out);
+    machine_abandon(&b);
+    return st;
+}

@@ -1,0 +1,148 @@
+/* One machine out of those of several hosts: each process hands in its own as text. */
+#include "machine/measure.h"
+#include "machine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct texts {
+    char *mine, *all;
+    int64_t *sizes;
+    int64_t room; /* of each in `all` */
+};
+
+static enum status write_own(const struct machine *own, char **out, int64_t *n_bytes)
+{
+    size_t size = 0;
+    FILE *f = open_memstream(out, &size);
+    if (!f)
+        return status_no_memory(1);
+    enum status st = machine_write(own, f);
+    if (fclose(f) != 0 && st == STATUS_OK)
+        st = status_no_memory(size);
+    *n_bytes = (int64_t)size;
+    return st;
+}
+
+/* Everybody's text to everybody: first how long they are, then all in rooms of the longest. */
+static enum status exchange(comm *process, const struct machine *own, struct texts *t)
+{
+    int64_t n_bytes = 0;
+    size_t size = (size_t)process->size;
+    TRY(write_own(own, &t->mine, &n_bytes));
+    t->sizes = calloc(size, sizeof *t->sizes);
+    if (!t->sizes)
+        return status_no_memory(size * sizeof *t->sizes);
+    TRY(process->table->exchange(process, &n_bytes, sizeof n_bytes, t->sizes));
+    for (size_t i = 0; i < size; i++)
+        t->room = t->sizes[i] > t->room ? t->sizes[i] : t->room;
+    char *padded = realloc(t->mine, (size_t)t->room + 1);
+    t->all = calloc(size, (size_t)t->room);
+    t->mine = padded ? padded : t->mine;
+    if (!padded || !t->all)
+        return status_no_memory(size * (size_t)t->room);
+    memset(t->mine + n_bytes, 0, (size_t)(t->room - n_bytes) + 1);
+    return process->table->exchange(process, t->mine, t->room, t->all);
+}
+
+/* ---- putting together ---- */
+
+static bool same_kind(const struct machine_kind *a, const struct machine_kind *b)
+{
+    return !strcmp(a->name, b->name) && !strcmp(a->about, b->about) && a->class == b->class &&
+           a->peak_flops_per_s == b->peak_flops_per_s &&
+           a->reached_flops_per_s == b->reached_flops_per_s &&
+           a->peak_bytes_per_s == b->peak_bytes_per_s &&
+           a->reached_bytes_per_s == b->reached_bytes_per_s && a->memory_bytes == b->memory_bytes &&
+           a->cores == b->cores;
+}
+
+/* The same kind if it is there; a kind of the same name that differs gets a number: "cpu-2". */
+static enum status use_kind(struct machine_builder *b, const struct machine_kind *kind, int *out)
+{
+    struct machine_kind named = *kind;
+    char name[120];
+    for (int number = 2;; number++) {
+        int there = machine_find_kind(b->m, named.name);
+        if (there < 0)
+            return machine_add_kind(b, &named, out);
+        named.name = kind->name;
+        struct machine_kind other = b->m->kinds[there];
+        other.name = kind->name;
+        if (same_kind(&other, kind)) {
+            *out = there;
+            return STATUS_OK;
+        }
+        (void)snprintf(name, sizeof name, "%.80s-%d", kind->name, number);
+        named.name = name;
+    }
+}
+
+static struct machine_port port_of(const struct machine *m, int device)
+{
+    int out = m->device_out[device];
+    if (out < 0)
+        return machine_kind_port(&m->kinds[m->devices[device].kind]);
+    return (struct machine_port){m->links[out].bytes_per_s, 2 * m->links[out].latency_s};
+}
+
+static enum status add_host(struct machine_builder *b, const struct machine *host)
+{
+    TRY(machine_add_node(b, &host->nodes[0]));
+    for (int i = 0; i < host->nodes[0].n_devices; i++) {
+        int kind = 0;
+        TRY(use_kind(b, &host->kinds[host->devices[i].kind], &kind));
+        TRY(machine_add_device(b, kind));
+        TRY(machine_add_device_port(b, port_of(host, i)));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_hosts(struct machine_builder *b, const comm *process,
+                             const int *node_of_rank, const struct texts *t)
+{
+    int n_nodes = 1;
+    for (int rank = 0; rank < process->size; rank++)
+        n_nodes = node_of_rank[rank] >= n_nodes ? node_of_rank[rank] + 1 : n_nodes;
+    for (int rank = 0, next = 0; rank < process->size; rank++) {
+        struct machine *host;
+        if (node_of_rank[rank] < next)
+            continue;
+        if (node_of_rank[rank] > next)
+            return status_fail(STATUS_USAGE, "nodes are numbered in the order of their first rank");
+        next++;
+        TRY(machine_parse_json(t->all + rank * t->room, (size_t)t->sizes[rank], "a host's machine",
+                               &host));
+        enum status st = add_host(b, host);
+        if (st == STATUS_OK && rank == 0) /* everybody's machine has the same name */
+            st = arena_copy_text(b->m->memory, host->name, &b->m->name);
+        machine_destroy(host);
+        TRY(st);
+        if (n_nodes > 1)
+            TRY(machine_add_node_port(b, machine_usual_network));
+    }
+    return STATUS_OK;
+}
+
+enum status machine_join(comm *process, const struct machine *own, const int *node_of_rank,
+                         struct machine **out)
+{
+    struct texts t = {0};
+    struct machine_builder b;
+    char source[120];
+    enum status st;
+    (void)snprintf(source, sizeof source, "the hosts of %d processes", process->size);
+    TRY_GOTO(st, exchange(process, own, &t), out);
+    TRY_GOTO(st, machine_begin("", source, &b), out);
+    st = add_hosts(&b, process, node_of_rank, &t);
+    if (st == STATUS_OK)
+        st = machine_finish(&b, out);
+    else
+        machine_abandon(&b);
+out:
+    free(t.mine);
+    free(t.all);
+    free(t.sizes);
+    return st;
+}

@@ -1,0 +1,368 @@
+/* Curves: messages and sums at several sizes, over several numbers of members.
+ *
+ * A repeat of a case: the members meet (a tiny sum), each notes the time, the operation runs, each
+ * notes the time again. It took from the last one's begin to the last one's end. Clocks of
+ * different hosts do not agree: there a sum took as long as for the member that it took least, the
+ * one that came last, and a message as long as for its receiver. */
+#include "machine/survey.h"
+
+#include "base/timer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MEET_TAG = 1, CASE_TAG = 2, TRIALS = 2, LEAST_REPEATS = 3, EXCHANGES = 21 };
+static const double usual_case_s = 0.06, longest_s = 0.5, pause_s = 0.001;
+static const int64_t sizes[SURVEY_SIZES] = {1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 25};
+
+struct survey_case {
+    bool reduces;
+    enum comm_method method;
+    int n_members; /* in s->members */
+    int nodes;
+    int64_t bytes;
+};
+
+/* ---- small things ---- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double survey_median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static int64_t cpu_now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int node_of(const struct survey *s, int worker)
+{
+    return s->node_of ? s->node_of[worker] : 0;
+}
+
+int survey_first_worker(const struct survey *s, int node)
+{
+    for (int i = 0; i < s->end->size; i++)
+        if (node_of(s, i) == node)
+            return i;
+    return -1;
+}
+
+static int position_of(const struct survey *s, const struct survey_case *c)
+{
+    for (int i = 0; i < c->n_members; i++)
+        if (s->members[i] == s->end->rank)
+            return i;
+    return -1;
+}
+
+static int64_t largest(const struct survey *s)
+{
+    int64_t asked = s->options->largest_bytes;
+    return asked > 0 && asked < sizes[SURVEY_SIZES - 1] ? asked : sizes[SURVEY_SIZES - 1];
+}
+
+/* ---- one operation ---- */
+
+enum status survey_finish(comm *end, comm_op *op)
+{
+    int64_t limit_ns = timer_now_ns() + (int64_t)(end->timeout_s * 1e9);
+    for (bool done = false; !done;) {
+        TRY(end->table->poll(end, op, &done));
+        if (done)
+            break;
+        if (timer_now_ns() > limit_ns)
+            return status_fail(STATUS_TIMEOUT,
+                               "measuring: worker %d waited for the others for %g s", end->rank,
+                               end->timeout_s);
+        TRY(end->table->pause(end, pause_s));
+    }
+    return STATUS_OK;
+}
+
+static struct comm_reduction reduction(const struct survey *s, const struct survey_case *c)
+{
+    return (struct comm_reduction){.method = c->method,
+                                   .type = COMM_FLOAT,
+                                   .n_members = c->n_members,
+                                   .members = s->members,
+                                   .node_size = c->n_members,
+                                   .count = c->bytes / (int64_t)sizeof(float),
+                                   .tag = CASE_TAG};
+}
+
+static enum status run_operation(struct survey *s, const struct survey_case *c, int position)
+{
+    const struct comm_table *table = s->end->table;
+    comm_op op;
+    struct comm_reduction r = reduction(s, c);
+    if (c->reduces)
+        TRY(table->start_reduce(s->end, &r, s->data, s->workspace, &op));
+    else if (position == 0)
+        TRY(table->start_send(s->end, s->members[1], CASE_TAG, s->data, c->bytes, &op));
+    else
+        TRY(table->start_receive(s->end, s->members[0], CASE_TAG, s->data, c->bytes, &op));
+    return survey_finish(s->end, &op);
+}
+
+/* All members are here, and awake. */
+static enum status meet(struct survey *s, const struct survey_case *c)
+{
+    comm_op op;
+    float one = 0;
+    struct comm_reduction r = reduction(s, c);
+    r.method = COMM_GATHER;
+    r.count = 1;
+    r.tag = MEET_TAG;
+    TRY(s->end->table->start_reduce(s->end, &r, &one, s->workspace, &op));
+    return survey_finish(s->end, &op);
+}
+
+/* ---- one case ---- */
+
+/* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. */
+static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
+{
+    int position = position_of(s, c);
+    memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
+    for (int i = 0; i < repeats && position >= 0; i++) {
+        struct survey_time *t = &s->mine[i];
+        TRY(meet(s, c));
+        int64_t cpu_ns = cpu_now_ns();
+        t->begin_ns = timer_now_ns();
+        TRY(run_operation(s, c, position));
+        t->end_ns = timer_now_ns();
+        t->cpu_ns = cpu_now_ns() - cpu_ns;
+    }
+    return s->end->table->exchange(s->end, s->mine, SURVEY_REPEATS_MAX * (int64_t)sizeof *s->mine,
+                                   s->all);
+}
+
+/* What repeat number `i` took, and what of it a member's core did, on average. */
+static struct machine_point combine(const struct survey *s, const struct survey_case *c, int i)
+{
+    int64_t begin = INT64_MIN, end = INT64_MIN, least = INT64_MAX, received = 0;
+    int64_t cpu = 0;
+    for (int k = 0; k < c->n_members; k++) {
+        const struct survey_time *t = &s->all[s->members[k] * SURVEY_REPEATS_MAX + i];
+        int64_t own = t->end_ns - t->begin_ns;
+        begin = t->begin_ns > begin ? t->begin_ns : begin;
+        end = t->end_ns > end ? t->end_ns : end;
+        least = own < least ? own : least;
+        received = own; /* the last member of a message is its receiver */
+        cpu += t->cpu_ns;
+    }
+    int64_t took = end - begin;
+    if (c->nodes > 1)
+        took = c->reduces ? least : received;
+    struct machine_point p = {.bytes = (double)c->bytes,
+                              .seconds = (double)(took > 1 ? took : 1) / 1e9,
+                              .cpu_s = (double)cpu / 1e9 / c->n_members};
+    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
+    return p;
+}
+
+static struct machine_point find_medians(const struct survey *s, const struct survey_case *c,
+                                         int repeats)
+{
+    double seconds[SURVEY_REPEATS_MAX], cpu_s[SURVEY_REPEATS_MAX];
+    for (int i = 0; i < repeats; i++) {
+        struct machine_point p = combine(s, c, i);
+        seconds[i] = p.seconds;
+        cpu_s[i] = p.cpu_s;
+    }
+    struct machine_point p = {.bytes = (double)c->bytes,
+                              .seconds = survey_median(seconds, repeats),
+                              .cpu_s = survey_median(cpu_s, repeats)};
+    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
+    return p;
+}
+
+/* A first look says how many repeats there is time for. */
+static enum status measure_case(struct survey *s, const struct survey_case *c,
+                                struct machine_point *out)
+{
+    double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
+    TRY(run_repeats(s, c, TRIALS));
+    double repeats = case_s / find_medians(s, c, TRIALS).seconds;
+    int n = repeats > SURVEY_REPEATS_MAX ? SURVEY_REPEATS_MAX : (int)repeats;
+    n = n < LEAST_REPEATS ? LEAST_REPEATS : n;
+    TRY(run_repeats(s, c, n));
+    *out = find_medians(s, c, n);
+    s->done_cases++;
+    if (s->end->rank == 0 && s->options->progress)
+        s->options->progress((double)s->done_cases / s->n_cases, s->options->user);
+    return STATUS_OK;
+}
+
+/* ---- curves ---- */
+
+static enum status measure_curve(struct survey *s, struct survey_case c)
+{
+    struct machine_curve *curve = &s->curves[s->n_curves];
+    struct machine_point *points;
+    TRY(arena_alloc_array(s->memory, SURVEY_SIZES, sizeof *points, &points));
+    *curve = (struct machine_curve){.transport = s->end->table->name,
+                                    .reduces = c.reduces,
+                                    .method = c.method,
+                                    .members = c.n_members,
+                                    .nodes = c.nodes,
+                                    .points = points};
+    for (int i = 0; i < SURVEY_SIZES && sizes[i] <= largest(s); i++) {
+        const struct machine_point *last = curve->n_points ? &points[curve->n_points - 1] : NULL;
+        if (last && last->seconds * (double)sizes[i] / last->bytes > longest_s) {
+            s->done_cases += SURVEY_SIZES - i;
+            break;
+        }
+        c.bytes = sizes[i];
+        TRY(measure_case(s, &c, &points[curve->n_points]));
+        curve->n_points++;
+    }
+    s->n_curves += curve->n_points > 0;
+    return STATUS_OK;
+}
+
+static enum status measure_sums(struct survey *s, int n_members, int nodes)
+{
+    static const enum comm_method methods[] = {COMM_GATHER, COMM_RING, COMM_TREE};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        TRY(measure_curve(
+            s, (struct survey_case){
+                   .reduces = true, .method = methods[i], .n_members = n_members, .nodes = nodes}));
+    return STATUS_OK;
+}
+
+/* The workers of a node into s->members; returns how many. */
+static int list_members(struct survey *s, int node)
+{
+    int n = 0;
+    for (int i = 0; i < s->end->size; i++)
+        if (node_of(s, i) == node)
+            s->members[n++] = i;
+    return n;
+}
+
+/* The node with most workers: 0 unless another has more. */
+static int find_fullest(struct survey *s)
+{
+    int best = 0, most = list_members(s, 0);
+    for (int i = 1; i < s->n_nodes; i++) {
+        int n = list_members(s, i);
+        if (n > most) {
+            most = n;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static enum status measure_node(struct survey *s)
+{
+    int n = list_members(s, find_fullest(s));
+    if (n < 2)
+        return STATUS_OK;
+    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .nodes = 1}));
+    for (int members = 2; members < n; members *= 2)
+        TRY(measure_sums(s, members, 1));
+    return measure_sums(s, n, 1);
+}
+
+static enum status measure_network(struct survey *s)
+{
+    if (s->n_nodes < 2)
+        return STATUS_OK;
+    s->members[0] = survey_first_worker(s, 0);
+    s->members[1] = survey_first_worker(s, 1);
+    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .nodes = 2}));
+    for (int i = 0; i < s->end->size; i++)
+        s->members[i] = i;
+    TRY(measure_sums(s, s->end->size, s->n_nodes));
+    return survey_measure_links(s);
+}
+
+/* ---- all of it ---- */
+
+/* Doublings up to n. */
+static int count_curves(int n)
+{
+    int curves = 1 + 3;
+    for (int members = 2; members < n; members *= 2)
+        curves += 3;
+    return curves;
+}
+
+static enum status make_room(struct survey *s)
+{
+    size_t size = (size_t)s->end->size;
+    const struct comm_table *table = s->end->table;
+    int64_t most = 0;
+    int n_curves = count_curves(s->end->size) + (s->n_nodes > 1 ? 4 : 0);
+    s->data_bytes = largest(s);
+    TRY(arena_alloc_array(s->memory, size, sizeof *s->members, &s->members));
+    TRY(arena_alloc_array(s->memory, SURVEY_REPEATS_MAX, sizeof *s->mine, &s->mine));
+    TRY(arena_alloc_array(s->memory, size * SURVEY_REPEATS_MAX, sizeof *s->all, &s->all));
+    TRY(arena_alloc_array(s->memory, (size_t)n_curves, sizeof *s->curves, &s->curves));
+    for (int i = 0; i < s->end->size; i++)
+        s->members[i] = i;
+    s->n_cases = n_curves * SURVEY_SIZES;
+    for (int method = 0; method < COMM_HIERARCHICAL; method++)
+        for (int n = 1; n <= s->end->size; n++) {
+            struct survey_case c = {
+                .method = (enum comm_method)method, .n_members = n, .bytes = s->data_bytes};
+            struct comm_reduction r = reduction(s, &c);
+            int64_t bytes = table->reduce_workspace_bytes(&r);
+            most = bytes > most ? bytes : most;
+        }
+    s->data = malloc((size_t)s->data_bytes);
+    s->workspace = malloc((size_t)most + 1);
+    if (!s->data || !s->workspace)
+        return status_no_memory((size_t)(s->data_bytes + most));
+    memset(s->data, 0, (size_t)s->data_bytes); /* touched by the thread that will use it */
+    memset(s->workspace, 0, (size_t)most + 1);
+    return STATUS_OK;
+}
+
+static enum status measure_exchange(struct survey *s)
+{
+    double times[EXCHANGES];
+    for (int i = 0; i < EXCHANGES; i++) {
+        struct survey_time nothing = {0};
+        int64_t begin_ns = timer_now_ns();
+        TRY(s->end->table->exchange(s->end, &nothing, sizeof nothing, s->all));
+        times[i] = (double)(timer_now_ns() - begin_ns) / 1e9;
+    }
+    s->exchange_s = survey_median(times, EXCHANGES);
+    return s->end->table->broadcast(s->end, 0, &s->exchange_s, sizeof s->exchange_s);
+}
+
+static enum status measure_all(struct survey *s)
+{
+    TRY(make_room(s));
+    TRY(measure_exchange(s));
+    TRY(measure_node(s));
+    return measure_network(s);
+}
+
+enum status survey_run(struct survey *s)
+{
+    s->n_nodes = 1;
+    for (int i = 0; i < s->end->size; i++)
+        s->n_nodes = node_of(s, i) >= s->n_nodes ? node_of(s, i) + 1 : s->n_nodes;
+    enum status st = measure_all(s);
+    if (st != STATUS_OK)
+        s->end->table->abort(s->end, st, status_message());
+    free(s->data);
+    free(s->workspace);
+    s->data = s->workspace = NULL;
+    return st;
+}

@@ -1,0 +1,59 @@
+/* survey.h: the measurements, as one end of a transport makes them. For src/machine alone.
+ *
+ * All ends of a transport run the same survey, whether they are threads or processes: a case is run
+ * by its members while the others wait, then everybody is told everybody's times. So all come to
+ * the same figures, and take the same decisions.
+ */
+#ifndef CLEAVE_MACHINE_SURVEY_H
+#define CLEAVE_MACHINE_SURVEY_H
+
+#include "base/arena.h"
+#include "machine/measure.h"
+
+enum { SURVEY_REPEATS_MAX = 31, SURVEY_SIZES = 5 };
+
+/* One member's times of one repeat. */
+struct survey_time {
+    int64_t begin_ns, end_ns, cpu_ns;
+};
+
+/* Figures of a link from one node to another; 0 bandwidth: not measured. */
+struct survey_link {
+    double latency_s, bytes_per_s;
+};
+
+struct survey {
+    comm *end;
+    const int *node_of; /* of each worker; NULL: all are on one node */
+    const struct machine_measure_options *options;
+    arena *memory;
+    int n_nodes;
+    char *data, *workspace;
+    int64_t data_bytes;
+    int *members; /* room for all workers */
+    struct survey_time *mine, *all;
+    int done_cases, n_cases; /* for the progress */
+    /* what comes out */
+    struct machine_curve *curves;
+    int n_curves;
+    struct survey_link *links; /* [n_nodes][n_nodes], from, to; NULL: one node */
+    double exchange_s;         /* of a small message of everybody to everybody */
+};
+
+/* Measures everything. On failure the end's others are told (abort). The arena holds the results;
+ * data is freed. */
+enum status survey_run(struct survey *s) MUST_USE;
+
+/* The first worker of a node, in worker order; -1: none. */
+int survey_first_worker(const struct survey *s, int node);
+
+/* Runs one operation through start and poll until it is done, or the end's time-out. */
+enum status survey_finish(comm *end, comm_op *op) MUST_USE;
+
+/* survey_links.c: figures of every pair of nodes into s->links. */
+enum status survey_measure_links(struct survey *s) MUST_USE;
+
+/* Sorts; the middle one. */
+double survey_median(double *values, int n);
+
+#endif

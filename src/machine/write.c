@@ -1,0 +1,206 @@
+/* Machines as JSON, one part a line, every number with the digits that bring it back. */
+#include "machine/machine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Quoted and escaped. A stream remembers a failure; it is looked at in the end. */
+static enum status write_text(FILE *f, const char *text)
+{
+    json_t *value = json_string_nocheck(text ? text : "");
+    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (!quoted)
+        return status_fail(STATUS_FAILED, "cannot write '%.80s' as JSON", text ? text : "");
+    (void)fputs(quoted, f);
+    free(quoted);
+    return STATUS_OK;
+}
+
+static enum status write_member(FILE *f, const char *key, const char *text)
+{
+    (void)fprintf(f, "\"%s\": ", key);
+    return write_text(f, text);
+}
+
+/* The shortest that reads as the same number. */
+static void write_number(FILE *f, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    (void)fputs(text, f);
+}
+
+static void write_real(FILE *f, const char *key, double value)
+{
+    (void)fprintf(f, ", \"%s\": ", key);
+    write_number(f, value);
+}
+
+static const char *comma(int i, int n)
+{
+    return i + 1 < n ? ",\n" : "\n";
+}
+
+/* ---- the parts ---- */
+
+static enum status write_kind(FILE *f, const struct machine_kind *k)
+{
+    (void)fputs("    {", f);
+    TRY(write_member(f, "name", k->name));
+    (void)fputs(", ", f);
+    TRY(write_member(f, "about", k->about));
+    (void)fprintf(f, ",\n     \"class\": \"%s\"", k->class == MACHINE_CPU ? "cpu" : "gpu");
+    write_real(f, "peak_flops_per_s", k->peak_flops_per_s);
+    write_real(f, "reached_flops_per_s", k->reached_flops_per_s);
+    (void)fputs(",\n     \"peak_bytes_per_s\": ", f);
+    write_number(f, k->peak_bytes_per_s);
+    write_real(f, "reached_bytes_per_s", k->reached_bytes_per_s);
+    (void)fprintf(f, ", \"memory_bytes\": %lld", (long long)k->memory_bytes);
+    (void)fputs(",\n     \"launch_s\": ", f);
+    write_number(f, k->launch_s);
+    (void)fprintf(f, ", \"cores\": %d", k->cores);
+    if (k->link_bytes_per_s > 0)
+        write_real(f, "link_bytes_per_s", k->link_bytes_per_s);
+    write_real(f, "link_latency_s", k->link_latency_s);
+    (void)fputs(",\n     ", f);
+    TRY(write_member(f, "note", k->note));
+    (void)fputc('}', f);
+    return STATUS_OK;
+}
+
+static enum status write_link(FILE *f, const struct machine_link *l)
+{
+    (void)fputs("    {", f);
+    TRY(write_member(f, "name", l->name));
+    write_real(f, "bytes_per_s", l->bytes_per_s);
+    write_real(f, "latency_s", l->latency_s);
+    (void)fputc('}', f);
+    return STATUS_OK;
+}
+
+static enum status write_end(FILE *f, const struct machine *m, const char *key, int link)
+{
+    (void)fputs(", ", f);
+    if (link >= 0)
+        return write_member(f, key, m->links[link].name);
+    (void)fprintf(f, "\"%s\": null", key);
+    return STATUS_OK;
+}
+
+static enum status write_device(FILE *f, const struct machine *m, int device)
+{
+    (void)fputs("       {", f);
+    TRY(write_member(f, "kind", m->kinds[m->devices[device].kind].name));
+    TRY(write_end(f, m, "out", m->device_out[device]));
+    TRY(write_end(f, m, "in", m->device_in[device]));
+    (void)fputc('}', f);
+    return STATUS_OK;
+}
+
+/* Those of one node; they are neighbours in the list. */
+static enum status write_pairs(FILE *f, const struct machine *m, int node)
+{
+    int first = m->nodes[node].first_device, n = 0;
+    for (int i = 0; i < m->n_pairs; i++) {
+        const struct machine_pair *p = &m->pairs[i];
+        if (m->devices[p->from].node != node)
+            continue;
+        (void)fprintf(f, "%s\n       {\"from\": %d, \"to\": %d, ",
+                      n++ ? "," : ",\n     \"pairs\": [", p->from - first, p->to - first);
+        TRY(write_member(f, "link", m->links[p->link].name));
+        (void)fputc('}', f);
+    }
+    (void)fputs(n ? "]" : "", f);
+    return STATUS_OK;
+}
+
+static enum status write_node(FILE *f, const struct machine *m, int node)
+{
+    const struct machine_node *n = &m->nodes[node];
+    (void)fputs("    {", f);
+    TRY(write_member(f, "name", n->name));
+    (void)fputs(", ", f);
+    TRY(write_member(f, "about", n->about));
+    (void)fprintf(f, ", \"memory_bytes\": %lld", (long long)n->memory_bytes);
+    TRY(write_end(f, m, "out", m->node_out[node]));
+    TRY(write_end(f, m, "in", m->node_in[node]));
+    (void)fputs(",\n     \"devices\": [\n", f);
+    for (int i = 0; i < n->n_devices; i++) {
+        TRY(write_device(f, m, n->first_device + i));
+        (void)fputs(i + 1 < n->n_devices ? ",\n" : "]", f);
+    }
+    TRY(write_pairs(f, m, node));
+    (void)fputc('}', f);
+    return STATUS_OK;
+}
+
+static enum status write_curve(FILE *f, const struct machine_curve *c)
+{
+    (void)fputs("    {", f);
+    TRY(write_member(f, "transport", c->transport));
+    (void)fprintf(f, ", \"operation\": \"%s\", \"members\": %d, \"nodes\": %d,\n     \"points\": [",
+                  c->reduces ? comm_method_name(c->method) : "message", c->members,
+                  c->nodes > 1 ? c->nodes : 1);
+    for (int i = 0; i < c->n_points; i++) {
+        (void)fputs(i ? ", [" : "[", f);
+        write_number(f, c->points[i].bytes);
+        (void)fputs(", ", f);
+        write_number(f, c->points[i].seconds);
+        (void)fputs(", ", f);
+        write_number(f, c->points[i].cpu_s);
+        (void)fputc(']', f);
+    }
+    (void)fputs("]}", f);
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+static enum status write_lists(FILE *f, const struct machine *m)
+{
+    (void)fputs("  \"kinds\": [\n", f);
+    for (int i = 0; i < m->n_kinds; i++) {
+        TRY(write_kind(f, &m->kinds[i]));
+        (void)fputs(comma(i, m->n_kinds), f);
+    }
+    (void)fputs("  ],\n  \"links\": [\n", f);
+    for (int i = 0; i < m->n_links; i++) {
+        TRY(write_link(f, &m->links[i]));
+        (void)fputs(comma(i, m->n_links), f);
+    }
+    (void)fputs("  ],\n  \"nodes\": [\n", f);
+    for (int i = 0; i < m->n_nodes; i++) {
+        TRY(write_node(f, m, i));
+        (void)fputs(comma(i, m->n_nodes), f);
+    }
+    (void)fputs("  ],\n  \"curves\": [\n", f);
+    for (int i = 0; i < m->n_curves; i++) {
+        TRY(write_curve(f, &m->curves[i]));
+        (void)fputs(comma(i, m->n_curves), f);
+    }
+    (void)fputs("  ]", f);
+    return STATUS_OK;
+}
+
+enum status machine_write(const struct machine *m, FILE *out)
+{
+    (void)fputs("{\n  \"cleave_machine\": 1,\n  ", out);
+    TRY(write_member(out, "name", m->name));
+    (void)fputs(",\n  ", out);
+    TRY(write_member(out, "source", m->source));
+    (void)fputs(",\n", out);
+    TRY(write_lists(out, m));
+    write_real(out, "wake_s", m->wake_s);
+    write_real(out, "step_s", m->step_s);
+    (void)fputs("\n}\n", out);
+    if (fflush(out) != 0 || ferror(out))
+        return status_fail(STATUS_FAILED, "cannot write the machine: %s", strerror(errno));
+    return STATUS_OK;
+}
