@@ -1,0 +1,53 @@
+#include "profile/costs.h"
+
+#include <math.h>
+
+static double roofline(const struct cost_source *source, const struct instr_work *work)
+{
+    const struct machine_kind *k = source->kind;
+    double scale = source->scale > 0 ? source->scale : 1;
+    return k->launch_s +
+           scale * fmax(work->flops / k->reached_flops_per_s, work->bytes / k->reached_bytes_per_s);
+}
+
+/* False: nothing is known in this setting. */
+static bool look_up(const struct cost_source *source, const struct profile_setting *setting,
+                    const char *key, const struct instr_work *work, struct profile_cost *cost,
+                    enum cost_origin *origin)
+{
+    *origin = COST_MEASURED;
+    if (profile_find(source->profile, setting, key, cost))
+        return true;
+    *origin = COST_FITTED;
+    struct profile_work like = {work->family, work->flops, work->bytes};
+    return profile_estimate(source->profile, setting, &like, cost);
+}
+
+static struct instr_cost find_cost(const struct cost_source *source, const struct program *p, int i)
+{
+    char key[WORK_KEY_BYTES];
+    struct instr_work work;
+    struct profile_cost busy, alone;
+    enum cost_origin origin, alone_origin;
+    if (*program_instr_key(p, i, key, sizeof key) == '\0')
+        return (struct instr_cost){0};
+    program_instr_work(p, i, &work);
+    if (!source->profile || !look_up(source, &source->busy, key, &work, &busy, &origin)) {
+        double seconds = roofline(source, &work);
+        return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
+    }
+    struct instr_cost cost = {busy.seconds, busy.seconds, busy.spread, origin};
+    /* A fit says less of what neighbours cost than the other measurement does. */
+    if (look_up(source, &source->alone, key, &work, &alone, &alone_origin) &&
+        alone_origin == origin)
+        cost.alone_s = fmin(alone.seconds, busy.seconds);
+    return cost;
+}
+
+void costs_find(const struct cost_source *source, const struct program *p, struct instr_cost *costs)
+{
+    for (int i = 0; i < p->n_instrs; i++) {
+        bool computes = p->instrs[i].stream == STREAM_COMPUTE;
+        costs[i] = computes ? find_cost(source, p, i) : (struct instr_cost){0};
+    }
+}
