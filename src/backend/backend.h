@@ -33,6 +33,9 @@ typedef struct group group;
 struct device_options {
     enum precision precision;
     int threads; /* CPU threads of this device; 0: all cores of the process */
+    /* Groups give the layouts and needs that those of a real device would, but no code is made for
+     * them: running one is STATUS_FAILED. For programs that are looked at, not run. */
+    bool describe_only;
 };
 
 /* What a group computes:  output = activation(op(inputs) + residual). */
@@ -166,6 +169,10 @@ struct backend {
     enum status (*layout_plain)(device *d, const struct shape *shape, const layout **out);
     int64_t (*layout_bytes)(const layout *l);
     const struct shape *(*layout_shape)(const layout *l);
+    /* Canonical and short, into a buffer of `size` bytes, which is returned; 160 always suffice.
+     * Other places of elements, other text: "plain 64x10", "blocked16 64x128x28x28". The first
+     * word says the kind, the second the shape. */
+    const char *(*layout_text)(const layout *l, char *text, size_t size);
 
     /* The layout in which a region of a tensor travels between workers. Depends on nothing but the
      * region's shape, the channel it begins at and the channels of the whole tensor (rank 4), so

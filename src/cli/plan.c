@@ -32,27 +32,20 @@ struct plan_options {
 
 /* ---- the programs of a plan ---- */
 
-/* All workers' programs, lowered here without running anything. */
+/* Lowered here without running anything. */
 struct study {
     struct graph *graph;
     struct plan *plan;
     const struct backend *backend;
     device *device;
-    comm **ends; /* for what their reductions need */
-    struct program **programs;
+    struct program_set all;  /* check: of all workers */
+    struct program *program; /* dump: of one */
 };
 
 static void study_close(struct study *s)
 {
-    int n = s->plan ? s->plan->n_workers : 0;
-    for (int i = 0; i < n; i++) {
-        if (s->programs)
-            program_destroy(s->programs[i]);
-        if (s->ends && s->ends[i])
-            s->ends[i]->table->destroy(s->ends[i]);
-    }
-    free(s->programs);
-    free(s->ends);
+    program_destroy_all(&s->all);
+    program_destroy(s->program);
     if (s->device)
         s->backend->device_close(s->device);
     plan_destroy(s->plan);
@@ -68,29 +61,23 @@ static enum status study_plan(struct plan_options *o, struct study *s)
     return plan_choose(o->plan, s->graph, &request, &s->plan);
 }
 
-static enum status study_lower(const struct plan_options *o, struct study *s)
+/* How programs of the plan are made; opens the device. */
+static enum status study_prepare(const struct plan_options *o, struct study *s,
+                                 struct program_options *how)
 {
-    size_t n = (size_t)s->plan->n_workers;
+    struct device_options device_options = {.threads = 1, .describe_only = true};
     s->backend = backend_list()[0];
     if (o->backend)
         TRY(backend_find(o->backend, &s->backend));
-    TRY(s->backend->device_open(&(struct device_options){.threads = 1}, &s->device));
-    s->ends = calloc(n, sizeof *s->ends);
-    s->programs = calloc(n, sizeof *s->programs);
-    if (!s->ends || !s->programs)
-        return status_no_memory(n * sizeof *s->programs);
-    if (n > 1)
-        TRY(comm_threads_create((int)n, 1, s->ends));
-    for (size_t i = 0; i < n; i++) {
-        struct program_options p = {.backend = s->backend,
+    TRY(s->backend->device_open(&device_options, &s->device));
+    *how = (struct program_options){.backend = s->backend,
                                     .device = s->device,
                                     .training = true,
                                     .n_states = 1,
                                     .plan = s->plan,
-                                    .worker = (int)i,
-                                    .transport = s->ends[i] ? s->ends[i]->table : NULL};
-        TRY(program_create(s->graph, &p, &s->programs[i]));
-    }
+                                    .worker = (int)o->worker,
+                                    .transport =
+                                        s->plan->n_workers > 1 ? comm_find_table("threads") : NULL};
     return STATUS_OK;
 }
 
@@ -119,8 +106,8 @@ out:
 static enum status prove(const struct study *s)
 {
     for (int i = 0; i < s->plan->n_workers; i++)
-        TRY(program_check(s->programs[i]));
-    return program_check_all((const struct program *const *)s->programs, s->plan->n_workers);
+        TRY(program_check(s->all.programs[i]));
+    return program_check_all((const struct program *const *)s->all.programs, s->plan->n_workers);
 }
 
 static int stage_of(const struct plan *plan, int worker)
@@ -147,7 +134,7 @@ static enum status print_workers(const struct study *s)
     TRY(table_create(columns, 5, &t));
     for (int i = 0; i < s->plan->n_workers; i++) {
         char memory[32], sent[32];
-        const struct program *p = s->programs[i];
+        const struct program *p = s->all.programs[i];
         table_cell(t, "%d", i);
         if (stage_of(s->plan, i) < 0)
             table_cell(t, "server");
@@ -165,7 +152,7 @@ static enum status print_json(const struct study *s)
     json_t *workers = json_array();
     int64_t moved = 0, most = 0;
     for (int i = 0; i < s->plan->n_workers; i++) {
-        const struct program *p = s->programs[i];
+        const struct program *p = s->all.programs[i];
         int64_t memory = program_memory_bytes(p), sent = program_sent_bytes(p);
         moved += sent;
         most = memory > most ? memory : most;
@@ -177,7 +164,7 @@ static enum status print_json(const struct study *s)
     return output_json(json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:o}", "plan", s->plan->name,
                                  "model", s->graph->name, "stages", s->plan->n_stages,
                                  "micro_batches", s->plan->micro_batches, "steps",
-                                 s->programs[0]->n_steps, "memory_bytes", (json_int_t)most,
+                                 s->all.programs[0]->n_steps, "memory_bytes", (json_int_t)most,
                                  "bytes_moved", (json_int_t)moved, "workers", workers));
 }
 
@@ -212,7 +199,9 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
 
 static enum status check(const struct plan_options *o, struct study *s)
 {
-    TRY(study_lower(o, s));
+    struct program_options how;
+    TRY(study_prepare(o, s, &how));
+    TRY(program_create_all(s->graph, &how, NULL, false, &s->all));
     TRY(prove(s));
     return o->json ? print_json(s) : print_workers(s);
 }
@@ -296,11 +285,13 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
 
 static enum status dump(const struct plan_options *o, struct study *s)
 {
-    TRY(study_lower(o, s));
+    struct program_options how;
     if (o->worker >= s->plan->n_workers)
         return status_fail(STATUS_USAGE, "--worker %lld: the plan has workers 0 to %d",
                            (long long)o->worker, s->plan->n_workers - 1);
-    program_dump(s->programs[o->worker], stdout);
+    TRY(study_prepare(o, s, &how));
+    TRY(program_create(s->graph, &how, &s->program));
+    program_dump(s->program, stdout);
     return STATUS_OK;
 }
 

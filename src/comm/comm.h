@@ -125,6 +125,10 @@ struct comm {
  * read straight from the peer's memory. */
 enum status comm_threads_create(int size, double timeout_s, comm **ends) MUST_USE;
 
+/* The transports by name, "threads" and "mpi", for what can be asked without anybody to reach
+ * (reduce_workspace_bytes); NULL: not in this build. */
+const struct comm_table *comm_find_table(const char *name);
+
 /* mpi/: this process's end in MPI_COMM_WORLD; in a build without MPI, STATUS_USAGE says so. The
  * first call initialises MPI (serialized threads), the last destroy finalizes it. */
 enum status comm_mpi_create(double timeout_s, comm **out) MUST_USE;

@@ -1,8 +1,22 @@
 /* Which transports were built: threads always, MPI where the build found it. */
 #include "comm/comm.h"
+#include "comm/threads/table.h"
 #ifdef CLEAVE_HAVE_MPI
 #include "comm/mpi/create.h"
 #endif
+
+#include <string.h>
+
+const struct comm_table *comm_find_table(const char *name)
+{
+    if (strcmp(name, threads_table.name) == 0)
+        return &threads_table;
+#ifdef CLEAVE_HAVE_MPI
+    if (strcmp(name, mpi_table.name) == 0)
+        return &mpi_table;
+#endif
+    return NULL;
+}
 
 enum status comm_mpi_create(double timeout_s, comm **out)
 {

@@ -184,8 +184,14 @@ enum status op_get_piece(const struct op_case *c, const struct box *box,
 
 /* The regions of the parameters that piece would hold if the batch had room for it: they do not
  * depend on loop 0 (the batch), so an empty piece still keeps its weights. Returns how many. */
-int op_get_piece_params(const struct op_case *c, const struct box *box,
+int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]);
+
+/* The region of one of the nest's tensors that op_get_piece gives a piece, for those who need it of
+ * many pieces and nothing else: tensor_map_region, but an axis none of whose loops is cut is taken
+ * whole. */
+void op_get_piece_region(const struct loop_nest *nest, const struct tensor_map *map,
+                         const struct box *box, struct range region[SHAPE_MAX_RANK]);
 
 /* ---- costs ---- */
 

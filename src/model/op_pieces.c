@@ -29,10 +29,10 @@ static bool axis_is_whole(const struct loop_nest *nest, const struct box *box,
     return true;
 }
 
-/* As tensor_map_region, but an axis none of whose loops is cut is taken whole: windows may leave
- * out its last elements, and then a piece would own less than the layer's input for no reason. */
-static void find_region(const struct loop_nest *nest, const struct tensor_map *map,
-                        const struct box *box, struct range region[SHAPE_MAX_RANK])
+/* Whole where it is not cut: windows may leave out the last elements of an axis, and then a piece
+ * would own less than the layer's input for no reason. */
+void op_get_piece_region(const struct loop_nest *nest, const struct tensor_map *map,
+                         const struct box *box, struct range region[SHAPE_MAX_RANK])
 {
     tensor_map_region(map, box, region);
     for (int i = 0; i < map->rank; i++)
@@ -145,16 +145,14 @@ static int count_params(const struct loop_nest *nest, const struct box *box)
     return n;
 }
 
-int op_get_piece_params(const struct op_case *c, const struct box *box,
+int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK])
 {
-    struct loop_nest nest;
     struct box with_batch = *box;
-    op_get_loops(c, &nest);
-    with_batch.range[0] = (struct range){0, nest.loop[0].extent};
-    int n = count_params(&nest, &with_batch);
+    with_batch.range[0] = (struct range){0, nest->loop[0].extent};
+    int n = count_params(nest, &with_batch);
     for (int i = 0; i < n; i++)
-        find_region(&nest, &nest.param[i], &with_batch, param[i]);
+        op_get_piece_region(nest, &nest->param[i], &with_batch, param[i]);
     return n;
 }
 
@@ -165,7 +163,7 @@ static enum status take_inputs(const struct op_case *c, const struct loop_nest *
     op->n_inputs = 0;
     for (int slot = 0; slot < c->n_inputs; slot++) {
         int i = op->n_inputs, rank = c->input[slot].rank;
-        find_region(nest, &nest->input[slot], box, piece->input[i]);
+        op_get_piece_region(nest, &nest->input[slot], box, piece->input[i]);
         struct shape shape = region_shape(rank, piece->input[i]);
         if (shape_elements(&shape) == 0) {
             if (c->n_inputs == 1)
@@ -191,10 +189,10 @@ enum status op_get_piece(const struct op_case *c, const struct box *box, struct 
         piece->partial |= cut && nest.loop[l].role == LOOP_SUMMED;
         piece->shares_statistics |= cut && nest.loop[l].role == LOOP_STATISTIC;
     }
-    piece->n_params = op_get_piece_params(c, box, piece->param);
+    piece->n_params = op_get_piece_params(&nest, box, piece->param);
     if (piece->empty)
         return STATUS_OK;
-    find_region(&nest, &nest.output, box, piece->output);
+    op_get_piece_region(&nest, &nest.output, box, piece->output);
     piece->op.output = region_shape(nest.output.rank, piece->output);
     TRY(take_inputs(c, &nest, box, piece));
     if (op_get_info(c->op)->piece)

@@ -87,7 +87,7 @@ static enum status fold_gradients(struct emitter *e, struct backward_work *w)
 
 static int input_tensor(const struct backward_work *w, int k)
 {
-    return w->g->input[w->k->piece.slot[k]];
+    return w->g->input[w->k->piece->slot[k]];
 }
 
 /* Buffers for the gradients of the inputs; in place of the output's where that is allowed. */
@@ -236,8 +236,7 @@ static enum status pass_on(struct emitter *e, const struct backward_work *w, int
 static enum status recompute(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
-    struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
-    if (!g->recompute || instance->again)
+    if (!g->recompute || emit_group_instance(e, group_number, micro)->again)
         return STATUS_OK;
     const struct graph_node *node = &e->p->graph->nodes[g->first_node];
     for (int k = 0; k < node->op.n_inputs + (g->residual_sum ? 1 : 0); k++) {
@@ -246,7 +245,7 @@ static enum status recompute(struct emitter *e, int group_number, int micro)
         if (producer >= 0)
             TRY(recompute(e, producer, micro));
     }
-    instance->again = true;
+    emit_group_instance(e, group_number, micro)->again = true;
     return emit_forward(e, group_number, micro, true);
 }
 
@@ -262,9 +261,9 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
             TRY(recompute(e, producer, micro));
     }
     TRY(recompute(e, group_number, micro));
-    struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
-    for (int i = 0; k->here && i < k->piece.op.n_inputs; i++)
-        instance->run.input[i] = emit_instance(e, g->input[k->piece.slot[i]], micro)->buffer;
+    for (int i = 0; k->here && i < k->piece->op.n_inputs; i++)
+        emit_group_instance(e, group_number, micro)->run.input[i] =
+            emit_instance(e, g->input[k->piece->slot[i]], micro)->buffer;
     return STATUS_OK;
 }
 
@@ -283,7 +282,8 @@ static enum status finish_weights(struct emitter *e, const struct backward_work 
  */
 static bool may_delay(const struct emitter *e, const struct backward_work *w)
 {
-    return e->delays_weights && w->flags & OP_SPLIT_GRADIENT && w->run.input_grad[0] != NO_BUFFER;
+    return e->work->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
+           w->run.input_grad[0] != NO_BUFFER;
 }
 
 enum status emit_delayed_weights(struct emitter *e)
@@ -366,9 +366,9 @@ enum status emit_backward(struct emitter *e, int group_number, int micro)
                 .k = k,
                 .made = &e->p->groups[k->group],
                 .flags = op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags,
-                .run = e->group_instances[group_number * e->n_micros + micro].run};
+                .run = emit_group_instance(e, group_number, micro)->run};
             TRY(backward_here(e, &w));
-        } else if (partition_find_piece(&e->p->plan->layers[g->first_node], e->me) != NO_PIECE) {
+        } else if (e->part->piece_of[g->first_node][e->me] != NO_PIECE) {
             TRY(clear_param_gradients(e, group_number, micro));
         }
     }

@@ -69,7 +69,7 @@ bool world_get_param(const struct world *w, int param, int worker, struct range 
     struct box box;
     op_get_loops(&node->op, &nest);
     plan_piece_box(&w->plan->layers[number], &nest, piece, &box);
-    if (op_get_piece_params(&node->op, &box, all) <= k)
+    if (op_get_piece_params(&nest, &box, all) <= k)
         return false;
     memset(region, 0, SHAPE_MAX_RANK * sizeof *region);
     memcpy(region, all[k], (size_t)w->graph->params[param].spec.shape.rank * sizeof *region);

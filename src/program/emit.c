@@ -15,7 +15,7 @@ enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, s
     if (*n == *capacity) {
         int more = *capacity ? 2 * *capacity : 64;
         char *larger;
-        TRY(arena_alloc_array(e->p->memory, (size_t)more, size, &larger));
+        TRY(arena_alloc_array(e->scratch, (size_t)more, size, &larger));
         if (*n)
             memcpy(larger, *items, (size_t)*n * size);
         *items = larger;
@@ -24,6 +24,30 @@ enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, s
     memcpy(*items + (size_t)*n * size, item, size);
     *n += 1;
     return STATUS_OK;
+}
+
+static enum status move_table(arena *to, void *table, int n, size_t size)
+{
+    char **items = table, *moved;
+    TRY(arena_alloc_array(to, (size_t)n, size, &moved));
+    if (n)
+        memcpy(moved, *items, (size_t)n * size);
+    *items = moved;
+    return STATUS_OK;
+}
+
+enum status emit_settle(struct emitter *e)
+{
+    struct program *p = e->p;
+    TRY(move_table(p->memory, &p->instrs, p->n_instrs, sizeof *p->instrs));
+    TRY(move_table(p->memory, &p->buffers, p->n_buffers, sizeof *p->buffers));
+    TRY(move_table(p->memory, &p->runs, p->n_runs, sizeof *p->runs));
+    TRY(move_table(p->memory, &p->folds, p->n_folds, sizeof *p->folds));
+    TRY(move_table(p->memory, &p->copies, p->n_copies, sizeof *p->copies));
+    TRY(move_table(p->memory, &p->loads, p->n_loads, sizeof *p->loads));
+    TRY(move_table(p->memory, &p->messages, p->n_messages, sizeof *p->messages));
+    TRY(move_table(p->memory, &p->reductions, p->n_reductions, sizeof *p->reductions));
+    return move_table(p->memory, &p->results, p->n_results, sizeof *p->results);
 }
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
@@ -122,7 +146,12 @@ int64_t emit_tag(enum tag_kind kind, int64_t number)
 
 struct instance *emit_instance(const struct emitter *e, int tensor, int micro)
 {
-    return &e->instances[(size_t)tensor * (size_t)e->n_micros + (size_t)micro];
+    return &e->instances[tensor][micro];
+}
+
+struct group_instance *emit_group_instance(const struct emitter *e, int group_number, int micro)
+{
+    return &e->group_instances[group_number][micro];
 }
 
 int emit_class(const struct emitter *e, int micro)

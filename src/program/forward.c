@@ -34,16 +34,7 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
     int class = emit_class(e, micro);
     const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
     const struct region *region = emit_region(e, TENSOR_IMAGES, class, e->me);
-    bool read = false;
-    for (int g = 0; g < e->part->n_groups; g++)
-        for (int k = 0; k < OP_MAX_INPUTS && e->part->groups[g].stage == stage; k++) {
-            const struct part_group *part = &e->part->groups[g];
-            const struct graph_node *node = &e->p->graph->nodes[part->first_node];
-            read |=
-                k < node->op.n_inputs && (part->input[k] == TENSOR_IMAGES ||
-                                          e->part->tensors[part->input[k]].source == TENSOR_IMAGES);
-        }
-    if (!read || region_is_empty(region, images->rank))
+    if (!e->work->stages[stage].reads_images || region_is_empty(region, images->rank))
         return STATUS_OK;
     const layout **l = &e->layouts[TENSOR_IMAGES * PARTITION_MAX_CLASSES + class];
     struct shape shape = region_shape(region, images->rank);
@@ -65,7 +56,7 @@ static enum status load_labels(struct emitter *e, int stage, int micro, struct p
     int64_t n = region->axis[0].end - region->axis[0].begin;
     TRY(emit_buffer(e, "labels", BUFFER_ACTIVATIONS, NULL, n * (int64_t)sizeof(int32_t),
                     &load->labels));
-    e->group_instances[last * e->n_micros + micro].run.labels = load->labels;
+    emit_group_instance(e, last, micro)->run.labels = load->labels;
     load->label_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
     return STATUS_OK;
 }
@@ -97,31 +88,34 @@ enum status emit_load(struct emitter *e, int stage, int micro)
 
 /* Workers with a piece of the same channels that is not empty, in ascending order. */
 static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int class,
-                                           int *n_members, const int **members)
+                                           struct kernel *k)
 {
     const struct region *mine = emit_region(e, g->output, class, e->me);
-    int rank = e->part->tensors[g->output].rank, *all, n = 0;
+    int rank = e->part->tensors[g->output].rank, *all;
     TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
     for (int w = 0; w < e->p->plan->n_workers; w++) {
         const struct region *r = emit_region(e, g->output, class, w);
         if (!region_is_empty(r, rank) && r->axis[1].begin == mine->axis[1].begin)
-            all[n++] = w;
+            all[k->n_members++] = w;
     }
-    *n_members = n;
-    *members = all;
+    k->members = all;
     return STATUS_OK;
 }
 
-enum status emit_statistics(struct emitter *e, int group_number, int micro, const struct kernel *k,
+enum status emit_statistics(struct emitter *e, int group_number, int micro, struct kernel *k,
                             int buffer, bool backward, bool again)
 {
     const struct part_group *g = &e->part->groups[group_number];
-    struct comm_reduction r = {.method = COMM_GATHER,
-                               .type = COMM_DOUBLE,
-                               .count = e->p->groups[k->group].needs.statistics_count};
-    TRY(find_statistics_members(e, g, emit_class(e, micro), &r.n_members, &r.members));
+    if (k->n_members == 0)
+        TRY(find_statistics_members(e, g, emit_class(e, micro), k));
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
-    r.tag = emit_tag(backward ? TAG_BACKWARD_STATISTICS : TAG_FORWARD_STATISTICS, number);
+    struct comm_reduction r = {
+        .method = COMM_GATHER,
+        .type = COMM_DOUBLE,
+        .n_members = k->n_members,
+        .members = k->members,
+        .count = e->p->groups[k->group].needs.statistics_count,
+        .tag = emit_tag(backward ? TAG_BACKWARD_STATISTICS : TAG_FORWARD_STATISTICS, number)};
     if (r.n_members == 1)
         return STATUS_OK;
     return emit_reduction(e, &r, buffer, named(k->group, micro));
@@ -136,6 +130,8 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     const struct graph_node *node = &p->graph->nodes[g->first_node];
     int class = emit_class(e, micro), rank = e->part->tensors[g->output].rank;
     const struct program_param *first = &p->params[node->first_param];
+    if (!e->work->has_empty[group_number * PARTITION_MAX_CLASSES + class])
+        return STATUS_OK;
     if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
         return STATUS_OK;
     int giver = -1;
@@ -200,8 +196,8 @@ static enum status choose_weights(struct emitter *e, int group_number, int micro
 static enum status choose_inputs(struct emitter *e, const struct part_group *g, int micro,
                                  const struct kernel *k, struct program_run *run)
 {
-    for (int i = 0; i < k->piece.op.n_inputs; i++) {
-        int tensor = g->input[k->piece.slot[i]];
+    for (int i = 0; i < k->piece->op.n_inputs; i++) {
+        int tensor = g->input[k->piece->slot[i]];
         TRY(emit_complete_view(e, tensor, micro));
         run->input[i] = emit_instance(e, tensor, micro)->buffer;
     }
@@ -225,8 +221,8 @@ static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
     return emit_instr(e, instr, reads, writes);
 }
 
-static enum status run_forward(struct emitter *e, int group_number, int micro,
-                               const struct kernel *k, struct program_run *run)
+static enum status run_forward(struct emitter *e, int group_number, int micro, struct kernel *k,
+                               struct program_run *run)
 {
     struct program *p = e->p;
     const struct program_group *g = &p->groups[k->group];
@@ -279,7 +275,7 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
     TRY(emit_kernel(e, group_number, class, &k));
     if (k->here) {
         const struct program_group *made = &p->groups[k->group];
-        struct group_instance *instance = &e->group_instances[group_number * e->n_micros + micro];
+        struct group_instance *instance = emit_group_instance(e, group_number, micro);
         struct instance *out = emit_instance(e, g->output, micro);
         struct program_run *run = &instance->run;
         run->first_sample = e->part->micro_first[micro % e->part->n_micros];

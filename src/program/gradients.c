@@ -26,7 +26,8 @@ static bool same_members(const struct bucket *b, const struct program_param *p)
 {
     if (b->n_members != p->n_holders)
         return false;
-    return memcmp(b->members, p->holders, (size_t)b->n_members * sizeof *b->members) == 0;
+    return b->members == p->holders ||
+           memcmp(b->members, p->holders, (size_t)b->n_members * sizeof *b->members) == 0;
 }
 
 /* The open bucket of the parameter's holders, within one stage. */

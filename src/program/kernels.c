@@ -10,19 +10,16 @@
 
 /* ---- pieces ---- */
 
+/* Of a worker that has one. */
 static enum status find_piece(const struct emitter *e, int node, int class, int worker,
-                              struct op_piece *piece, struct box *box, bool *there)
+                              struct op_piece *piece)
 {
-    const struct plan_layer *layer = &e->p->plan->layers[node];
-    int number = partition_find_piece(layer, worker);
-    *there = number != NO_PIECE;
-    if (!*there)
-        return STATUS_OK;
     struct op_case op = partition_sized_op(&e->p->graph->nodes[node], e->part->class_size[class]);
     struct loop_nest nest;
+    struct box box;
     op_get_loops(&op, &nest);
-    plan_piece_box(layer, &nest, number, box);
-    return op_get_piece(&op, box, piece);
+    plan_piece_box(&e->p->plan->layers[node], &nest, e->part->piece_of[node][worker], &box);
+    return op_get_piece(&op, &box, piece);
 }
 
 static int64_t count_statistics(const struct emitter *e, int node, int class)
@@ -94,10 +91,8 @@ static enum status find_model_piece(const struct emitter *e, const struct part_g
     const struct program_param *param =
         &e->p->params[first_held(e, &e->p->graph->nodes[g->first_node])];
     for (int i = 0; i < param->n_holders; i++) {
-        struct box box;
-        bool there;
-        TRY(find_piece(e, g->first_node, 0, param->holders[i], piece, &box, &there));
-        if (there && !piece->empty)
+        TRY(find_piece(e, g->first_node, 0, param->holders[i], piece));
+        if (!piece->empty)
             return STATUS_OK;
     }
     return status_fail(STATUS_USAGE, "%s: no worker has a sample to work on",
@@ -161,7 +156,7 @@ static enum status fix_param_layouts(struct emitter *e, const struct part_group 
         return STATUS_OK;
     bool agrees = false;
     if (k->here)
-        TRY(agrees_by_itself(e, g, &k->piece, io, &agrees));
+        TRY(agrees_by_itself(e, g, k->piece, io, &agrees));
     return agrees ? STATUS_OK : agree_on_layouts(e, g, io);
 }
 
@@ -200,73 +195,49 @@ int emit_server_of(const struct emitter *e, int param)
     return plan->n_servers ? plan->servers[param % plan->n_servers] : -1;
 }
 
-static bool same_ranges(const struct range *a, const struct range *b, int rank)
+/* Most parameters have the same holders as the one before: then the list is kept once. */
+static enum status copy_holders(struct emitter *e, const struct param_part *part,
+                                struct program_param *to)
 {
-    for (int i = 0; i < rank; i++)
-        if (a[i].begin != b[i].begin || a[i].end != b[i].end)
+    to->n_holders = part->n_holders;
+    if (e->listed != part->holders) {
+        int *copy;
+        TRY(arena_alloc_array(e->p->memory, (size_t)part->n_holders, sizeof *copy, &copy));
+        memcpy(copy, part->holders, (size_t)part->n_holders * sizeof *copy);
+        e->listed = part->holders;
+        e->listed_as = copy;
+    }
+    to->holders = e->listed_as;
+    return STATUS_OK;
+}
+
+static bool is_whole(const struct range *region, const struct shape *shape)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (region[i].begin != 0 || region[i].end != shape->dim[i])
             return false;
     return true;
 }
 
-/* The parameter regions of one worker's piece of a node; 0 where it has none. */
-static int piece_params(const struct emitter *e, int node, int worker,
-                        struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK])
-{
-    const struct plan_layer *layer = &e->p->plan->layers[node];
-    int number = partition_find_piece(layer, worker);
-    if (number == NO_PIECE)
-        return 0;
-    struct loop_nest nest;
-    struct box box;
-    op_get_loops(&e->p->graph->nodes[node].op, &nest);
-    plan_piece_box(layer, &nest, number, &box);
-    return op_get_piece_params(&e->p->graph->nodes[node].op, &box, param);
-}
-
-/* Who else holds parameter k of the node in the same region as this worker (or, on a server, at
- * all). */
-static enum status find_holders(struct emitter *e, int node, int k, struct program_param *param)
-{
-    const struct plan_layer *layer = &e->p->plan->layers[node];
-    int rank = e->p->graph->params[e->p->graph->nodes[node].first_param + k].spec.shape.rank;
-    int *holders, n = 0;
-    TRY(arena_alloc_array(e->p->memory, (size_t)layer->n_pieces, sizeof *holders, &holders));
-    for (int w = 0; w < e->p->plan->n_workers; w++) {
-        struct range theirs[OP_MAX_PARAMS][SHAPE_MAX_RANK];
-        if (piece_params(e, node, w, theirs) > k && same_ranges(theirs[k], param->region, rank))
-            holders[n++] = w;
-    }
-    param->n_holders = n;
-    param->holders = holders;
-    return STATUS_OK;
-}
-
-static void take_whole(const struct shape *shape, struct range region[SHAPE_MAX_RANK])
-{
-    for (int i = 0; i < shape->rank; i++)
-        region[i] = (struct range){0, shape->dim[i]};
-}
-
-static enum status describe_param(struct emitter *e, int node, int k)
+static enum status describe_param(struct emitter *e, int node, int number)
 {
     struct program *p = e->p;
-    int number = p->graph->nodes[node].first_param + k;
     const struct graph_param *param = &p->graph->params[number];
+    const struct param_parts *parts = &e->work->params[number];
+    const struct param_part *part = holders_part_of(parts, e->part->piece_of[node][e->me]);
     struct program_param *to = &p->params[number];
     *to = (struct program_param){
         .weight = NO_BUFFER, .gradient = NO_BUFFER, .state = {NO_BUFFER, NO_BUFFER}};
-    struct range mine[OP_MAX_PARAMS][SHAPE_MAX_RANK];
-    struct range whole[SHAPE_MAX_RANK];
-    bool holds = piece_params(e, node, e->me, mine) > k;
     int server = param->spec.trained ? emit_server_of(e, number) : -1;
-    take_whole(&param->spec.shape, whole);
-    if (!holds && server != e->me)
+    if (!part && server == e->me)
+        part = &parts->parts[0]; /* whole: there is no other */
+    if (!part)
         return STATUS_OK;
-    memcpy(to->region, holds ? mine[k] : whole, sizeof to->region);
-    if (server >= 0 && !same_ranges(to->region, whole, param->spec.shape.rank))
+    if (server >= 0 && !is_whole(part->region, &param->spec.shape))
         return status_fail(
             STATUS_USAGE, "%s is cut: a parameter server keeps parameters as a whole", param->name);
-    TRY(find_holders(e, node, k, to));
+    memcpy(to->region, part->region, sizeof to->region);
+    TRY(copy_holders(e, part, to));
     to->saves = server >= 0 ? server == e->me : to->holders[0] == e->me;
     to->has_state = server < 0 || server == e->me;
     return STATUS_OK;
@@ -278,7 +249,7 @@ enum status emit_params(struct emitter *e)
     TRY(arena_alloc_array(p->memory, (size_t)p->graph->n_params, sizeof *p->params, &p->params));
     for (int i = 0; i < p->graph->n_nodes; i++)
         for (int k = 0; k < p->graph->nodes[i].n_params; k++)
-            TRY(describe_param(e, i, k));
+            TRY(describe_param(e, i, p->graph->nodes[i].first_param + k));
     /* Buffers of parameters without a piece that computes: a server's. */
     for (int g = 0; g < e->part->n_groups; g++) {
         const struct part_group *part = &e->part->groups[g];
@@ -303,21 +274,16 @@ static enum status create_group(struct emitter *e, const struct part_group *g, i
                                  .first_node = g->first_node,
                                  .last_node = g->last_node};
     struct group_layouts io = {0};
-    fill_spec(e, g, class, &k->piece, &made.spec);
-    for (int i = 0; i < k->piece.op.n_inputs; i++)
-        io.input[i] = e->layouts[g->input[k->piece.slot[i]] * PARTITION_MAX_CLASSES + class];
+    fill_spec(e, g, class, k->piece, &made.spec);
+    for (int i = 0; i < k->piece->op.n_inputs; i++)
+        io.input[i] = e->layouts[g->input[k->piece->slot[i]] * PARTITION_MAX_CLASSES + class];
     if (g->residual_sum)
         io.residual = e->layouts[g->residual * PARTITION_MAX_CLASSES + class];
     TRY(fix_param_layouts(e, g, k, &io));
     TRY(p->backend->group_create(p->device, &made.spec, &io, &made.kernels));
     p->backend->group_get_needs(made.kernels, &made.needs);
-    enum status st =
-        emit_append(e, &p->groups, &p->n_groups, &e->group_capacity, sizeof made, &made);
-    if (st != STATUS_OK) {
-        p->backend->group_destroy(made.kernels);
-        return st;
-    }
-    k->group = p->n_groups - 1;
+    k->group = p->n_groups++;
+    p->groups[k->group] = made;
     e->layouts[g->output * PARTITION_MAX_CLASSES + class] = io.output;
     return add_param_buffers(e, g, &io);
 }
@@ -329,16 +295,15 @@ enum status emit_kernel(struct emitter *e, int group_number, int class, struct k
     *out = k;
     if (k->known)
         return STATUS_OK;
-    struct box box;
-    bool there;
     k->known = true;
     k->group = -1;
-    TRY(find_piece(e, g->first_node, class, e->me, &k->piece, &box, &there));
-    k->here = there && !k->piece.empty;
+    if (e->part->piece_of[g->first_node][e->me] == NO_PIECE)
+        return STATUS_OK;
+    TRY(arena_alloc(e->scratch, sizeof *k->piece, &k->piece));
+    TRY(find_piece(e, g->first_node, class, e->me, k->piece));
+    k->here = !k->piece->empty;
     if (k->here)
         return create_group(e, g, class, k);
-    if (!there)
-        return STATUS_OK;
     struct group_layouts io = {0};
     TRY(fix_param_layouts(e, g, k, &io));
     return add_param_buffers(e, g, &io);

@@ -1,11 +1,6 @@
 /* Goes through the tasks of all workers in their global order and emits this worker's part. */
 #include "program/lowering.h"
 
-static int64_t count_all(const struct emitter *e, int64_t n)
-{
-    return n * e->n_micros;
-}
-
 static void forget_buffers(struct program_run *run)
 {
     *run = (struct program_run){.residual = NO_BUFFER,
@@ -21,34 +16,95 @@ static void forget_buffers(struct program_run *run)
         run->param[k] = run->param_grad[k] = NO_BUFFER;
 }
 
-static enum status allocate(struct emitter *e, arena *scratch)
+static bool holds(const struct emitter *e, int tensor)
 {
-    size_t n_groups = (size_t)e->part->n_groups, n_tensors = (size_t)e->part->n_tensors;
-    size_t n_params = (size_t)e->p->graph->n_params, n_micros = (size_t)e->n_micros;
-    TRY(arena_alloc_array(scratch, n_groups * PARTITION_MAX_CLASSES, sizeof *e->kernels,
-                          &e->kernels));
-    TRY(arena_alloc_array(scratch, n_tensors * PARTITION_MAX_CLASSES, sizeof *e->layouts,
-                          &e->layouts));
-    TRY(arena_alloc_array(scratch, n_tensors * n_micros, sizeof *e->instances, &e->instances));
-    TRY(arena_alloc_array(scratch, n_groups * n_micros, sizeof *e->group_instances,
+    const struct part_tensor *t = &e->part->tensors[tensor];
+    for (int c = 0; c < e->part->n_classes; c++)
+        if (!region_is_empty(&t->at[c][e->me], t->rank))
+            return true;
+    return false;
+}
+
+/* What this worker holds, what it is a view of, and the views of it. */
+static enum status add_instances(struct emitter *e)
+{
+    const struct part_tensor *tensors = e->part->tensors;
+    size_t n = (size_t)e->part->n_tensors;
+    bool *wanted;
+    TRY(arena_alloc_array(e->scratch, n, sizeof(struct instance *), &e->instances));
+    TRY(arena_alloc_array(e->scratch, n, sizeof *wanted, &wanted));
+    for (int t = 0; t < e->part->n_tensors; t++) {
+        if (!holds(e, t))
+            continue;
+        wanted[t] = true;
+        if (tensors[t].source != NO_TENSOR)
+            wanted[tensors[t].source] = true;
+        for (int v = tensors[t].first_view; v != NO_TENSOR; v = tensors[v].next_view)
+            wanted[v] = true;
+    }
+    for (int t = 0; t < e->part->n_tensors; t++) {
+        if (!wanted[t])
+            continue;
+        TRY(arena_alloc_array(e->scratch, (size_t)e->n_micros, sizeof(struct instance),
+                              &e->instances[t]));
+        for (int m = 0; m < e->n_micros; m++)
+            e->instances[t][m].buffer = e->instances[t][m].direct = e->instances[t][m].sent_grad =
+                NO_BUFFER;
+    }
+    return STATUS_OK;
+}
+
+static enum status add_group_instances(struct emitter *e)
+{
+    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_groups, sizeof(struct group_instance *),
                           &e->group_instances));
-    TRY(arena_alloc_array(scratch, n_params * n_micros, sizeof *e->stash, &e->stash));
-    TRY(arena_alloc_array(scratch, n_params, sizeof *e->bucket_of, &e->bucket_of));
-    for (int64_t i = 0; i < count_all(e, e->part->n_tensors); i++)
-        e->instances[i].buffer = e->instances[i].direct = e->instances[i].sent_grad = NO_BUFFER;
-    for (int64_t i = 0; i < count_all(e, e->part->n_groups); i++)
-        forget_buffers(&e->group_instances[i].run);
-    for (int64_t i = 0; i < count_all(e, e->p->graph->n_params); i++)
+    for (int g = 0; g < e->part->n_groups; g++) {
+        const struct part_group *part = &e->part->groups[g];
+        if (e->part->piece_of[part->first_node][e->me] == NO_PIECE && !part->recompute)
+            continue;
+        TRY(arena_alloc_array(e->scratch, (size_t)e->n_micros, sizeof(struct group_instance),
+                              &e->group_instances[g]));
+        for (int m = 0; m < e->n_micros; m++)
+            forget_buffers(&e->group_instances[g][m].run);
+    }
+    return STATUS_OK;
+}
+
+/* One for each piece and class at most. */
+static enum status make_room_for_groups(struct emitter *e)
+{
+    int n = 0;
+    for (int g = 0; g < e->part->n_groups; g++)
+        if (e->part->piece_of[e->part->groups[g].first_node][e->me] != NO_PIECE)
+            n += e->part->n_classes;
+    return arena_alloc_array(e->p->memory, (size_t)n, sizeof *e->p->groups, &e->p->groups);
+}
+
+static enum status allocate(struct emitter *e)
+{
+    size_t n_params = (size_t)e->p->graph->n_params, n_micros = (size_t)e->n_micros;
+    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_groups * PARTITION_MAX_CLASSES,
+                          sizeof *e->kernels, &e->kernels));
+    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_tensors * PARTITION_MAX_CLASSES,
+                          sizeof *e->layouts, &e->layouts));
+    TRY(add_instances(e));
+    TRY(add_group_instances(e));
+    TRY(make_room_for_groups(e));
+    TRY(arena_alloc_array(e->scratch, n_params, sizeof *e->bucket_of, &e->bucket_of));
+    if (e->p->plan->schedule != PLAN_PIPEDREAM)
+        return STATUS_OK;
+    TRY(arena_alloc_array(e->scratch, n_params * n_micros, sizeof *e->stash, &e->stash));
+    for (size_t i = 0; i < n_params * n_micros; i++)
         e->stash[i] = NO_BUFFER;
     return STATUS_OK;
 }
 
 static enum status forward_task(struct emitter *e, const struct task *t)
 {
+    const struct stage_work *stage = &e->work->stages[t->stage];
     TRY(emit_load(e, t->stage, t->micro));
-    for (int g = 0; g < e->part->n_groups; g++)
-        if (e->part->groups[g].stage == t->stage)
-            TRY(emit_forward(e, g, t->micro, false));
+    for (int i = 0; i < stage->n_groups; i++)
+        TRY(emit_forward(e, stage->groups[i], t->micro, false));
     return STATUS_OK;
 }
 
@@ -59,10 +115,10 @@ static bool has_params(const struct emitter *e, int group_number)
 
 static enum status backward_task(struct emitter *e, const struct task *t)
 {
+    const struct stage_work *stage = &e->work->stages[t->stage];
     int step = emit_completed_step(e, t->micro);
-    for (int g = e->part->n_groups - 1; g >= 0; g--) {
-        if (e->part->groups[g].stage != t->stage)
-            continue;
+    for (int i = stage->n_groups - 1; i >= 0; i--) {
+        int g = stage->groups[i];
         TRY(emit_backward(e, g, t->micro));
         if (e->has_delayed && e->delayed.group_number == g)
             continue; /* synchronised with its weights */
@@ -75,59 +131,53 @@ static enum status backward_task(struct emitter *e, const struct task *t)
     return step >= 0 ? emit_stage_updates(e, t->stage, step) : STATUS_OK;
 }
 
-/* Whether any layer's statistics are those of several workers. */
-static bool shares_statistics(const struct program *p)
+/* A task in which this worker has no part: its messages are counted, so that tags agree. */
+static void pass_by(struct emitter *e, const struct task *t)
 {
-    for (int i = 1; i < p->graph->n_nodes; i++) {
-        struct loop_nest nest;
-        op_get_loops(&p->graph->nodes[i].op, &nest);
-        const struct plan_layer *layer = &p->plan->layers[i];
-        for (int k = 0; k < layer->n_cuts; k++)
-            if (nest.loop[layer->cut[k].loop].role == LOOP_STATISTIC)
-                return !p->plan->asynchronous;
-    }
-    return false;
+    enum direction direction = t->forward ? TO_VIEW : TO_SOURCE;
+    e->next_message += e->work->stages[t->stage].n_messages[direction][emit_class(e, t->micro)];
 }
 
-static enum status emit_tasks(struct emitter *e, const struct task *tasks, int n_tasks)
+static enum status emit_tasks(struct emitter *e)
 {
     bool bucketed = false;
-    for (int i = 0; i < n_tasks; i++) {
-        if (tasks[i].forward) {
-            TRY(forward_task(e, &tasks[i]));
-            continue;
-        }
+    for (int i = 0; i < e->work->n_tasks; i++) {
+        const struct task *t = &e->work->tasks[i];
         /* By now this worker has seen all of its groups forward, and so all of its parameters. The
          * first backward of any stage is soon enough: every stage runs forward before. */
-        if (!bucketed)
+        if (!t->forward && !bucketed) {
             TRY(emit_buckets(e));
-        bucketed = true;
-        TRY(backward_task(e, &tasks[i]));
+            bucketed = true;
+        }
+        if (!e->work->stages[t->stage].concerns[e->me])
+            pass_by(e, t);
+        else if (t->forward)
+            TRY(forward_task(e, t));
+        else
+            TRY(backward_task(e, t));
     }
     return STATUS_OK;
 }
 
-static enum status emit_all(struct program *p, const struct program *shares, arena *scratch)
+static enum status emit_all(struct emitter *e)
 {
-    struct partition *part;
-    struct task *tasks;
-    int n_tasks;
-    struct emitter e = {.p = p, .shares = shares, .me = p->worker};
-    TRY(partition_create(p->graph, p->plan, p->n_micros, scratch, &part));
-    e.part = part;
-    e.n_micros = p->n_steps * p->n_micros;
-    e.delays_weights = shares_statistics(p);
-    TRY(order_tasks(p->plan, e.n_micros, p->training, scratch, &tasks, &n_tasks));
-    TRY(allocate(&e, scratch));
-    TRY(emit_params(&e));
-    return emit_tasks(&e, tasks, n_tasks);
+    TRY(allocate(e));
+    TRY(emit_params(e));
+    TRY(emit_tasks(e));
+    return emit_settle(e);
 }
 
-enum status lowering_emit(struct program *p, const struct program *shares)
+enum status lowering_emit(struct program *p, const struct groundwork *work,
+                          const struct program *shares)
 {
-    arena *scratch;
-    TRY(arena_create(&scratch));
-    enum status st = emit_all(p, shares, scratch);
-    arena_destroy(scratch);
+    struct emitter e = {.p = p,
+                        .work = work,
+                        .part = work->part,
+                        .shares = shares,
+                        .me = p->worker,
+                        .n_micros = work->n_steps * work->n_micros};
+    TRY(arena_create(&e.scratch));
+    enum status st = emit_all(&e);
+    arena_destroy(e.scratch);
     return st;
 }

@@ -2,17 +2,19 @@
 #ifndef CLEAVE_PROGRAM_LOWERING_H
 #define CLEAVE_PROGRAM_LOWERING_H
 
-#include "program/partition.h"
+#include "program/groundwork.h"
 #include "program/program.h"
 
 /* ---- emit.c: what all emission shares ---- */
 
 /* What a group is on this worker, for one class of micro-batches. */
 struct kernel {
-    bool known; /* looked at already */
-    bool here;  /* this worker has a piece that is not empty */
-    int group;  /* number in p->groups, if here */
-    struct op_piece piece;
+    bool known;             /* looked at already */
+    bool here;              /* this worker has a piece that is not empty */
+    int group;              /* number in p->groups, if here */
+    struct op_piece *piece; /* NULL: this worker has none */
+    int n_members;          /* shared statistics: whose; 0: not looked for yet */
+    const int *members;
 };
 
 /* A tensor of one micro-batch on this worker. */
@@ -20,7 +22,7 @@ struct instance {
     int buffer;
     int n_grads, grad[GROUP_MAX_ADDENDS]; /* written so far by its consumers */
     bool complete;                        /* a view: its regions have been put together */
-    int *received; /* a view: by worker, where its message was received; NULL: none yet */
+    int *received; /* a view: by share, where its message was received; NULL: none yet */
     int *returned; /* likewise for gradients on their way back */
     int direct;    /* a view: a message was received straight into this buffer */
     int sent_grad; /* a view: the one buffer with its gradient */
@@ -36,7 +38,7 @@ struct group_instance {
 struct backward_work {
     int group_number, micro;
     const struct part_group *g;
-    const struct kernel *k;
+    struct kernel *k;
     const struct program_group *made;
     unsigned flags;
     struct program_run run;
@@ -54,24 +56,26 @@ struct bucket {
 
 struct emitter {
     struct program *p;
-    const struct partition *part;
-    const struct program *shares;           /* whose parameters are used, or NULL */
-    int me, n_micros;                       /* micro-batches over all steps */
-    int64_t next_message;                   /* the same on all workers */
-    struct kernel *kernels;                 /* [group][class] */
-    const layout **layouts;                 /* [tensor][class] */
-    struct instance *instances;             /* [tensor][micro] */
-    struct group_instance *group_instances; /* [group][micro] */
+    arena *scratch; /* for what is not needed behind the emission */
+    const struct groundwork *work;
+    const struct partition *part; /* work's */
+    const struct program *shares; /* whose parameters are used, or NULL */
+    int me, n_micros;             /* micro-batches over all steps */
+    int64_t next_message;         /* the same on all workers */
+    struct kernel *kernels;       /* [group][class] */
+    const layout **layouts;       /* [tensor][class] */
+    struct instance **instances;  /* [tensor][micro]; NULL: does not concern this worker */
+    struct group_instance **group_instances; /* [group][micro]; likewise */
+    const int *listed, *listed_as;           /* the list of holders copied last, and its copy */
     int *stash;   /* [param][micro]: the version of a weight, or NO_BUFFER */
     int *holders; /* by buffer: in how many gradient lists it stands */
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
-    bool delays_weights; /* see backward.c */
-    bool has_delayed;    /* a weight gradient that is still to be emitted */
+    bool has_delayed; /* a weight gradient that is still to be emitted */
     struct backward_work delayed;
     int *bucket_of; /* by parameter; -1: none */
     int buffer_capacity, holder_capacity, instr_capacity;
-    int group_capacity, run_capacity, fold_capacity, copy_capacity, load_capacity;
+    int run_capacity, fold_capacity, copy_capacity, load_capacity;
     int message_capacity, reduction_capacity, result_capacity;
 };
 
@@ -82,9 +86,11 @@ struct list {
 
 void list_add(struct list *l, int buffer); /* NO_BUFFER is left out */
 
-/* Appends a copy of *item to a table of the program; the number of the new entry is *n - 1. */
+/* Appends a copy of *item to a table; the number of the new entry is *n - 1. Tables grow in
+ * e->scratch; those of the program are moved into its memory at the end (emit_settle). */
 enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
                         const void *item) MUST_USE;
+enum status emit_settle(struct emitter *e) MUST_USE;
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out) MUST_USE;
@@ -104,6 +110,7 @@ enum tag_kind { TAG_MESSAGE, TAG_BUCKET, TAG_FORWARD_STATISTICS, TAG_BACKWARD_ST
 int64_t emit_tag(enum tag_kind kind, int64_t number);
 
 struct instance *emit_instance(const struct emitter *e, int tensor, int micro);
+struct group_instance *emit_group_instance(const struct emitter *e, int group_number, int micro);
 int emit_class(const struct emitter *e, int micro);
 /* The step whose last backward this micro-batch's is, or -1. */
 int emit_completed_step(const struct emitter *e, int micro);
@@ -136,7 +143,7 @@ enum status emit_take_returns(struct emitter *e, int tensor, int micro) MUST_USE
 enum status emit_load(struct emitter *e, int stage, int micro) MUST_USE;
 enum status emit_forward(struct emitter *e, int group_number, int micro, bool again) MUST_USE;
 /* The sum of a batch norm's statistics over the workers that share them. */
-enum status emit_statistics(struct emitter *e, int group_number, int micro, const struct kernel *k,
+enum status emit_statistics(struct emitter *e, int group_number, int micro, struct kernel *k,
                             int buffer, bool backward, bool again) MUST_USE;
 enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_USE;
 /* The weight gradient that was put off, if there is one, and what follows it. */
@@ -156,7 +163,8 @@ enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
 bool emit_is_shared(const struct emitter *e, int param);
 
 /* ---- lower.c: goes through the tasks ---- */
-enum status lowering_emit(struct program *p, const struct program *shares) MUST_USE;
+enum status lowering_emit(struct program *p, const struct groundwork *work,
+                          const struct program *shares) MUST_USE;
 
 /* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);

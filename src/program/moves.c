@@ -16,18 +16,34 @@
 struct move {
     int from, to; /* tensors */
     int micro, class;
-    bool local; /* every worker has what it needs */
+    enum direction direction;
+    int n_messages;         /* of all workers */
+    int n_givers, n_takers; /* of what this worker needs, and of what it has; by worker, */
+    const struct share *giver, *taker; /* itself included */
     struct instr like;
 };
 
 static struct move move_between(const struct emitter *e, int from, int to, int micro)
 {
-    return (struct move){.from = from,
-                         .to = to,
-                         .micro = micro,
-                         .class = emit_class(e, micro),
-                         .local = from == TENSOR_IMAGES,
-                         .like = {.group = -1, .micro = micro, .param = -1}};
+    struct move v = {.from = from,
+                     .to = to,
+                     .micro = micro,
+                     .class = emit_class(e, micro),
+                     .direction = e->part->tensors[to].source == from ? TO_VIEW : TO_SOURCE,
+                     .like = {.group = -1, .micro = micro, .param = -1}};
+    int view = v.direction == TO_VIEW ? to : from;
+    const struct traffic *t = &e->work->traffic[view * PARTITION_MAX_CLASSES + v.class];
+    const struct share *in_source = t->in_source + t->of_view[e->me];
+    const struct share *in_view = t->in_view + t->of_source[e->me];
+    int n_in_source = t->of_view[e->me + 1] - t->of_view[e->me];
+    int n_in_view = t->of_source[e->me + 1] - t->of_source[e->me];
+    bool forward = v.direction == TO_VIEW;
+    v.n_messages = t->n_messages;
+    v.giver = forward ? in_source : in_view;
+    v.taker = forward ? in_view : in_source;
+    v.n_givers = forward ? n_in_source : n_in_view;
+    v.n_takers = forward ? n_in_view : n_in_source;
+    return v;
 }
 
 static int rank_of(const struct emitter *e, const struct move *v)
@@ -50,50 +66,35 @@ static const layout *layout_here(const struct emitter *e, const struct move *v, 
     return e->layouts[tensor * PARTITION_MAX_CLASSES + v->class];
 }
 
-/* What `giver` has of what `taker` needs. */
-static bool find_share(const struct emitter *e, const struct move *v, int giver, int taker,
-                       struct region *share)
+/* What `giver` has of what `taker` needs; they are a pair of the move's. */
+static struct region share_of(const struct emitter *e, const struct move *v, int giver, int taker)
 {
-    if (v->local && giver != taker)
-        return false;
-    return region_intersect(from_at(e, v, giver), to_at(e, v, taker), rank_of(e, v), share);
+    struct region share;
+    (void)region_intersect(from_at(e, v, giver), to_at(e, v, taker), rank_of(e, v), &share);
+    return share;
+}
+
+/* Whether the only one in the list is this worker. */
+static bool is_alone(const struct emitter *e, int n, const struct share *list)
+{
+    return n == 0 || (n == 1 && list[0].peer == e->me);
 }
 
 /* Whether this worker has exactly what it needs, and nobody adds to it. */
 static bool is_there(const struct emitter *e, const struct move *v)
 {
-    if (!region_equal(from_at(e, v, e->me), to_at(e, v, e->me), rank_of(e, v)))
-        return false;
-    for (int w = 0; w < e->p->plan->n_workers; w++) {
-        struct region share;
-        if (w != e->me && find_share(e, v, w, e->me, &share))
-            return false;
-    }
-    return true;
+    return is_alone(e, v->n_givers, v->giver) &&
+           region_equal(from_at(e, v, e->me), to_at(e, v, e->me), rank_of(e, v));
 }
 
 static bool gives_to_others(const struct emitter *e, const struct move *v)
 {
-    for (int w = 0; w < e->p->plan->n_workers; w++) {
-        struct region share;
-        if (w != e->me && find_share(e, v, e->me, w, &share))
-            return true;
-    }
-    return false;
+    return !is_alone(e, v->n_takers, v->taker);
 }
 
-static bool needs(const struct emitter *e, const struct move *v, int worker)
+static bool needs(const struct emitter *e, const struct move *v)
 {
-    return !region_is_empty(to_at(e, v, worker), rank_of(e, v));
-}
-
-static int first_giver(const struct emitter *e, const struct move *v)
-{
-    struct region share;
-    for (int w = 0; w < e->p->plan->n_workers; w++)
-        if (find_share(e, v, w, e->me, &share))
-            return w;
-    return -1;
+    return !region_is_empty(to_at(e, v, e->me), rank_of(e, v));
 }
 
 /* ---- sending and receiving ---- */
@@ -117,61 +118,63 @@ static enum status transfer_layout(struct emitter *e, const struct move *v,
     return emit_natural_layout(e, v->from, &shape, out);
 }
 
-static enum status send_share(struct emitter *e, const struct move *v, int taker, int64_t tag,
-                              const struct region *share, int buffer)
+static int64_t tag_of(const struct emitter *e, const struct move *v, const struct share *s)
+{
+    return emit_tag(TAG_MESSAGE, e->next_message + s->message[v->direction]);
+}
+
+static enum status send_share(struct emitter *e, const struct move *v, const struct share *taker,
+                              int buffer)
 {
     int rank = rank_of(e, v);
+    struct region share = share_of(e, v, e->me, taker->peer);
     const layout *travels, *lies = layout_here(e, v, v->from);
-    TRY(transfer_layout(e, v, share, &travels));
-    if (travels != lies || !region_equal(share, from_at(e, v, e->me), rank)) {
+    TRY(transfer_layout(e, v, &share, &travels));
+    if (travels != lies || !region_equal(&share, from_at(e, v, e->me), rank)) {
         struct program_copy pack = {.from = buffer,
                                     .region = {.from_layout = lies, .to_layout = travels}};
         TRY(emit_tensor(e, e->part->tensors[v->from].name, BUFFER_TRANSFER, travels, &pack.to));
-        set_begin(rank, share, from_at(e, v, e->me), pack.region.from_begin);
-        set_extent(rank, share, pack.region.extent);
+        set_begin(rank, &share, from_at(e, v, e->me), pack.region.from_begin);
+        set_extent(rank, &share, pack.region.extent);
         TRY(emit_copy(e, INSTR_COPY, &pack, v->like));
         buffer = pack.to;
     }
-    return emit_message(e, INSTR_SEND, taker, tag, buffer, v->like);
+    return emit_message(e, INSTR_SEND, taker->peer, tag_of(e, v, taker), buffer, v->like);
 }
 
 /* Into *direct, the place where it is needed, if it comes first and is all of it. */
-static enum status receive_share(struct emitter *e, const struct move *v, int giver, int64_t tag,
-                                 const struct region *share, int *direct, int *buffer)
+static enum status receive_share(struct emitter *e, const struct move *v, const struct share *giver,
+                                 int *direct, int *buffer)
 {
+    struct region share = share_of(e, v, giver->peer, e->me);
     const layout *travels, *lies = layout_here(e, v, v->to);
-    TRY(transfer_layout(e, v, share, &travels));
-    bool whole = region_equal(share, to_at(e, v, e->me), rank_of(e, v));
-    bool straight = whole && travels == lies && giver == first_giver(e, v);
+    TRY(transfer_layout(e, v, &share, &travels));
+    bool whole = region_equal(&share, to_at(e, v, e->me), rank_of(e, v));
+    bool straight = whole && travels == lies && giver == v->giver;
     TRY(emit_tensor(e, e->part->tensors[v->to].name,
                     straight ? BUFFER_ACTIVATIONS : BUFFER_TRANSFER, travels, buffer));
     if (straight)
         *direct = *buffer;
-    return emit_message(e, INSTR_RECEIVE, giver, tag, *buffer, v->like);
+    return emit_message(e, INSTR_RECEIVE, giver->peer, tag_of(e, v, giver), *buffer, v->like);
 }
 
-/* All messages of the move. `buffer` is what this worker gives; *received gets, by worker, what it
- * is given. Every worker counts all messages, so that tags agree. */
+/* This worker's messages of the move. `buffer` is what it gives; *received gets, by giver, what it
+ * is given. The order is that of all messages of the move: by taker, then by giver. */
 static enum status post(struct emitter *e, const struct move *v, int buffer, int **received,
                         int *direct)
 {
-    int n = e->p->plan->n_workers;
-    TRY(arena_alloc_array(e->p->memory, (size_t)n, sizeof **received, received));
+    int next = 0;
     *direct = NO_BUFFER;
-    for (int taker = 0; taker < n; taker++) {
-        if (!needs(e, v, taker))
-            continue;
-        for (int giver = 0; giver < n; giver++) {
-            struct region share;
-            if (giver == taker || !find_share(e, v, giver, taker, &share))
-                continue;
-            int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
-            if (giver == e->me)
-                TRY(send_share(e, v, taker, tag, &share, buffer));
-            if (taker == e->me)
-                TRY(receive_share(e, v, giver, tag, &share, direct, &(*received)[giver]));
-        }
-    }
+    TRY(arena_alloc_array(e->scratch, (size_t)v->n_givers, sizeof **received, received));
+    for (; next < v->n_takers && v->taker[next].peer < e->me; next++)
+        TRY(send_share(e, v, &v->taker[next], buffer));
+    for (int i = 0; i < v->n_givers; i++)
+        if (v->giver[i].peer != e->me)
+            TRY(receive_share(e, v, &v->giver[i], direct, &(*received)[i]));
+    for (; next < v->n_takers; next++)
+        if (v->taker[next].peer != e->me)
+            TRY(send_share(e, v, &v->taker[next], buffer));
+    e->next_message += v->n_messages;
     return STATUS_OK;
 }
 
@@ -183,43 +186,41 @@ enum assembly {
     CLEAR_FIRST   /* anything else: zeros, and all are added */
 };
 
-static enum assembly choose_assembly(const struct emitter *e, const struct move *v)
+/* Whether share i meets one before it; *tidy becomes false if it is not equal to that. */
+static bool meets_earlier(const struct region *shares, int i, int rank, bool *tidy)
 {
-    int rank = rank_of(e, v), n = e->p->plan->n_workers;
+    bool meets = false;
+    for (int k = 0; k < i; k++) {
+        struct region both;
+        if (!region_intersect(&shares[i], &shares[k], rank, &both))
+            continue;
+        meets = true;
+        *tidy &= region_equal(&shares[i], &shares[k], rank);
+    }
+    return meets;
+}
+
+/* add[i]: share i is added to what is there. */
+static enum assembly choose_assembly(const struct emitter *e, const struct move *v,
+                                     const struct region *shares, bool *add)
+{
+    int rank = rank_of(e, v);
     const struct region *whole = to_at(e, v, e->me);
     struct shape all = region_shape(whole, rank);
     int64_t covered = 0;
-    bool tidy = true, seen = false;
-    for (int w = 0; w < n; w++) {
-        struct region share, other, both;
-        if (!find_share(e, v, w, e->me, &share))
-            continue;
-        if (!seen && region_equal(&share, whole, rank))
-            return FIRST_COVERS;
-        seen = true;
-        bool again = false;
-        for (int u = 0; u < w; u++)
-            if (find_share(e, v, u, e->me, &other) &&
-                region_intersect(&share, &other, rank, &both)) {
-                again = true;
-                tidy &= region_equal(&share, &other, rank);
-            }
-        struct shape s = region_shape(&share, rank);
-        covered += again ? 0 : shape_elements(&s);
+    bool tidy = true, first_covers = v->n_givers && region_equal(&shares[0], whole, rank);
+    for (int i = 0; i < v->n_givers; i++) {
+        struct shape s = region_shape(&shares[i], rank);
+        add[i] = first_covers ? i > 0 : meets_earlier(shares, i, rank, &tidy);
+        covered += add[i] ? 0 : shape_elements(&s);
     }
-    return tidy && covered == shape_elements(&all) ? COPY_ALL : CLEAR_FIRST;
-}
-
-static bool meets_earlier(const struct emitter *e, const struct move *v, int giver,
-                          const struct region *share)
-{
-    for (int w = 0; w < giver; w++) {
-        struct region other, both;
-        if (find_share(e, v, w, e->me, &other) &&
-            region_intersect(share, &other, rank_of(e, v), &both))
-            return true;
-    }
-    return false;
+    if (first_covers)
+        return FIRST_COVERS;
+    if (tidy && covered == shape_elements(&all))
+        return COPY_ALL;
+    for (int i = 0; i < v->n_givers; i++)
+        add[i] = true;
+    return CLEAR_FIRST;
 }
 
 /* One share from where it lies (this worker's own buffer, or a received one) to where it belongs.
@@ -244,25 +245,25 @@ static enum status put_share(struct emitter *e, const struct move *v, int giver,
 static enum status assemble(struct emitter *e, const struct move *v, int own, const int *received,
                             int direct, int *out)
 {
-    enum assembly assembly = choose_assembly(e, v);
+    size_t n = (size_t)v->n_givers;
+    struct region *shares;
+    bool *add;
     int to = direct;
+    TRY(arena_alloc_array(e->scratch, n, sizeof *shares, &shares));
+    TRY(arena_alloc_array(e->scratch, n, sizeof *add, &add));
+    for (int i = 0; i < v->n_givers; i++)
+        shares[i] = share_of(e, v, v->giver[i].peer, e->me);
+    enum assembly assembly = choose_assembly(e, v, shares, add);
     if (to == NO_BUFFER)
         TRY(emit_tensor(e, e->part->tensors[v->to].name, BUFFER_ACTIVATIONS,
                         layout_here(e, v, v->to), &to));
     if (assembly == CLEAR_FIRST)
         TRY(emit_copy(e, INSTR_CLEAR, &(struct program_copy){.from = NO_BUFFER, .to = to},
                       v->like));
-    bool first = true;
-    for (int w = 0; w < e->p->plan->n_workers; w++) {
-        struct region share;
-        if (!find_share(e, v, w, e->me, &share))
-            continue;
-        bool add = assembly == CLEAR_FIRST || (assembly == FIRST_COVERS && !first) ||
-                   (assembly == COPY_ALL && meets_earlier(e, v, w, &share));
-        first = false;
-        int from = w == e->me ? own : received[w];
+    for (int i = 0; i < v->n_givers; i++) {
+        int giver = v->giver[i].peer, from = giver == e->me ? own : received[i];
         if (from != direct)
-            TRY(put_share(e, v, w, &share, from, to, add));
+            TRY(put_share(e, v, giver, &shares[i], from, to, add[i]));
     }
     *out = to;
     return STATUS_OK;
@@ -274,7 +275,7 @@ static enum status set_view_layout(struct emitter *e, const struct move *v)
 {
     const layout **l = &e->layouts[v->to * PARTITION_MAX_CLASSES + v->class];
     struct shape shape = region_shape(to_at(e, v, e->me), rank_of(e, v));
-    if (*l || !needs(e, v, e->me))
+    if (*l || !needs(e, v))
         return STATUS_OK;
     if (is_there(e, v)) {
         *l = layout_here(e, v, v->from);
@@ -285,10 +286,13 @@ static enum status set_view_layout(struct emitter *e, const struct move *v)
 
 enum status emit_post_views(struct emitter *e, int tensor, int micro)
 {
-    for (int t = tensor + 1; t < e->part->n_tensors; t++) {
-        if (e->part->tensors[t].source != tensor)
-            continue;
+    const struct part_tensor *tensors = e->part->tensors;
+    for (int t = tensors[tensor].first_view; t != NO_TENSOR; t = tensors[t].next_view) {
         struct move v = move_between(e, tensor, t, micro);
+        if (v.n_givers == 0 && v.n_takers == 0) {
+            e->next_message += v.n_messages;
+            continue;
+        }
         struct instance *view = emit_instance(e, t, micro);
         TRY(set_view_layout(e, &v));
         TRY(post(e, &v, emit_instance(e, tensor, micro)->buffer, &view->received, &view->direct));
@@ -338,6 +342,10 @@ static enum status return_view(struct emitter *e, int tensor, int micro)
 {
     int source = e->part->tensors[tensor].source, direct;
     struct move v = move_between(e, tensor, source, micro);
+    if (v.n_givers == 0 && v.n_takers == 0) {
+        e->next_message += v.n_messages;
+        return STATUS_OK;
+    }
     struct instance *view = emit_instance(e, tensor, micro);
     if (gives_to_others(e, &v) || !is_there(e, &v))
         TRY(unite_gradients(e, &v, view));
@@ -348,12 +356,10 @@ static enum status return_view(struct emitter *e, int tensor, int micro)
 
 enum status emit_return_views(struct emitter *e, int group_number, int micro)
 {
-    for (int t = 0; t < e->part->n_tensors; t++) {
-        const struct part_tensor *view = &e->part->tensors[t];
-        if (view->source != NO_TENSOR && view->first_consumer == group_number &&
-            view->needs_gradient)
+    const struct part_group *g = &e->part->groups[group_number];
+    for (int t = g->first_view; t < g->output; t++)
+        if (e->part->tensors[t].needs_gradient)
             TRY(return_view(e, t, micro));
-    }
     return STATUS_OK;
 }
 
@@ -369,14 +375,12 @@ static enum status hand_over(struct emitter *e, struct instance *view, int sourc
 
 enum status emit_take_returns(struct emitter *e, int tensor, int micro)
 {
-    for (int t = tensor + 1; t < e->part->n_tensors; t++) {
-        const struct part_tensor *part = &e->part->tensors[t];
-        if (part->source != tensor || !part->needs_gradient)
-            continue;
+    const struct part_tensor *tensors = e->part->tensors;
+    for (int t = tensors[tensor].first_view; t != NO_TENSOR; t = tensors[t].next_view) {
         struct move v = move_between(e, t, tensor, micro);
-        struct instance *view = emit_instance(e, t, micro);
-        if (!needs(e, &v, e->me))
+        if (!tensors[t].needs_gradient || !needs(e, &v))
             continue;
+        struct instance *view = emit_instance(e, t, micro);
         if (is_there(e, &v)) {
             TRY(hand_over(e, view, tensor, micro));
             continue;

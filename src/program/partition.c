@@ -57,14 +57,6 @@ struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
     return op;
 }
 
-int partition_find_piece(const struct plan_layer *layer, int worker)
-{
-    for (int i = 0; i < layer->n_pieces; i++)
-        if (layer->workers[i] == worker)
-            return i;
-    return NO_PIECE;
-}
-
 /* What the workers hold of a node's output and read of its inputs, by class and worker. */
 struct node_regions {
     bool partial;
@@ -84,9 +76,70 @@ struct builder {
 
 enum { MANY = -2, NOBODY = -1 };
 
-static enum status find_node_regions(struct builder *b, int node, int class)
+/* Layers that run on the same workers, as most do, share a table. */
+static enum status find_pieces(struct builder *b, int node)
+{
+    const struct plan_layer *layer = &b->plan->layers[node], *before = layer - 1;
+    int *pieces;
+    if (node > 1 && layer->workers == before->workers && layer->n_pieces == before->n_pieces) {
+        b->p->piece_of[node] = b->p->piece_of[node - 1];
+        return STATUS_OK;
+    }
+    TRY(arena_alloc_array(b->memory, (size_t)b->plan->n_workers, sizeof *pieces, &pieces));
+    for (int w = 0; w < b->plan->n_workers; w++)
+        pieces[w] = NO_PIECE;
+    for (int i = 0; i < layer->n_pieces; i++)
+        pieces[layer->workers[i]] = i;
+    b->p->piece_of[node] = pieces;
+    return STATUS_OK;
+}
+
+static bool is_empty(const struct loop_nest *nest, const struct box *box)
+{
+    for (int l = 0; l < nest->n_loops; l++)
+        if (box->range[l].end <= box->range[l].begin)
+            return true;
+    return false;
+}
+
+static bool cuts_a_sum(const struct loop_nest *nest, const struct plan_layer *layer)
+{
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (nest->loop[layer->cut[i].loop].role == LOOP_SUMMED)
+            return true;
+    return false;
+}
+
+/* The regions of one piece, as op_get_piece has them, but without the piece itself: with a thousand
+ * workers there are hundreds of thousands. */
+static enum status find_piece_regions(struct builder *b, int node, int class,
+                                      const struct op_case *op, const struct loop_nest *nest,
+                                      int piece)
 {
     const struct plan_layer *layer = &b->plan->layers[node];
+    struct node_regions *r = &b->nodes[node];
+    int worker = layer->workers[piece];
+    struct box box;
+    plan_piece_box(layer, nest, piece, &box);
+    if (is_empty(nest, &box))
+        return STATUS_OK;
+    r->partial |= cuts_a_sum(nest, layer);
+    op_get_piece_region(nest, &nest->output, &box, r->output[class][worker].axis);
+    for (int k = 0; k < op->n_inputs; k++) {
+        struct region *in = &r->input[k][class][worker];
+        op_get_piece_region(nest, &nest->input[k], &box, in->axis);
+        if (!region_is_empty(in, op->input[k].rank))
+            continue;
+        *in = (struct region){0}; /* a concat's piece need not touch every input */
+        struct op_piece unused;
+        if (op->n_inputs == 1) /* says what is wrong with it */
+            TRY(op_get_piece(op, &box, &unused));
+    }
+    return STATUS_OK;
+}
+
+static enum status find_node_regions(struct builder *b, int node, int class)
+{
     struct node_regions *r = &b->nodes[node];
     struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->class_size[class]);
     struct loop_nest nest;
@@ -95,20 +148,8 @@ static enum status find_node_regions(struct builder *b, int node, int class)
     TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[class]));
     for (int k = 0; k < op.n_inputs; k++)
         TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][class]));
-    for (int i = 0; i < layer->n_pieces; i++) {
-        struct box box;
-        struct op_piece piece;
-        int worker = layer->workers[i];
-        plan_piece_box(layer, &nest, i, &box);
-        TRY(op_get_piece(&op, &box, &piece));
-        if (piece.empty)
-            continue;
-        r->partial |= piece.partial;
-        memcpy(r->output[class][worker].axis, piece.output, sizeof piece.output);
-        for (int k = 0; k < piece.op.n_inputs; k++)
-            memcpy(r->input[piece.slot[k]][class][worker].axis, piece.input[k],
-                   sizeof piece.input[k]);
-    }
+    for (int i = 0; i < b->plan->layers[node].n_pieces; i++)
+        TRY(find_piece_regions(b, node, class, &op, &nest, i));
     return STATUS_OK;
 }
 
@@ -226,6 +267,7 @@ static enum status group_nodes(struct builder *b)
 
 static int add_tensor(struct builder *b, struct part_tensor tensor)
 {
+    tensor.first_view = tensor.next_view = NO_TENSOR;
     b->p->tensors[b->p->n_tensors] = tensor;
     return b->p->n_tensors++;
 }
@@ -261,29 +303,34 @@ static enum status add_images(struct builder *b)
     return STATUS_OK;
 }
 
+static int add_view(struct builder *b, int source, struct region *const regions[], int consumer,
+                    int *link)
+{
+    const struct part_tensor *t = &b->p->tensors[source];
+    struct part_tensor view = {.name = t->name,
+                               .rank = t->rank,
+                               .source = source,
+                               .producer = -1,
+                               .first_consumer = consumer,
+                               .needs_gradient = t->needs_gradient};
+    memcpy(view.at, regions, sizeof view.at);
+    return *link = add_tensor(b, view);
+}
+
 /* The tensor that a consumer reading `regions` of `source` reads: itself, or a view. */
 static int find_view(struct builder *b, int source, struct region *const regions[], int consumer)
 {
     struct part_tensor *tensors = b->p->tensors, *t = &tensors[source];
-    int found = NO_TENSOR;
-    if (!t->partial && same_regions(b, regions, t->at, t->rank))
-        found = source;
-    for (int i = source + 1; found == NO_TENSOR && i < b->p->n_tensors; i++)
-        if (tensors[i].source == source && same_regions(b, regions, tensors[i].at, t->rank))
-            found = i;
-    if (found == NO_TENSOR) {
-        struct part_tensor view = {.name = t->name,
-                                   .rank = t->rank,
-                                   .source = source,
-                                   .producer = -1,
-                                   .first_consumer = consumer,
-                                   .needs_gradient = t->needs_gradient};
-        memcpy(view.at, regions, sizeof view.at);
-        found = add_tensor(b, view);
+    if (!t->partial && same_regions(b, regions, t->at, t->rank)) {
+        if (t->first_consumer < 0)
+            t->first_consumer = consumer;
+        return source;
     }
-    if (tensors[found].first_consumer < 0)
-        tensors[found].first_consumer = consumer;
-    return found;
+    int *link = &t->first_view;
+    for (; *link != NO_TENSOR; link = &tensors[*link].next_view)
+        if (same_regions(b, regions, tensors[*link].at, t->rank))
+            return *link;
+    return add_view(b, source, regions, consumer, link);
 }
 
 /* The node whose tensor is added to the group's op: the other input of the sum behind it. */
@@ -298,6 +345,7 @@ static void connect_group(struct builder *b, int number)
     struct part_group *g = &b->p->groups[number];
     const struct graph_node *node = &b->graph->nodes[g->first_node];
     struct node_regions *first = &b->nodes[g->first_node], *last = &b->nodes[g->last_node];
+    g->first_view = b->p->n_tensors;
     for (int k = 0; k < node->op.n_inputs; k++) {
         g->input[k] = find_view(b, b->tensor_of_node[node->input[k]], first->input[k], number);
         g->input_gradient |= b->p->tensors[g->input[k]].needs_gradient;
@@ -344,6 +392,9 @@ static enum status build(struct builder *b)
     TRY(arena_alloc_array(b->memory, n, sizeof *b->consumer, &b->consumer));
     TRY(arena_alloc_array(b->memory, n, sizeof *b->tensor_of_node, &b->tensor_of_node));
     TRY(arena_alloc_array(b->memory, 2 * n * OP_MAX_INPUTS, sizeof *b->p->tensors, &b->p->tensors));
+    TRY(arena_alloc_array(b->memory, n, sizeof *b->p->piece_of, &b->p->piece_of));
+    for (int i = 1; i < b->graph->n_nodes; i++)
+        TRY(find_pieces(b, i));
     for (int i = 1; i < b->graph->n_nodes; i++)
         for (int c = 0; c < b->p->n_classes; c++)
             TRY(find_node_regions(b, i, c));

@@ -31,6 +31,7 @@ struct part_tensor {
     int source;                               /* a view: the tensor that it shows; else NO_TENSOR */
     int producer;                             /* the group whose output it is; -1: images, views */
     int first_consumer;                       /* the first group that reads it; -1: none */
+    int first_view, next_view;                /* its views; the next of its source; NO_TENSOR */
     bool needs_gradient;                      /* some parameter lies before it */
     bool partial;                             /* several workers hold parts of one sum */
     struct region *at[PARTITION_MAX_CLASSES]; /* by worker; axis 0 empty where it holds nothing */
@@ -43,6 +44,7 @@ struct part_group {
     bool residual_sum; /* a sum with a second tensor is folded in */
     enum activation activation;
     int output;               /* tensor numbers from here on */
+    int first_view;           /* up to output - 1: the views whose first consumer it is */
     int input[OP_MAX_INPUTS]; /* by input of the first node */
     int residual;             /* NO_TENSOR: none */
     bool input_gradient;      /* some input (or the residual) needs a gradient */
@@ -58,6 +60,7 @@ struct partition {
     struct part_group *groups;
     int n_tensors;
     struct part_tensor *tensors;
+    const int **piece_of; /* [node][worker]: which piece of the layer it has, or NO_PIECE */
 };
 
 /* Everything is allocated in `memory`. */
@@ -66,9 +69,6 @@ enum status partition_create(const struct graph *graph, const struct plan *plan,
 
 /* The op of a node for a micro-batch of n samples. */
 struct op_case partition_sized_op(const struct graph_node *node, int64_t n);
-
-/* Which piece of a layer the worker has, or NO_PIECE. */
-int partition_find_piece(const struct plan_layer *layer, int worker);
 
 bool region_is_empty(const struct region *r, int rank);
 bool region_equal(const struct region *a, const struct region *b, int rank);

@@ -69,26 +69,19 @@ fail:
 
 /* ---- creating ---- */
 
-static enum status lower(struct program *p, const struct program_options *o)
+static enum status lower(struct program *p, const struct groundwork *work,
+                         const struct program *shares)
 {
-    if (!p->plan) {
-        TRY(make_serial_plan(p->graph, &p->own_plan));
-        p->plan = p->own_plan;
-    }
-    p->n_micros = p->training ? p->plan->micro_batches : 1;
-    if (p->n_micros > p->graph->batch)
-        p->n_micros = (int)p->graph->batch; /* a short last batch */
-    p->n_steps = 1;
-    if (p->training && p->plan->schedule == PLAN_PIPEDREAM)
-        p->n_steps = o->n_steps ? o->n_steps : p->plan->window;
-    TRY(lowering_emit(p, o->shares_params_of));
+    p->n_micros = work->n_micros;
+    p->n_steps = work->n_steps;
+    TRY(lowering_emit(p, work, shares));
     lowering_find_live_ranges(p);
-    TRY(lowering_place_buffers(p, o->shares_params_of));
+    TRY(lowering_place_buffers(p, shares));
     return lowering_find_waits(p);
 }
 
-enum status program_create(const struct graph *graph, const struct program_options *options,
-                           struct program **out)
+static enum status create(const struct groundwork *work, const struct program_options *options,
+                          int worker, const struct program *shares, struct program **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -99,15 +92,15 @@ enum status program_create(const struct graph *graph, const struct program_optio
         return st;
     }
     *p = (struct program){.memory = memory,
-                          .graph = graph,
+                          .graph = work->graph,
                           .backend = options->backend,
                           .device = options->device,
-                          .plan = options->plan,
-                          .worker = options->worker,
+                          .plan = work->plan,
+                          .worker = worker,
                           .transport = options->transport,
                           .training = options->training,
                           .n_states = options->n_states};
-    st = lower(p, options);
+    st = lower(p, work, shares);
 #ifndef NDEBUG
     if (st == STATUS_OK)
         st = program_check(p);
@@ -118,6 +111,27 @@ enum status program_create(const struct graph *graph, const struct program_optio
     }
     *out = p;
     return STATUS_OK;
+}
+
+enum status program_create(const struct graph *graph, const struct program_options *options,
+                           struct program **out)
+{
+    struct plan *serial = NULL;
+    struct groundwork *work = NULL;
+    enum status st;
+    if (!options->plan)
+        TRY(make_serial_plan(graph, &serial));
+    TRY_GOTO(st,
+             groundwork_create(graph, serial ? serial : options->plan, options->training,
+                               options->n_steps, &work),
+             out);
+    TRY_GOTO(st, create(work, options, options->worker, options->shares_params_of, out), out);
+    (*out)->own_plan = serial;
+    serial = NULL;
+out:
+    groundwork_destroy(work);
+    plan_destroy(serial);
+    return st;
 }
 
 void program_destroy(struct program *p)
@@ -132,6 +146,78 @@ void program_destroy(struct program *p)
     arena_destroy(p->memory);
 }
 
+/* ---- all workers ---- */
+
+static enum status create_set(const struct groundwork *work, const struct program_options *options,
+                              const struct program_set *shares, bool twins, struct program_set *set)
+{
+    set->n_workers = work->plan->n_workers;
+    TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
+                          &set->programs));
+    if (twins) {
+        TRY(groundwork_find_twins(work, set->memory, &set->twin_of));
+    } else {
+        TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof *set->twin_of,
+                              &set->twin_of));
+        for (int i = 0; i < set->n_workers; i++)
+            set->twin_of[i] = i;
+    }
+    for (int i = 0; i < set->n_workers; i++) {
+        const struct program *like = shares ? shares->programs[i] : NULL;
+        if (set->twin_of[i] == i)
+            TRY(create(work, options, i, like, &set->programs[i]));
+        set->programs[i] = set->programs[set->twin_of[i]];
+    }
+    return STATUS_OK;
+}
+
+/* As program_create; a set of one. */
+static enum status create_serial(const struct graph *graph, const struct program_options *options,
+                                 const struct program_set *shares, struct program_set *set)
+{
+    struct program_options one = *options;
+    one.worker = 0;
+    one.shares_params_of = shares ? shares->programs[0] : NULL;
+    set->n_workers = 1;
+    TRY(arena_alloc(set->memory, sizeof *set->twin_of, &set->twin_of));
+    TRY(arena_alloc(set->memory, sizeof(struct program *), &set->programs));
+    return program_create(graph, &one, &set->programs[0]);
+}
+
+enum status program_create_all(const struct graph *graph, const struct program_options *options,
+                               const struct program_set *shares, bool twins,
+                               struct program_set *set)
+{
+    struct groundwork *work = NULL;
+    enum status st;
+    *set = (struct program_set){0};
+    TRY(arena_create(&set->memory));
+    if (!options->plan) {
+        TRY_GOTO(st, create_serial(graph, options, shares, set), out);
+    } else {
+        TRY_GOTO(
+            st, groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
+            out);
+        TRY_GOTO(st, create_set(work, options, shares, twins, set), out);
+    }
+out:
+    groundwork_destroy(work);
+    if (st != STATUS_OK)
+        program_destroy_all(set);
+    return st;
+}
+
+void program_destroy_all(struct program_set *set)
+{
+    for (int i = 0; set->programs && i < set->n_workers; i++)
+        if (set->twin_of && set->twin_of[i] == i)
+            program_destroy(set->programs[i]);
+    arena_destroy(set->memory);
+    *set = (struct program_set){0};
+}
+
+/* ---- what it holds and sends ---- */
+
 int64_t program_memory_bytes(const struct program *p)
 {
     int64_t total = 0;
@@ -140,7 +226,21 @@ int64_t program_memory_bytes(const struct program *p)
     return total;
 }
 
-int64_t program_sent_bytes(const struct program *p)
+/* Members are in ascending order. */
+static int position_of(const struct comm_reduction *r, int worker)
+{
+    int low = 0, high = r->n_members - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (r->members[middle] < worker)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int64_t program_sent_bytes_by(const struct program *p, int worker)
 {
     int64_t total = 0;
     for (int i = 0; i < p->n_instrs; i++) {
@@ -150,11 +250,14 @@ int64_t program_sent_bytes(const struct program *p)
         if (instr->kind != INSTR_REDUCE)
             continue;
         const struct comm_reduction *r = &p->reductions[instr->index].spec;
-        for (int k = 0; k < r->n_members; k++)
-            if (r->members[k] == p->worker)
-                total += comm_reduce_sent_bytes(r, k);
+        total += comm_reduce_sent_bytes(r, position_of(r, worker));
     }
     return total;
+}
+
+int64_t program_sent_bytes(const struct program *p)
+{
+    return program_sent_bytes_by(p, p->worker);
 }
 
 /* ---- for people ---- */

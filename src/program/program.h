@@ -1,17 +1,21 @@
 /* program.h: what one worker does in a training or evaluation step: a list of instructions over
  * buffers whose places are fixed before anything runs.
  *
- * Lowering (program_create) turns a plan into the program of one worker; every worker lowers for
- * itself and comes to the same messages, because all of them go through the same global order:
+ * Lowering turns a plan into the programs of its workers: of one (program_create), as where each
+ * worker lowers for itself and all come to the same messages because they go through the same
+ * global order; or of all of them (program_create_all), as where a plan is studied. First comes the
+ * groundwork, which is the same for all workers and done once:
  *   1. partition: nodes are gathered into groups (an op with the residual sum and activation folded
  *      into it); each group's pieces, and from them which worker holds which region of each tensor;
  *      where a consumer reads other regions than the producer owns, a view stands between them;
  *   2. order: the tasks (forward or backward of a stage for one micro-batch) of all workers in one
  *      sequence that respects every stage's schedule and every dependency;
- *   3. emission: going through the tasks, the instructions that concern this worker; the backend
+ *   3. traffic and holders: which workers' regions of a view meet; who holds the same parameters.
+ * Then for each worker, at a cost that depends on its own instructions alone:
+ *   4. emission: going through the tasks, the instructions that concern this worker; the backend
  *      chooses layouts on the way;
- *   4. places: every buffer gets its live range and its offset in one slab per class;
- *   5. waits: what must be done before an instruction may start, from who touches which memory.
+ *   5. places: every buffer gets its live range and its offset in one slab per class;
+ *   6. waits: what must be done before an instruction may start, from who touches which memory.
  * The runtime allocates the slabs, and nothing more. program_check proves a program sound,
  * program_check_all the programs of all workers together. program_dump prints all of it.
  *
@@ -212,6 +216,31 @@ enum status program_create(const struct graph *graph, const struct program_optio
                            struct program **out) MUST_USE;
 void program_destroy(struct program *p); /* NULL is fine */
 
+/* The programs of all workers of a plan. */
+struct program_set {
+    arena *memory; /* of what follows; programs have their own */
+    int n_workers;
+    struct program **programs; /* by worker; twins have one between them */
+    int *twin_of; /* by worker: whose program it is, the lowest-numbered of its twins */
+};
+
+/* Lowers the graph for every worker of the plan. Not read are options->worker and shares_params_of;
+ * `shares` stands for the latter, and may be NULL. All programs use the one device: it is meant for
+ * those who look at a plan (describe_only).
+ *
+ * Twins are workers that do the same on other samples: data parallelism has no others. Their
+ * programs are the same but for
+ *   - program.worker, and so the position among the members of reductions,
+ *   - program.samples, those of loads and of results, and the origin of groups,
+ *   - program_param.saves.
+ * With `twins` only one of each set of twins is lowered: programs[i] is then the very same as
+ * programs[twin_of[i]]. Otherwise twin_of[i] is i throughout. A worker that sends or receives
+ * anything outside reductions counts as nobody's twin. */
+enum status program_create_all(const struct graph *graph, const struct program_options *options,
+                               const struct program_set *shares, bool twins,
+                               struct program_set *set) MUST_USE;
+void program_destroy_all(struct program_set *set); /* the programs, too; a zeroed set is fine */
+
 /* Proves the program sound from its instructions alone; STATUS_FAILED names the instruction and
  * the buffer. */
 enum status program_check(const struct program *p) MUST_USE;
@@ -226,8 +255,10 @@ void program_dump(const struct program *p, FILE *out);
 /* All slabs together. */
 int64_t program_memory_bytes(const struct program *p);
 
-/* Payload bytes that this worker sends in one run of the program. */
+/* Payload bytes that this worker sends in one run of the program; or that a twin of it sends, which
+ * may stand elsewhere in reductions. */
 int64_t program_sent_bytes(const struct program *p);
+int64_t program_sent_bytes_by(const struct program *p, int worker);
 
 /* One line that names instruction i for people: "backward_weights layer1.0.conv1". */
 const char *program_instr_text(const struct program *p, int i, char *buffer, size_t size);

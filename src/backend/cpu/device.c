@@ -58,10 +58,8 @@ static void device_close(device *d)
 {
     if (!d)
         return;
-    for (layout *l = d->layouts, *next; l; l = next) {
-        next = l->next;
-        layout_destroy(l);
-    }
+    described_destroy_all(d);
+    layout_destroy_all(d);
     if (d->stream)
         (void)dnnl_stream_destroy(d->stream);
     if (d->engine)
@@ -85,6 +83,7 @@ static enum status device_open(const struct device_options *options, device **ou
     if (!d)
         return status_no_memory(sizeof *d);
     d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
+    d->describe_only = options->describe_only;
     cpu_use_threads(d);
     d->loops = choose_loops();
     const dnnl_version_t *v = dnnl_version();
@@ -195,6 +194,17 @@ static const struct shape *layout_shape(const layout *l)
     return &l->shape;
 }
 
+static const char *layout_text(const layout *l, char *text, size_t size)
+{
+    size_t n = strlen(l->text);
+    if (size == 0)
+        return text;
+    n = n < size ? n : size - 1;
+    memcpy(text, l->text, n);
+    text[n] = '\0';
+    return text;
+}
+
 static enum status upload(stream *s, const float *host, void *to, const layout *l)
 {
     return layout_pack(s->device, l, host, to);
@@ -232,6 +242,7 @@ const struct backend backend_cpu = {
     .layout_plain = layout_get_plain,
     .layout_bytes = layout_bytes,
     .layout_shape = layout_shape,
+    .layout_text = layout_text,
     .layout_transfer = layout_get_transfer,
     .copy_region = cpu_copy_region,
     .clear = cpu_clear,

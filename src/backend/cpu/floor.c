@@ -93,6 +93,8 @@ enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *
 {
     static const enum pass passes[] = {PASS_FORWARD, PASS_BACKWARD_WEIGHTS, PASS_BACKWARD_DATA};
     *seconds = 0;
+    if (d->describe_only)
+        return cpu_refuse_to_run();
     cpu_use_threads(d);
     if (spec->op.op != OP_CONV2D && spec->op.op != OP_LINEAR)
         return STATUS_OK;

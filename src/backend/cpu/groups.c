@@ -224,8 +224,8 @@ static enum status create_in(group *g, struct group_layouts *layouts)
     return adopt_params(g, layouts);
 }
 
-enum status cpu_group_create(device *d, const struct group_spec *spec,
-                             struct group_layouts *layouts, group **out)
+static enum status create_group(device *d, const struct group_spec *spec,
+                                struct group_layouts *layouts, group **out)
 {
     cpu_use_threads(d);
     const struct kernel_family *family = choose_family(d, spec, layouts);
@@ -240,20 +240,40 @@ enum status cpu_group_create(device *d, const struct group_spec *spec,
     g->spec = *spec;
     enum status st = create_in(g, layouts);
     if (st != STATUS_OK) {
-        cpu_group_destroy(g);
+        cpu_group_free(g);
         return st;
     }
     *out = g;
     return STATUS_OK;
 }
 
-void cpu_group_destroy(group *g)
+enum status cpu_group_create(device *d, const struct group_spec *spec,
+                             struct group_layouts *layouts, group **out)
 {
-    if (!g)
-        return;
+    if (!d->describe_only)
+        return create_group(d, spec, layouts, out);
+    *out = described_find(d, spec, layouts);
+    if (*out)
+        return STATUS_OK;
+    struct group_layouts asked = *layouts;
+    TRY(create_group(d, spec, layouts, out));
+    enum status st = described_add(d, &asked, layouts, *out);
+    if (st != STATUS_OK)
+        cpu_group_free(*out);
+    return st;
+}
+
+void cpu_group_free(group *g)
+{
     if (g->family->destroy)
         g->family->destroy(g);
     free(g);
+}
+
+void cpu_group_destroy(group *g)
+{
+    if (g && !g->device->describe_only)
+        cpu_group_free(g);
 }
 
 void cpu_group_get_needs(const group *g, struct group_needs *needs)
@@ -265,6 +285,8 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
                           const struct step_state *step)
 {
     (void)s;
+    if (g->device->describe_only)
+        return cpu_refuse_to_run();
     cpu_use_threads(g->device);
     if (g->all_param_bytes)
         return run_given_params(g, pass, args, step);

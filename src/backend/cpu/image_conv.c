@@ -143,7 +143,8 @@ static enum status create(group *base)
     TRY(create_inner(g));
     TRY(layout_get_plain(base->device, &params[0].shape, &base->layouts.param[0]));
     base->layouts.param[1] = g->inner.base.layouts.param[1];
-    TRY(find_weight_places(g));
+    if (!base->device->describe_only)
+        TRY(find_weight_places(g));
     const struct group_needs *inner = &g->inner.base.needs;
     int64_t weights = round_up(g->inner.base.layouts.param[0]->n_bytes, 64);
     base->needs.saved_bytes = g->inner.base.layouts.input[0]->n_bytes;

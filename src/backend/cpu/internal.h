@@ -16,13 +16,17 @@
 
 /* ---- device.c ---- */
 
+enum { DEVICE_BUCKETS = 256 };
+
 struct device {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     const struct cpu_loops *loops;
     int threads;
+    bool describe_only;
     char description[96];
-    layout *layouts; /* all that were handed out */
+    layout *layouts[DEVICE_BUCKETS];             /* all that were handed out, by hash */
+    struct described *described[DEVICE_BUCKETS]; /* described.c */
 };
 
 struct stream {
@@ -57,6 +61,7 @@ struct layout {
     /* LAYOUT_WEIGHTS: what index i of axis a adds to an element's place, in floats; one block of
      * memory. NULL for the others, whose places are simple. */
     int64_t *axis_place[SHAPE_MAX_RANK];
+    char text[160]; /* layout_text's, written once: programs ask for it by the thousand */
 };
 
 enum status layout_get_plain(device *d, const struct shape *shape, const layout **out) MUST_USE;
@@ -68,8 +73,10 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
 
 enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
                                 int64_t channels, const layout **out) MUST_USE;
-/* Frees one layout. */
-void layout_destroy(layout *l);
+/* Frees all that were handed out. */
+void layout_destroy_all(device *d);
+/* A number below DEVICE_BUCKETS that equal shapes have in common. */
+size_t layout_hash_shape(const struct shape *s);
 /* Both place every element, and every added one, alike. */
 bool layout_same_bytes(const layout *a, const layout *b);
 
@@ -117,7 +124,8 @@ enum status primitive_attributes(enum activation activation, dnnl_primitive_attr
 enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
                                const struct primitive *hint, bool allow_reference,
                                struct primitive *p, bool *found) MUST_USE;
-/* Creates it, with one memory per argument; `args` are DNNL_ARG_... numbers, ended by 0. */
+/* Creates it, with one memory per argument; `args` are DNNL_ARG_... numbers, ended by 0. On a
+ * device that only describes, nothing is made, but scratch_bytes is set. */
 enum status primitive_finish(device *d, struct primitive *p, const int *args) MUST_USE;
 /* pointers[i] belongs to args[i] of primitive_finish. */
 enum status primitive_run(struct primitive *p, const device *d, void *const *pointers,
@@ -164,9 +172,22 @@ enum status layout_like(device *d, const layout *like, const struct shape *shape
 enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out) MUST_USE;
 void cpu_group_destroy(group *g);
+void cpu_group_free(group *g); /* whoever owns it */
 void cpu_group_get_needs(const group *g, struct group_needs *needs);
 enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                           const struct step_state *step) MUST_USE;
+
+/* ---- described.c: the groups of a device that only describes ---- */
+
+/* Such a device keeps its groups until it is closed, and one serves all that are alike. NULL: there
+ * is none yet. */
+group *described_find(device *d, const struct group_spec *spec, struct group_layouts *layouts);
+/* Hands a group over to the device: what it was asked with, and the layouts that came of it. */
+enum status described_add(device *d, const struct group_layouts *asked,
+                          const struct group_layouts *given, group *g) MUST_USE;
+void described_destroy_all(device *d);
+/* STATUS_FAILED, with the reason. */
+enum status cpu_refuse_to_run(void) MUST_USE;
 
 /* ---- floor.c ---- */
 enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *seconds) MUST_USE;

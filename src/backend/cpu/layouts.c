@@ -1,5 +1,6 @@
 #include "backend/cpu/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,31 +11,126 @@ int64_t round_up(int64_t n, int64_t multiple)
 
 static enum status note_places(layout *l);
 
-/* The device's one layout that equals *wanted, made if there is none. */
-static enum status intern(device *d, const layout *wanted, const layout **out)
+/* ---- as text ---- */
+
+/* Axes of the descriptor by stride, the outermost first. */
+static void sort_axes(const dnnl_memory_desc_t *desc, int axes[DNNL_MAX_NDIMS])
 {
-    for (layout *l = d->layouts; l; l = l->next)
-        if (l->kind == wanted->kind && shape_equal(&l->shape, &wanted->shape) &&
-            dnnl_memory_desc_equal(&l->desc, &wanted->desc)) {
-            *out = l;
-            return STATUS_OK;
-        }
-    layout *l = malloc(sizeof *l);
+    const dnnl_dim_t *strides = desc->format_desc.blocking.strides;
+    for (int i = 0; i < desc->ndims; i++) {
+        int at = i;
+        for (; at > 0 && strides[axes[at - 1]] < strides[i]; at--)
+            axes[at] = axes[at - 1];
+        axes[at] = i;
+    }
+}
+
+/* As oneDNN names its formats: ABcd16b16a is outer a, b, c, d, then blocks of 16 b and 16 a. */
+static void write_format(const dnnl_memory_desc_t *desc, char *text, size_t size)
+{
+    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
+    int axes[DNNL_MAX_NDIMS] = {0};
+    size_t used = 0;
+    unsigned blocked = 0;
+    if (desc->format_kind != dnnl_blocked) {
+        (void)snprintf(text, size, "opaque%d", (int)desc->format_kind);
+        return;
+    }
+    for (int i = 0; i < b->inner_nblks; i++)
+        blocked |= 1u << b->inner_idxs[i];
+    sort_axes(desc, axes);
+    for (int i = 0; i < desc->ndims; i++)
+        text[used++] = (char)((blocked >> axes[i] & 1 ? 'A' : 'a') + axes[i]);
+    text[used] = '\0';
+    for (int i = 0; i < b->inner_nblks && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%d%c", (int)b->inner_blks[i],
+                                 'a' + (int)b->inner_idxs[i]);
+}
+
+/* Format and shape; the descriptor's extents where they are others, and its bytes where they do not
+ * follow from the extents (gaps). */
+static void write_weights_text(layout *l)
+{
+    char format[64], extents[64], described[96];
+    size_t used = 0;
+    int64_t elements = 1;
+    write_format(&l->desc, format, sizeof format);
+    shape_text(extents, sizeof extents, &l->shape);
+    for (int i = 0; i < l->desc.ndims && used < sizeof described; i++) {
+        used += (size_t)snprintf(described + used, sizeof described - used, "%s%lld", i ? "x" : "",
+                                 (long long)l->desc.dims[i]);
+        elements *= l->desc.padded_dims[i];
+    }
+    bool same = strcmp(described, extents) == 0;
+    int n = snprintf(l->text, sizeof l->text, "%s %s%s%s", format, extents, same ? "" : ":",
+                     same ? "" : described);
+    if (l->n_bytes != elements * (int64_t)sizeof(float) && n > 0 && (size_t)n < sizeof l->text)
+        (void)snprintf(l->text + n, sizeof l->text - (size_t)n, "/%lld", (long long)l->n_bytes);
+}
+
+static void write_text(const device *d, layout *l)
+{
+    char extents[64];
+    if (l->kind == LAYOUT_WEIGHTS) {
+        write_weights_text(l);
+        return;
+    }
+    shape_text(extents, sizeof extents, &l->shape);
+    if (l->kind == LAYOUT_PLAIN)
+        (void)snprintf(l->text, sizeof l->text, "plain %s", extents);
+    else
+        (void)snprintf(l->text, sizeof l->text, "blocked%d %s", d->loops->lanes, extents);
+}
+
+/* ---- one of each ---- */
+
+size_t layout_hash_shape(const struct shape *s)
+{
+    uint64_t hash = (uint64_t)s->rank;
+    for (int i = 0; i < s->rank; i++)
+        hash = (hash ^ (uint64_t)s->dim[i]) * 0x9E3779B97F4A7C15u;
+    return (size_t)(hash >> 32) % DEVICE_BUCKETS;
+}
+
+/* The device's one layout of that kind and shape; `desc` may be NULL where these say all. */
+static const layout *find(const device *d, enum layout_kind kind, const struct shape *shape,
+                          const dnnl_memory_desc_t *desc)
+{
+    for (const layout *l = d->layouts[layout_hash_shape(shape)]; l; l = l->next)
+        if (l->kind == kind && shape_equal(&l->shape, shape) &&
+            (!desc || dnnl_memory_desc_equal(&l->desc, desc)))
+            return l;
+    return NULL;
+}
+
+static enum status add(device *d, const layout *wanted, const layout **out)
+{
+    layout *l = malloc(sizeof *l), **bucket = &d->layouts[layout_hash_shape(&wanted->shape)];
     if (!l)
         return status_no_memory(sizeof *l);
     *l = *wanted;
     l->n_bytes = (int64_t)dnnl_memory_desc_get_size(&wanted->desc);
-    if (l->kind == LAYOUT_WEIGHTS) {
+    if (l->kind == LAYOUT_WEIGHTS && !d->describe_only) {
         enum status st = note_places(l);
         if (st != STATUS_OK) {
             free(l);
             return st;
         }
     }
-    l->next = d->layouts;
-    d->layouts = l;
-    *out = l;
+    write_text(d, l);
+    l->next = *bucket;
+    *out = *bucket = l;
     return STATUS_OK;
+}
+
+void layout_destroy_all(device *d)
+{
+    for (int i = 0; i < DEVICE_BUCKETS; i++)
+        for (layout *l = d->layouts[i], *next; l; l = next) {
+            next = l->next;
+            free(l->axis_place[0]);
+            free(l);
+        }
 }
 
 static enum status describe(const struct shape *shape, dnnl_format_tag_t tag,
@@ -52,24 +148,31 @@ enum status layout_get_plain(device *d, const struct shape *shape, const layout 
     static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
                                              dnnl_abcd};
     layout l = {.kind = LAYOUT_PLAIN, .shape = *shape};
+    *out = find(d, LAYOUT_PLAIN, shape, NULL);
+    if (*out)
+        return STATUS_OK;
     TRY(describe(shape, tags[shape->rank], &l.desc));
-    return intern(d, &l, out);
+    return add(d, &l, out);
 }
 
 enum status layout_get_blocked(device *d, const struct shape *shape, const layout **out)
 {
     layout l = {.kind = LAYOUT_BLOCKED, .shape = *shape};
     struct shape rounded = *shape;
+    *out = find(d, LAYOUT_BLOCKED, shape, NULL);
+    if (*out)
+        return STATUS_OK;
     rounded.dim[1] = round_up(shape->dim[1], d->loops->lanes);
     TRY(describe(&rounded, d->loops->lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c, &l.desc));
-    return intern(d, &l, out);
+    return add(d, &l, out);
 }
 
 enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
                                const layout **out)
 {
     layout l = {.kind = LAYOUT_WEIGHTS, .shape = *shape, .desc = *desc};
-    return intern(d, &l, out);
+    *out = find(d, LAYOUT_WEIGHTS, shape, desc);
+    return *out ? STATUS_OK : add(d, &l, out);
 }
 
 enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
@@ -81,12 +184,6 @@ enum status layout_get_transfer(device *d, const struct shape *region, int64_t f
             return layout_get_blocked(d, region, out);
     }
     return layout_get_plain(d, region, out);
-}
-
-void layout_destroy(layout *l)
-{
-    free(l->axis_place[0]);
-    free(l);
 }
 
 bool layout_same_bytes(const layout *a, const layout *b)

@@ -56,14 +56,16 @@ static enum status add_memory(device *d, struct primitive *p, int slot, int arg,
 
 enum status primitive_finish(device *d, struct primitive *p, const int *args)
 {
-    TRY_DNNL(dnnl_primitive_create(&p->primitive, p->desc));
+    const dnnl_memory_desc_t *scratch = primitive_md(p, dnnl_query_scratchpad_md);
+    p->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    if (d->describe_only)
+        return STATUS_OK;
+    TRY_DNNL(dnnl_primitive_create(&p->primitive, p->desc)); /* generates its code */
     for (; *args; args++, p->n_args++) {
         const dnnl_memory_desc_t *md =
             dnnl_primitive_desc_query_md(p->desc, dnnl_query_exec_arg_md, *args);
         TRY(add_memory(d, p, p->n_args, *args, md));
     }
-    const dnnl_memory_desc_t *scratch = primitive_md(p, dnnl_query_scratchpad_md);
-    p->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
     return add_memory(d, p, p->n_args, DNNL_ARG_SCRATCHPAD, scratch);
 }
 

@@ -3,6 +3,7 @@
 #include "backend/reference/internal.h"
 #include "backend/reference/reference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,13 @@ static const struct shape *layout_shape(const layout *l)
     return &l->shape;
 }
 
+static const char *layout_text(const layout *l, char *text, size_t size)
+{
+    char extents[64];
+    (void)snprintf(text, size, "plain %s", shape_text(extents, sizeof extents, &l->shape));
+    return text;
+}
+
 static enum status layout_transfer(device *d, const struct shape *region, int64_t first_channel,
                                    int64_t channels, const layout **out)
 {
@@ -285,6 +293,7 @@ const struct backend backend_reference = {
     .layout_plain = reference_layout_plain,
     .layout_bytes = layout_bytes,
     .layout_shape = layout_shape,
+    .layout_text = layout_text,
     .layout_transfer = layout_transfer,
     .copy_region = copy_region,
     .clear = clear,

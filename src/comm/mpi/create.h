@@ -4,6 +4,8 @@
 
 #include "comm/comm.h"
 
+extern const struct comm_table mpi_table;
+
 enum status mpi_create(double timeout_s, comm **out) MUST_USE;
 
 #endif

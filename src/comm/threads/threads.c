@@ -2,6 +2,7 @@
 #include "comm/control.h"
 #include "comm/order.h"
 #include "comm/threads/hub.h"
+#include "comm/threads/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,7 +160,7 @@ static void threads_destroy(comm *c)
     hub_destroy(hub);
 }
 
-static const struct comm_table threads_table = {
+const struct comm_table threads_table = {
     .name = "threads",
     .start_send = threads_start_send,
     .start_receive = threads_start_receive,

@@ -1,0 +1,106 @@
+/* groundwork.h: what lowering needs to know and what is the same for all workers of a plan: made
+ * once, read by the emission of each worker. Not for use outside this room.
+ *
+ *     partition   who holds which region of which tensor            (partition.h)
+ *     tasks       all stages' forwards and backwards in one order   (partition.h)
+ *     traffic     of each view: which two workers' regions meet     (traffic.c)
+ *     stages      their groups, whom they concern, their messages   (groundwork.c)
+ *     params      regions of parameters, and who holds each         (holders.c)
+ *
+ * With it a worker's program costs what its own instructions cost, however many workers there are.
+ */
+#ifndef CLEAVE_PROGRAM_GROUNDWORK_H
+#define CLEAVE_PROGRAM_GROUNDWORK_H
+
+#include "program/partition.h"
+
+/* ---- traffic.c ---- */
+
+enum direction {
+    TO_VIEW,
+    TO_SOURCE,
+    DIRECTION_COUNT
+}; /* forward, and gradients on their way back */
+
+/* One side of a pair of workers, of which one holds a part of a view and the other (or the same)
+ * the same elements of its source. */
+struct share {
+    int peer;
+    /* Its number among the move's messages; -1: no message, the peer is the worker itself. The
+     * order is by receiving worker, then by sending worker. */
+    int message[DIRECTION_COUNT];
+};
+
+/* The pairs of one view, for one class, from both sides. */
+struct traffic {
+    int n_messages;          /* pairs of different workers; the same in both directions */
+    int *of_view;            /* worker w of the view: shares of_view[w] to of_view[w + 1] - 1 of */
+    struct share *in_source; /* these, by peer */
+    int *of_source;          /* likewise worker w of the source */
+    struct share *in_view;
+};
+
+/* Of the view `tensor`, in `memory`; `scratch` is read no more. Images are never sent: every worker
+ * meets itself alone. */
+enum status traffic_find(const struct partition *part, int n_workers, int tensor, int class,
+                         arena *memory, arena *scratch, struct traffic *out) MUST_USE;
+
+/* ---- holders.c ---- */
+
+/* A region of a parameter, and the workers that compute with it, in ascending order. */
+struct param_part {
+    struct range region[SHAPE_MAX_RANK];
+    int n_holders, *holders;
+};
+
+struct param_parts {
+    int n_parts;
+    struct param_part *parts;
+    int *part_of; /* by piece of the layer; -1: the piece has none. NULL: all have part 0 */
+};
+
+enum status holders_find(const struct graph *graph, const struct plan *plan,
+                         const struct partition *part, arena *memory,
+                         struct param_parts **out) MUST_USE;
+
+/* The part that a piece (or NO_PIECE) holds; NULL: none. */
+const struct param_part *holders_part_of(const struct param_parts *parts, int piece);
+
+/* ---- groundwork.c ---- */
+
+struct stage_work {
+    int n_groups;
+    const int *groups; /* in ascending order */
+    bool reads_images;
+    const bool *concerns; /* by worker: it has a part in the stage's tasks */
+    int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_CLASSES]; /* of one task; servers' left out */
+};
+
+struct groundwork {
+    arena *memory; /* owns everything below that is not the caller's */
+    const struct graph *graph;
+    const struct plan *plan;
+    bool training;
+    int n_steps, n_micros; /* micro-batches of a step */
+    struct partition *part;
+    int n_tasks;
+    struct task *tasks;
+    struct traffic *traffic; /* [tensor][class]; of views */
+    struct stage_work *stages;
+    struct param_parts *params;
+    bool *has_empty;        /* [group][class]: a piece of it is empty */
+    bool shares_statistics; /* some layer's are those of several workers */
+};
+
+/* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
+enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
+                              int n_steps, struct groundwork **out) MUST_USE;
+void groundwork_destroy(struct groundwork *w); /* NULL is fine */
+
+/* ---- twins.c ---- */
+
+/* By worker the lowest-numbered one (itself, if there is none) whose program is the same but for
+ * the samples: see program_create_all. n_workers of them in `memory`. */
+enum status groundwork_find_twins(const struct groundwork *w, arena *memory, int **out) MUST_USE;
+
+#endif

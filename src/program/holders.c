@@ -1,0 +1,160 @@
+/* Regions of parameters, and which workers hold each.
+ *
+ * Where nothing but the batch is cut, all pieces of a layer hold the same: the usual case, and one
+ * that is quick with a thousand workers. */
+#include "program/groundwork.h"
+
+#include <string.h>
+
+struct finder {
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct partition *part;
+    arena *memory;
+    struct param_parts *all;     /* by parameter */
+    const int *listed;           /* the table of pieces that `everybody` was made from */
+    struct param_part everybody; /* all workers with a piece of such a layer */
+};
+
+static bool same_ranges(const struct range *a, const struct range *b, int rank)
+{
+    for (int i = 0; i < rank; i++)
+        if (a[i].begin != b[i].begin || a[i].end != b[i].end)
+            return false;
+    return true;
+}
+
+static bool cuts_batch_alone(const struct plan_layer *layer)
+{
+    return layer->n_cuts == 0 || (layer->n_cuts == 1 && layer->cut[0].loop == 0);
+}
+
+/* ---- layers of which only the batch is cut ---- */
+
+static enum status list_everybody(struct finder *f, int node)
+{
+    const int *piece_of = f->part->piece_of[node];
+    if (f->listed == piece_of)
+        return STATUS_OK;
+    f->listed = piece_of;
+    f->everybody = (struct param_part){0};
+    TRY(arena_alloc_array(f->memory, (size_t)f->plan->layers[node].n_pieces,
+                          sizeof *f->everybody.holders, &f->everybody.holders));
+    for (int w = 0; w < f->plan->n_workers; w++)
+        if (piece_of[w] != NO_PIECE)
+            f->everybody.holders[f->everybody.n_holders++] = w;
+    return STATUS_OK;
+}
+
+static enum status give_whole(struct finder *f, int node)
+{
+    const struct graph_node *of = &f->graph->nodes[node];
+    TRY(list_everybody(f, node));
+    for (int k = 0; k < of->n_params; k++) {
+        const struct shape *shape = &f->graph->params[of->first_param + k].spec.shape;
+        struct param_parts *to = &f->all[of->first_param + k];
+        TRY(arena_alloc(f->memory, sizeof *to->parts, &to->parts));
+        to->n_parts = 1;
+        to->parts[0] = f->everybody;
+        for (int i = 0; i < shape->rank; i++)
+            to->parts[0].region[i] = (struct range){0, shape->dim[i]};
+    }
+    return STATUS_OK;
+}
+
+/* ---- any other layer ---- */
+
+static int find_part(struct param_parts *to, const struct range *region, int rank)
+{
+    for (int i = 0; i < to->n_parts; i++)
+        if (same_ranges(to->parts[i].region, region, rank))
+            return i;
+    memcpy(to->parts[to->n_parts].region, region, (size_t)rank * sizeof *region);
+    return to->n_parts++;
+}
+
+/* Which regions there are, and which of them each piece has. */
+static enum status find_parts(struct finder *f, int node)
+{
+    const struct graph_node *of = &f->graph->nodes[node];
+    const struct plan_layer *layer = &f->plan->layers[node];
+    const struct graph_param *params = &f->graph->params[of->first_param];
+    struct param_parts *to = &f->all[of->first_param];
+    size_t n = (size_t)layer->n_pieces;
+    struct loop_nest nest;
+    op_get_loops(&of->op, &nest);
+    for (int k = 0; k < of->n_params; k++) {
+        TRY(arena_alloc_array(f->memory, n, sizeof *to[k].parts, &to[k].parts));
+        TRY(arena_alloc_array(f->memory, n, sizeof *to[k].part_of, &to[k].part_of));
+    }
+    for (int i = 0; i < layer->n_pieces; i++) {
+        struct range region[OP_MAX_PARAMS][SHAPE_MAX_RANK];
+        struct box box;
+        plan_piece_box(layer, &nest, i, &box);
+        int has = op_get_piece_params(&nest, &box, region);
+        for (int k = 0; k < of->n_params; k++)
+            to[k].part_of[i] =
+                k < has ? find_part(&to[k], region[k], params[k].spec.shape.rank) : -1;
+    }
+    return STATUS_OK;
+}
+
+static struct param_part *part_at(const struct param_parts *parts, int piece)
+{
+    if (piece == NO_PIECE)
+        return NULL;
+    int part = parts->part_of ? parts->part_of[piece] : 0;
+    return part < 0 ? NULL : &parts->parts[part];
+}
+
+/* The lists of all parts lie one behind the other. */
+static enum status list_holders(struct finder *f, int node, struct param_parts *to)
+{
+    const int *piece_of = f->part->piece_of[node];
+    int *next;
+    TRY(arena_alloc_array(f->memory, (size_t)f->plan->layers[node].n_pieces, sizeof *next, &next));
+    for (int w = 0; w < f->plan->n_workers; w++) {
+        struct param_part *part = part_at(to, piece_of[w]);
+        if (part)
+            part->n_holders++;
+    }
+    for (int i = 0; i < to->n_parts; i++) {
+        to->parts[i].holders = next;
+        next += to->parts[i].n_holders;
+        to->parts[i].n_holders = 0;
+    }
+    for (int w = 0; w < f->plan->n_workers; w++) {
+        struct param_part *part = part_at(to, piece_of[w]);
+        if (part)
+            part->holders[part->n_holders++] = w;
+    }
+    return STATUS_OK;
+}
+
+static enum status find_node(struct finder *f, int node)
+{
+    const struct graph_node *of = &f->graph->nodes[node];
+    if (cuts_batch_alone(&f->plan->layers[node]))
+        return give_whole(f, node);
+    TRY(find_parts(f, node));
+    for (int k = 0; k < of->n_params; k++)
+        TRY(list_holders(f, node, &f->all[of->first_param + k]));
+    return STATUS_OK;
+}
+
+enum status holders_find(const struct graph *graph, const struct plan *plan,
+                         const struct partition *part, arena *memory, struct param_parts **out)
+{
+    struct finder f = {.graph = graph, .plan = plan, .part = part, .memory = memory};
+    TRY(arena_alloc_array(memory, (size_t)graph->n_params, sizeof *f.all, &f.all));
+    for (int i = 1; i < graph->n_nodes; i++)
+        if (graph->nodes[i].n_params)
+            TRY(find_node(&f, i));
+    *out = f.all;
+    return STATUS_OK;
+}
+
+const struct param_part *holders_part_of(const struct param_parts *parts, int piece)
+{
+    return part_at(parts, piece);
+}

@@ -1,0 +1,551 @@
+/* Keys and work of computing instructions.
+ *
+ * A program has thousands of instructions and all of them are keyed before a prediction, so keys
+ * are put together from pieces of text and digits without printf. */
+#include "program/work.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const pass_words[] = {
+    [PASS_FORWARD] = "forward",
+    [PASS_BACKWARD] = "backward",
+    [PASS_BACKWARD_DATA] = "data",
+    [PASS_BACKWARD_WEIGHTS] = "weights",
+    [PASS_FORWARD_STATISTICS] = "forward_statistics",
+    [PASS_BACKWARD_STATISTICS] = "backward_statistics",
+};
+static_assert(sizeof pass_words / sizeof pass_words[0] == PASS_COUNT, "a word each");
+
+static const char *const activation_words[] = {
+    [ACTIVATION_NONE] = "",        [ACTIVATION_RELU] = " relu",
+    [ACTIVATION_RELU6] = " relu6", [ACTIVATION_LOGISTIC] = " logistic",
+    [ACTIVATION_TANH] = " tanh",
+};
+static_assert(sizeof activation_words / sizeof activation_words[0] == ACTIVATION_COUNT,
+              "a word each");
+
+/* Channels lie in blocks of at most this many; where a copy begins in one changes its time. */
+enum { LARGEST_BLOCK = 16 };
+
+/* ---- text that grows ---- */
+
+enum { LAYOUT_TEXT_BYTES = 160, LONGEST = 4096 };
+
+/* Room for any instruction: every layout it may name, and the words between them. */
+static_assert(LONGEST > (OP_MAX_INPUTS + OP_MAX_PARAMS + 3) * LAYOUT_TEXT_BYTES + 1024, "room");
+
+struct writer {
+    const struct program *p;
+    size_t n;
+    char text[LONGEST];
+};
+
+static void put(struct writer *w, const char *word)
+{
+    size_t n = strlen(word), room = sizeof w->text - w->n;
+    n = n < room ? n : room;
+    memcpy(w->text + w->n, word, n);
+    w->n += n;
+}
+
+static void put_number(struct writer *w, int64_t number)
+{
+    char digits[24], *at = digits + sizeof digits - 1;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    *at = '\0';
+    do {
+        *--at = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (number < 0)
+        *--at = '-';
+    put(w, at);
+}
+
+/* " k3": the word and the number, unless it is what most have. */
+static void put_named(struct writer *w, const char *word, int64_t number, int64_t usual)
+{
+    if (number == usual)
+        return;
+    put(w, word);
+    put_number(w, number);
+}
+
+/* " k3x5", and " k3" for a square. */
+static void put_pair(struct writer *w, const char *word, const int64_t pair[2], int64_t usual)
+{
+    if (pair[0] == usual && pair[1] == usual)
+        return;
+    put(w, word);
+    put_number(w, pair[0]);
+    put_named(w, "x", pair[1], pair[0]);
+}
+
+static void put_flag(struct writer *w, const char *word, bool set)
+{
+    if (set)
+        put(w, word);
+}
+
+static void put_shape(struct writer *w, const struct shape *s)
+{
+    for (int i = 0; i < s->rank; i++) {
+        put(w, i ? "x" : " ");
+        put_number(w, s->dim[i]);
+    }
+}
+
+static void put_layout(struct writer *w, const layout *l)
+{
+    char text[LAYOUT_TEXT_BYTES];
+    if (!l)
+        return;
+    put(w, " ");
+    put(w, w->p->backend->layout_text(l, text, sizeof text));
+}
+
+static void put_buffer(struct writer *w, int buffer)
+{
+    if (buffer != NO_BUFFER)
+        put_layout(w, w->p->buffers[buffer].layout);
+}
+
+/* FNV-1a. */
+static uint64_t hash(const char *text, size_t n)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
+    return h;
+}
+
+/* What does not fit ends in a number made from all of it. */
+static const char *hand_over(const struct writer *w, char *text, size_t size)
+{
+    enum { HASH = 17 };
+    if (size == 0)
+        return text;
+    if (w->n < size) {
+        memcpy(text, w->text, w->n);
+        text[w->n] = '\0';
+        return text;
+    }
+    size_t kept = size > HASH ? size - 1 - HASH : 0, at = kept;
+    memcpy(text, w->text, kept);
+    uint64_t number = hash(w->text, w->n);
+    text[at++] = '#';
+    for (int digit = 15; digit >= 0 && at + 1 < size; digit--)
+        text[at++] = "0123456789abcdef"[number >> 4 * digit & 15];
+    text[at < size ? at : size - 1] = '\0';
+    return text;
+}
+
+/* ---- one pass of a group ---- */
+
+static bool is_backward(enum pass pass)
+{
+    return pass != PASS_FORWARD && pass != PASS_FORWARD_STATISTICS;
+}
+
+static bool is_depthwise(const struct op_case *op)
+{
+    return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[1];
+}
+
+/* Attributes that an op does not use are zero and leave nothing. What only changes values (an
+ * epsilon, a divisor) is left out, and so is what follows from the shapes. */
+static void put_attributes(struct writer *w, const struct group_spec *spec)
+{
+    const struct op_attrs *a = &spec->op.attrs;
+    put_pair(w, " k", a->kernel, 0);
+    put_pair(w, " s", a->stride, a->kernel[0] ? 1 : 0);
+    if (a->dilation[0] > 1 || a->dilation[1] > 1)
+        put_pair(w, " d", a->dilation, 0);
+    put_pair(w, " p", a->pad_before, 0);
+    if (a->pad_after[0] != a->pad_before[0] || a->pad_after[1] != a->pad_before[1])
+        put_pair(w, " q", a->pad_after, -1);
+    put_named(w, " g", a->groups, a->kernel[0] ? 1 : 0);
+    put_flag(w, " bias", a->bias);
+    put_flag(w, " counts", a->count_padding);
+    put_named(w, " n", a->lrn_size, 0);
+    /* A piece draws by the index of the whole. */
+    put_flag(w, " part", a->drop_probability > 0 && spec->whole.rank > 0);
+}
+
+static void put_spec(struct writer *w, const struct group_spec *spec)
+{
+    put(w, op_get_info(spec->op.op)->name);
+    put_attributes(w, spec);
+    put(w, activation_words[spec->activation]);
+    put_flag(w, " residual", spec->residual);
+    put(w, spec->training ? " train" : " eval");
+    put_flag(w, " +grad", spec->input_gradient);
+    put_flag(w, " shared", spec->shared_statistics);
+}
+
+/* How many gradients come in, which go out, and whether one is written over another. */
+static void put_gradients(struct writer *w, const struct program_run *run, int n_inputs)
+{
+    put_named(w, " of", run->n_output_grads, 1);
+    bool in_place = false;
+    put(w, " to");
+    for (int k = 0; k < n_inputs; k++) {
+        put(w, run->input_grad[k] == NO_BUFFER ? "-" : "+");
+        in_place |= run->input_grad[k] != NO_BUFFER && run->input_grad[k] == run->folded_grad;
+    }
+    put_flag(w, "!", in_place);
+}
+
+static void put_run(struct writer *w, const struct instr *instr)
+{
+    const struct program_run *run = &w->p->runs[instr->index];
+    const struct group_spec *spec = &w->p->groups[instr->group].spec;
+    put(w, pass_words[instr->pass]);
+    put(w, " ");
+    put_spec(w, spec);
+    put_flag(w, " again", run->again);
+    if (is_backward(instr->pass))
+        put_gradients(w, run, spec->op.n_inputs);
+    put(w, ":");
+    for (int k = 0; k < spec->op.n_inputs; k++)
+        put_buffer(w, run->input[k]);
+    if (run->residual != NO_BUFFER) {
+        put(w, " +");
+        put_buffer(w, run->residual);
+    }
+    if (run->param[0] != NO_BUFFER) {
+        put(w, " *");
+        put_buffer(w, run->param[0]);
+    }
+    put(w, " ->");
+    put_shape(w, &spec->op.output);
+}
+
+/* ---- the others ---- */
+
+static void put_fold(struct writer *w, const struct program_fold *fold)
+{
+    bool in_place = false;
+    for (int k = 0; k < fold->n_addends; k++)
+        in_place |= fold->addend[k] == fold->to;
+    put(w, "fold ");
+    put_number(w, fold->n_addends);
+    put_flag(w, "!", in_place);
+    put(w, activation_words[fold->activation]);
+    put_buffer(w, fold->to);
+}
+
+/* Where the box begins in a block, and whether it takes a last block that is not full. */
+static void put_channels(struct writer *w, const struct region_copy *c, const int64_t *begin,
+                         const layout *l)
+{
+    const struct shape *whole = w->p->backend->layout_shape(l);
+    if (whole->rank != 4)
+        return;
+    put_named(w, "@", begin[1] % LARGEST_BLOCK, 0);
+    put_flag(w, "$", c->extent[1] % LARGEST_BLOCK && begin[1] + c->extent[1] == whole->dim[1]);
+}
+
+static void put_copy(struct writer *w, const struct region_copy *c)
+{
+    struct shape extent = *w->p->backend->layout_shape(c->from_layout);
+    memcpy(extent.dim, c->extent, sizeof extent.dim);
+    put(w, c->add ? "add" : "copy");
+    put_shape(w, &extent);
+    put(w, ":");
+    put_layout(w, c->from_layout);
+    put_channels(w, c, c->from_begin, c->from_layout);
+    put(w, " ->");
+    put_layout(w, c->to_layout);
+    put_channels(w, c, c->to_begin, c->to_layout);
+}
+
+static void put_load(struct writer *w, const struct program_load *load)
+{
+    put(w, "upload");
+    put_buffer(w, load->images);
+    put_named(w, " labels ", load->label_samples.end - load->label_samples.begin, 0);
+}
+
+static void put_update(struct writer *w, const struct program_param *param)
+{
+    int states = 0;
+    for (int k = 0; k < 2; k++)
+        states += param->state[k] != NO_BUFFER;
+    put(w, "update ");
+    put_number(w, states);
+    put(w, " ");
+    put_number(w, w->p->buffers[param->weight].n_bytes);
+}
+
+static void put_bytes(struct writer *w, const char *word, const struct program_copy *c)
+{
+    put(w, word);
+    put_number(w, w->p->buffers[c->to].n_bytes);
+}
+
+static void put_instr(struct writer *w, const struct instr *instr)
+{
+    const struct program *p = w->p;
+    switch (instr->kind) {
+    case INSTR_LOAD:
+        put_load(w, &p->loads[instr->index]);
+        break;
+    case INSTR_RUN:
+        if (!p->groups[instr->group].needs.output_is_input)
+            put_run(w, instr);
+        break;
+    case INSTR_FOLD:
+        put_fold(w, &p->folds[instr->index]);
+        break;
+    case INSTR_COPY:
+        put_copy(w, &p->copies[instr->index].region);
+        break;
+    case INSTR_CLEAR:
+        put_bytes(w, "clear ", &p->copies[instr->index]);
+        break;
+    case INSTR_ACCUMULATE:
+        put_bytes(w, "accumulate ", &p->copies[instr->index]);
+        break;
+    case INSTR_STASH:
+        put_bytes(w, "stash ", &p->copies[instr->index]);
+        break;
+    case INSTR_UPDATE:
+        put_update(w, &p->params[instr->param]);
+        break;
+    case INSTR_SEND: /* these do not compute */
+    case INSTR_RECEIVE:
+    case INSTR_REDUCE:
+    case INSTR_KIND_COUNT:
+        break;
+    }
+}
+
+const char *program_instr_key(const struct program *p, int i, char *key, size_t size)
+{
+    struct writer w;
+    w.p = p;
+    w.n = 0;
+    put_instr(&w, &p->instrs[i]);
+    return hand_over(&w, key, size);
+}
+
+/* ---- work ---- */
+
+static void start_family(struct writer *w, const struct program *p, const char *word)
+{
+    w->p = p;
+    w->n = 0;
+    put(w, word);
+}
+
+static void end_family(const struct writer *w, struct instr_work *work)
+{
+    (void)hand_over(w, work->family, sizeof work->family);
+}
+
+static double element_bytes(const struct program *p)
+{
+    return p->backend->device_precision(p->device) == PRECISION_DOUBLE ? 8 : 4;
+}
+
+static double elements(const struct shape *s)
+{
+    return (double)shape_elements(s);
+}
+
+static double input_elements(const struct op_case *op)
+{
+    double sum = 0;
+    for (int k = 0; k < op->n_inputs; k++)
+        sum += elements(&op->input[k]);
+    return sum;
+}
+
+struct amount {
+    double flops, elements;
+};
+
+/* The op's part of each pass. Backward in one pass reads what the two gradients share only once.
+ * With shared statistics the sums are a pass of their own: half of batch norm's forward. */
+static struct amount amount_of_pass(const struct group_spec *spec, enum pass pass)
+{
+    const struct op_case *op = &spec->op;
+    struct op_cost c;
+    op_get_cost(op, &c);
+    double in = input_elements(op), out = elements(&op->output);
+    double trained = (double)c.weight_gradient_elements - in - out;
+    trained = trained > 0 ? trained : 0;
+    double share = spec->shared_statistics ? 0.5 : 1;
+    switch (pass) {
+    case PASS_FORWARD:
+        return (struct amount){share * c.forward_flops, (double)c.forward_elements};
+    case PASS_BACKWARD_DATA:
+        return (struct amount){c.data_gradient_flops, (double)c.data_gradient_elements};
+    case PASS_BACKWARD_WEIGHTS:
+        return (struct amount){c.weight_gradient_flops, (double)c.weight_gradient_elements};
+    case PASS_FORWARD_STATISTICS:
+        return (struct amount){share * c.forward_flops, in};
+    case PASS_BACKWARD_STATISTICS:
+        return (struct amount){c.weight_gradient_flops, in + out + trained};
+    case PASS_BACKWARD:
+    case PASS_COUNT:
+        break;
+    }
+    if (spec->shared_statistics)
+        return (struct amount){c.data_gradient_flops, (double)c.data_gradient_elements};
+    return (struct amount){c.data_gradient_flops + c.weight_gradient_flops,
+                           (double)c.data_gradient_elements + trained};
+}
+
+/* What is folded in: a residual and an activation forward; backward the sum of several gradients,
+ * times the activation's slope, written where the residual's gradient is. */
+static struct amount amount_of_folded(const struct program *p, const struct instr *instr)
+{
+    const struct group_spec *spec = &p->groups[instr->group].spec;
+    const struct program_run *run = &p->runs[instr->index];
+    double out = elements(&spec->op.output);
+    bool activates = spec->activation != ACTIVATION_NONE;
+    if (instr->pass == PASS_FORWARD)
+        return (struct amount){(spec->residual + activates) * out, spec->residual ? out : 0};
+    bool folds = op_get_info(spec->op.op)->flags & OP_FOLDS_GRADIENTS;
+    if (!is_backward(instr->pass) || !folds ||
+        (spec->shared_statistics && instr->pass == PASS_BACKWARD))
+        return (struct amount){0, 0};
+    int more = run->n_output_grads > 1 ? run->n_output_grads - 1 : 0;
+    return (struct amount){(more + activates) * out, (more + (more || activates)) * out};
+}
+
+static void work_of_run(const struct program *p, const struct instr *instr, struct instr_work *work)
+{
+    const struct group_spec *spec = &p->groups[instr->group].spec;
+    const struct op_attrs *a = &spec->op.attrs;
+    struct writer w;
+    start_family(&w, p, op_get_info(spec->op.op)->name);
+    put_pair(&w, " k", a->kernel, 0);
+    put_pair(&w, " s", a->stride, 0);
+    if (a->groups > 1)
+        put(&w, is_depthwise(&spec->op) ? " depthwise" : " grouped");
+    put_flag(&w, " shared", spec->shared_statistics);
+    put(&w, " ");
+    put(&w, pass_words[instr->pass]);
+    end_family(&w, work);
+    if (p->groups[instr->group].needs.output_is_input)
+        return;
+    struct amount op = amount_of_pass(spec, instr->pass), folded = amount_of_folded(p, instr);
+    work->flops = op.flops + folded.flops;
+    work->bytes = (op.elements + folded.elements) * element_bytes(p);
+}
+
+static void work_of_fold(const struct program *p, const struct program_fold *fold,
+                         struct instr_work *work)
+{
+    struct writer w;
+    bool activates = fold->activation != ACTIVATION_NONE;
+    double n_bytes = (double)p->buffers[fold->to].n_bytes;
+    start_family(&w, p, "fold");
+    end_family(&w, work);
+    work->flops = (fold->n_addends - 1 + activates) * n_bytes / element_bytes(p);
+    work->bytes = (fold->n_addends + activates + 1) * n_bytes;
+}
+
+/* "copy blocked16 plain": the kinds of the layouts, without their shapes. */
+static void put_kind(struct writer *w, const layout *l)
+{
+    char text[LAYOUT_TEXT_BYTES];
+    w->p->backend->layout_text(l, text, sizeof text);
+    text[strcspn(text, " ")] = '\0';
+    put(w, " ");
+    put(w, text);
+}
+
+static void work_of_copy(const struct program *p, const struct region_copy *c,
+                         struct instr_work *work)
+{
+    struct writer w;
+    double n = 1;
+    for (int a = 0; a < p->backend->layout_shape(c->from_layout)->rank; a++)
+        n *= (double)c->extent[a];
+    start_family(&w, p, c->add ? "add" : "copy");
+    put_kind(&w, c->from_layout);
+    put_kind(&w, c->to_layout);
+    end_family(&w, work);
+    work->flops = c->add ? n : 0;
+    work->bytes = (c->add ? 3 : 2) * n * element_bytes(p);
+}
+
+static void work_of_load(const struct program *p, const struct program_load *load,
+                         struct instr_work *work)
+{
+    struct writer w;
+    start_family(&w, p, "upload");
+    end_family(&w, work);
+    if (load->images != NO_BUFFER)
+        work->bytes += 2 * (double)p->buffers[load->images].n_bytes;
+    if (load->labels != NO_BUFFER)
+        work->bytes += 2 * (double)p->buffers[load->labels].n_bytes;
+}
+
+static void work_of_update(const struct program *p, const struct program_param *param,
+                           struct instr_work *work)
+{
+    struct writer w;
+    int states = 0;
+    for (int k = 0; k < 2; k++)
+        states += param->state[k] != NO_BUFFER;
+    double n_bytes = (double)p->buffers[param->weight].n_bytes;
+    start_family(&w, p, "update ");
+    put_number(&w, states);
+    end_family(&w, work);
+    work->flops = (2 + 3 * states) * n_bytes / element_bytes(p);
+    work->bytes = (3 + 2 * states) * n_bytes;
+}
+
+/* `tensors`: how many of its size are read and written. */
+static void work_of_bytes(const struct program *p, const char *word, int buffer, int tensors,
+                          struct instr_work *work)
+{
+    struct writer w;
+    start_family(&w, p, word);
+    end_family(&w, work);
+    work->bytes = tensors * (double)p->buffers[buffer].n_bytes;
+}
+
+void program_instr_work(const struct program *p, int i, struct instr_work *work)
+{
+    const struct instr *instr = &p->instrs[i];
+    *work = (struct instr_work){.flops = 0};
+    switch (instr->kind) {
+    case INSTR_LOAD:
+        work_of_load(p, &p->loads[instr->index], work);
+        break;
+    case INSTR_RUN:
+        work_of_run(p, instr, work);
+        break;
+    case INSTR_FOLD:
+        work_of_fold(p, &p->folds[instr->index], work);
+        break;
+    case INSTR_COPY:
+        work_of_copy(p, &p->copies[instr->index].region, work);
+        break;
+    case INSTR_CLEAR:
+        work_of_bytes(p, "clear", p->copies[instr->index].to, 1, work);
+        break;
+    case INSTR_ACCUMULATE:
+        work_of_bytes(p, "accumulate", p->copies[instr->index].to, 3, work);
+        work->flops = work->bytes / 3 / element_bytes(p);
+        break;
+    case INSTR_STASH:
+        work_of_bytes(p, "stash", p->copies[instr->index].to, 2, work);
+        break;
+    case INSTR_UPDATE:
+        work_of_update(p, &p->params[instr->param], work);
+        break;
+    case INSTR_SEND:
+    case INSTR_RECEIVE:
+    case INSTR_REDUCE:
+    case INSTR_KIND_COUNT:
+        break;
+    }
+}

@@ -1,0 +1,35 @@
+/* work.h: what an instruction's time depends on, and what it costs.
+ *
+ * A key is text: two instructions with the same key take the same time on the same device under the
+ * same load. Where no time is known, the family says which others to compare with, and flops and
+ * bytes how large the work is.
+ */
+#ifndef CLEAVE_PROGRAM_WORK_H
+#define CLEAVE_PROGRAM_WORK_H
+
+#include "program/program.h"
+
+enum { WORK_KEY_BYTES = 512, WORK_FAMILY_BYTES = 96 };
+
+struct instr_work {
+    char family[WORK_FAMILY_BYTES];
+    double flops;
+    double bytes; /* read and written, each tensor once */
+};
+
+/* Of a computing instruction. */
+void program_instr_work(const struct program *p, int i, struct instr_work *work);
+/* "" if it takes no time whatever the device (a group whose output is its input). */
+const char *program_instr_key(const struct program *p, int i, char *key, size_t size);
+
+enum cost_origin { COST_NONE, COST_MEASURED, COST_FITTED, COST_ROOFLINE, COST_ORIGIN_COUNT };
+
+/* What a computing instruction takes. */
+struct instr_cost {
+    double alone_s; /* no other worker of the host computes */
+    double busy_s;  /* all of them do */
+    double spread;  /* relative: about how far a single time, or the estimate, is off */
+    enum cost_origin origin;
+};
+
+#endif
