@@ -5,7 +5,7 @@ source "$CLEAVE_SOURCE/tests/expect.sh"
 # names
 refused 2 "unknown command 'trian': did you mean 'train'?" trian
 refused 2 "unknown command 'laers': did you mean 'layers'?" bench laers
-refused 2 "allowed: show, plan, train" frobnicate
+refused 2 "allowed: show, machine, plan, train" frobnicate
 refused 2 "unknown option '--versoin': did you mean '--version'?" --versoin
 refused 2 "unknown model 'resnt18': did you mean 'resnet18'?" show resnt18
 refused 2 "unknown model 'resnt18': did you mean 'resnet18'?" train resnt18

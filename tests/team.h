@@ -35,6 +35,7 @@ struct team_run {
     uint64_t hash;  /* out: of all weights of all workers, bit by bit */
     int64_t sent_bytes, counted_bytes; /* out: what the programs say, what the transport counted */
     int64_t expected_bytes; /* out: the same for all runs of both programs; == counted_bytes */
+    int64_t memory_bytes[TEAM_MAX_WORKERS]; /* out: what each worker's executor allocated */
 };
 
 struct team_worker {
@@ -365,6 +366,7 @@ static inline enum status team_train(struct team_run *r, double *losses)
             r->expected_bytes += team_expected_bytes(&workers[i]);
         if (workers[i].comm)
             r->counted_bytes += workers[i].comm->sent_bytes;
+        r->memory_bytes[i] = workers[i].executor ? executor_memory_bytes(workers[i].executor) : 0;
     }
     for (int i = 0; i < n; i++)
         team_close_worker(&workers[i]);

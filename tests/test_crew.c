@@ -659,6 +659,42 @@ static void test_trace(void **state)
     assert_fails(run_training(&o, NULL, NULL), STATUS_FAILED, "/nowhere/at/all: cannot write");
 }
 
+/* ---- memory ---- */
+
+static void set_memory_limit(int64_t n_bytes)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%lld", (long long)n_bytes);
+    assert_int_equal(setenv("CLEAVE_MEMORY_LIMIT", text, 1), 0);
+}
+
+/* The workers of a host count together, be they threads or processes, and to the byte. */
+static void test_does_not_fit(void **state)
+{
+    (void)state;
+    static struct record r;
+    struct process all[MAX_PROCESSES];
+    struct trainer_options o = lenet_run("data", 2);
+    o.epochs = 1;
+    train(&o, &r);
+    int64_t both = 2 * r.done.memory_bytes; /* 16 samples each: they need the same */
+    trainer *t;
+    set_memory_limit(both);
+    train(&o, &r);
+    set_memory_limit(both - 1);
+    assert_fails(trainer_create(&o, &t), STATUS_NO_FIT, "2 workers of it need ");
+    assert_fails(trainer_create(&o, &t), STATUS_NO_FIT, ", activations ");
+    run_processes(o, 2, all, &r);
+    assert_all(all, 2, STATUS_NO_FIT, "2 workers of it need ");
+    set_memory_limit(both);
+    r = (struct record){0};
+    run_processes(o, 2, all, &r);
+    assert_all(all, 2, STATUS_OK, "");
+    assert_int_equal(setenv("CLEAVE_MEMORY_LIMIT", "much", 1), 0);
+    assert_fails(trainer_create(&o, &t), STATUS_USAGE, "CLEAVE_MEMORY_LIMIT 'much' must be");
+    assert_int_equal(unsetenv("CLEAVE_MEMORY_LIMIT"), 0);
+}
+
 /* ---- refusals ---- */
 
 static void test_refusals(void **state)
@@ -697,6 +733,7 @@ int main(void)
         ON_CPU(test_processes_end_together),
         ON_CPU(test_processes_stop_together),
         ON_CPU(test_trace),
+        ON_CPU(test_does_not_fit),
     };
     log_set_level(LOG_QUIET);
     return test_run(tests);

@@ -4,8 +4,10 @@ set(CLEAVE_TEST_TIMEOUTS
     test_transparency=400 # trains seven networks under many plans
     test_random_plans=300 test_programs=300
     test_fixtures=300 # trains eleven networks, nine of them in plain C, too: 75 s alone
+    cli_accuracy=300 # predicts and trains 19 plans, of which 9 have more workers than some cores
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are
     mpi_faults=600 # starts a job for each kill, and waits for a time-out
+    cli_predict=240 # about a hundred runs, some of which measure
     netns=300)     # sends 2.5 GB over links of 1 Gbit/s
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).

@@ -23,6 +23,8 @@ enum status command_bench(int argc, char **argv)
         {"layers", "time of every layer and layer type over batch sizes", command_bench_layers},
         {"gemm", "matrix products as a fully connected layer makes them", command_bench_gemm},
         {"step", "whole training steps on one batch", command_bench_step},
+        {"accuracy", "predictions beside what training takes", command_bench_accuracy},
+        {"limits", "how far a plan scales, predicted for up to 1024 workers", command_bench_limits},
         {0},
     };
     static const char *const options[] = {"--help", NULL};

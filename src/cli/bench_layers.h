@@ -48,6 +48,8 @@ double layer_seconds(const struct layer_result *l);
 double layer_flops(const struct layer_result *l);
 
 const char *layer_type_name(int type);
+/* The type that a computing instruction counts with. */
+int layer_instr_type(const struct program *p, int i);
 /* Time of the type, or of the whole step, with the largest batch over that with batch number i; 0
  * if it takes none. Ideal is the ratio of the batches. */
 double layer_study_speedup(const struct layer_study *s, int type, int i);

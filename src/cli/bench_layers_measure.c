@@ -14,6 +14,18 @@ const char *layer_type_name(int type)
                                 : own_type_names[type - OP_KIND_COUNT];
 }
 
+int layer_instr_type(const struct program *p, int i)
+{
+    const struct instr *instr = &p->instrs[i];
+    if (instr->kind == INSTR_LOAD)
+        return TYPE_LOAD;
+    if (instr->kind == INSTR_UPDATE)
+        return TYPE_UPDATE;
+    if (instr->group < 0 || (instr->kind != INSTR_RUN && instr->kind != INSTR_FOLD))
+        return TYPE_MOVE;
+    return (int)p->graph->nodes[p->groups[instr->group].first_node].op.op;
+}
+
 double layer_seconds(const struct layer_result *l)
 {
     return l->pass_s[0] + l->pass_s[1] + l->pass_s[2];
@@ -117,26 +129,21 @@ static int group_of_node(const struct program *p, int node)
     return 0;
 }
 
-static void add_instruction(const struct program *p, const struct instr *instr, double seconds,
+static void add_instruction(const struct program *p, int i, double seconds,
                             struct batch_result *out)
 {
+    const struct instr *instr = &p->instrs[i];
+    int type = layer_instr_type(p, i);
     static const int pass_column[PASS_COUNT] = {
         [PASS_FORWARD] = 0,          [PASS_BACKWARD] = 1,           [PASS_BACKWARD_DATA] = 1,
         [PASS_BACKWARD_WEIGHTS] = 2, [PASS_FORWARD_STATISTICS] = 0, [PASS_BACKWARD_STATISTICS] = 1};
     out->step_s += seconds;
-    if (instr->kind == INSTR_LOAD) {
-        out->type_s[TYPE_LOAD] += seconds;
-    } else if (instr->kind == INSTR_UPDATE) {
-        int node = p->graph->params[instr->param].node;
-        out->layers[group_of_node(p, node)].update_s += seconds;
-        out->type_s[TYPE_UPDATE] += seconds;
-    } else if (instr->group < 0) {
-        out->type_s[TYPE_MOVE] += seconds;
-    } else {
-        struct layer_result *l = &out->layers[instr->group];
-        l->pass_s[instr->kind == INSTR_RUN ? pass_column[instr->pass] : 1] += seconds;
-        out->type_s[l->kind] += seconds;
-    }
+    out->type_s[type] += seconds;
+    if (type == TYPE_UPDATE)
+        out->layers[group_of_node(p, p->graph->params[instr->param].node)].update_s += seconds;
+    else if (type < OP_KIND_COUNT)
+        out->layers[instr->group].pass_s[instr->kind == INSTR_RUN ? pass_column[instr->pass] : 1] +=
+            seconds;
 }
 
 static enum status gather(const struct program *p, const int64_t *times_ns, arena *memory,
@@ -147,7 +154,7 @@ static enum status gather(const struct program *p, const int64_t *times_ns, aren
     for (int i = 0; i < p->n_groups; i++)
         TRY(describe_layer(p->graph, &p->groups[i], memory, &out->layers[i]));
     for (int i = 0; i < p->n_instrs; i++)
-        add_instruction(p, &p->instrs[i], (double)times_ns[i] * 1e-9, out);
+        add_instruction(p, i, (double)times_ns[i] * 1e-9, out);
     return STATUS_OK;
 }
 

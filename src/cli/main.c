@@ -14,9 +14,12 @@ static enum status command_help(int argc, char **argv);
 
 static const struct command commands[] = {
     {"show", "the layers of a network: shapes, parameters, operations, loops", command_show},
+    {"machine", "devices and links: of this host, of a file or a string", command_machine},
     {"plan", "say how the work is split: write, check and look into plans", command_plan},
     {"train", "train a network, on one worker or on many", command_train},
     {"bench", "measure layers, matrix products and whole steps", command_bench},
+    {"predict", "what a plan will cost: time, memory, traffic", command_predict},
+    {"profile", "measured costs: list, export, import, forget", command_profile},
     {"pack", "make one fast file out of many small images", command_pack},
     {"help", "what a command accepts: 'cleave help train'", command_help},
     {0},

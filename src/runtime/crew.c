@@ -248,9 +248,14 @@ static enum status describe_all(crew *c)
     return crew_learn_parts(c);
 }
 
-static enum status build_here(crew *c)
+static enum status lower_here(crew *c)
 {
     TRY(make_workers(c));
+    return crew_do(c, crew_worker_lower, NULL);
+}
+
+static enum status open_here(crew *c)
+{
     TRY(crew_do(c, crew_worker_open, NULL));
     c->most_steps = c->workers[0].programs[CREW_TRAIN]->n_steps;
     describe(c);
@@ -264,7 +269,9 @@ static enum status build(crew *c)
         return status_fail(STATUS_USAGE, "the plan is for %d worker%s, but there are %d processes",
                            o->plan->n_workers, o->plan->n_workers == 1 ? "" : "s",
                            o->process->size);
-    TRY(crew_agree(o->process, build_here(c)));
+    TRY(crew_agree(o->process, lower_here(c)));
+    TRY(crew_agree(o->process, crew_check_memory(c)));
+    TRY(crew_agree(o->process, open_here(c)));
     return describe_all(c);
 }
 

@@ -1,5 +1,6 @@
 /* crew_parts.h: the crew from inside: crew.c makes it and its threads, crew_worker.c one worker,
- * crew_run.c runs, crew_tensors.c moves parameters, trace.c keeps times. */
+ * crew_run.c runs, crew_tensors.c moves parameters, crew_memory.c looks whether it fits, trace.c
+ * keeps times. */
 #ifndef CLEAVE_RUNTIME_CREW_PARTS_H
 #define CLEAVE_RUNTIME_CREW_PARTS_H
 
@@ -83,12 +84,16 @@ void crew_note_common_failure(const crew *c);
 /* The transport that programs are lowered for; NULL: none. */
 const struct comm_table *crew_transport(const crew *c);
 
-/* crew_worker.c */
+/* crew_worker.c: its device and programs, and then everything that takes memory. */
+enum status crew_worker_lower(struct crew_worker *w, void *user) MUST_USE;
 enum status crew_worker_open(struct crew_worker *w, void *user) MUST_USE;
 void crew_worker_close(struct crew_worker *w);
 enum status crew_feed_next(void *user, struct executor_batch *batch) MUST_USE;
 /* Skips what the program did not ask for, and gives back what is held. */
 enum status crew_feed_finish(struct crew_feed *f, int n_steps) MUST_USE;
+
+/* crew_memory.c: STATUS_NO_FIT if the programs of this host's workers need more than it has. */
+enum status crew_check_memory(crew *c) MUST_USE;
 
 /* crew_tensors.c: learns what the other processes hold. */
 enum status crew_learn_parts(crew *c) MUST_USE;

@@ -91,11 +91,18 @@ static enum status create_program(struct crew_worker *w, enum crew_program which
 
 static enum status create_programs(struct crew_worker *w)
 {
+    for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
+        if (w->crew->options.graphs[p])
+            TRY(create_program(w, (enum crew_program)p));
+    return STATUS_OK;
+}
+
+static enum status create_executor(struct crew_worker *w)
+{
     const struct program *all[CREW_PROGRAM_COUNT];
     int n = 0;
     for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
-        if (w->crew->options.graphs[p]) {
-            TRY(create_program(w, (enum crew_program)p));
+        if (w->programs[p]) {
             w->executor_program[p] = n;
             all[n++] = w->programs[p];
         }
@@ -146,15 +153,21 @@ static void bind_to_cores(const struct crew_worker *w)
                  c->threads, c->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
 }
 
-enum status crew_worker_open(struct crew_worker *w, void *user)
+enum status crew_worker_lower(struct crew_worker *w, void *user)
 {
     (void)user;
     const crew *c = w->crew;
-    const struct crew_options *o = &c->options;
     bind_to_cores(w);
-    struct device_options wanted = {.precision = o->precision, .threads = c->threads};
-    TRY(o->backend->device_open(&wanted, &w->device));
-    TRY(create_programs(w));
+    struct device_options wanted = {.precision = c->options.precision, .threads = c->threads};
+    TRY(c->options.backend->device_open(&wanted, &w->device));
+    return create_programs(w);
+}
+
+enum status crew_worker_open(struct crew_worker *w, void *user)
+{
+    (void)user;
+    const struct crew_options *o = &w->crew->options;
+    TRY(create_executor(w));
     TRY(alloc_room(w));
     TRY(open_loader(w, o->train_set, o->train_loader, CREW_TRAIN, CREW_TRAIN_SHORT, &w->train));
     return open_loader(w, o->test_set, o->test_loader, CREW_EVAL, CREW_EVAL_SHORT, &w->test);

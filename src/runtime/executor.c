@@ -1,5 +1,6 @@
 #include "runtime/executor.h"
 
+#include "base/random.h"
 #include "base/timer.h"
 #include "runtime/executor_parts.h"
 
@@ -107,8 +108,8 @@ static enum status build(executor *e, const struct program *const *programs)
     return STATUS_OK;
 }
 
-enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
-                            executor **out)
+static enum status create(const struct program *const *programs, int n_programs, comm *end,
+                          bool rehearses, executor **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -119,6 +120,7 @@ enum status executor_create(const struct program *const *programs, int n_program
                     .backend = programs[0]->backend,
                     .device = programs[0]->device,
                     .comm = end,
+                    .rehearses = rehearses,
                     .n_programs = n_programs};
     TRY_GOTO(st, arena_alloc_array(memory, (size_t)n_programs, sizeof *e->programs, &e->programs),
              fail);
@@ -134,6 +136,12 @@ enum status executor_create(const struct program *const *programs, int n_program
 fail:
     arena_destroy(memory);
     return st;
+}
+
+enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
+                            executor **out)
+{
+    return create(programs, n_programs, end, false, out);
 }
 
 void executor_destroy(executor *e)
@@ -298,7 +306,7 @@ static enum status read_result(struct run *r, const struct program_result *from)
 static enum status wait_before(struct run *r, const struct instr *instr, int64_t *waited_ns)
 {
     *waited_ns = 0;
-    if (instr->n_waits == 0)
+    if (instr->n_waits == 0 || r->e->rehearses)
         return STATUS_OK;
     int64_t start_ns = timer_now_ns();
     for (int k = 0; k < instr->n_waits; k++)
@@ -320,7 +328,8 @@ static enum status compute(struct run *r, int number)
         return executor_name_instr(st, r->b->program, number, r->states[0].step);
     if (r->b->wakes_comm[number])
         TRY(e->backend->stream_synchronize(e->stream));
-    executor_comm_computed(e, r->b, number);
+    if (!e->rehearses)
+        executor_comm_computed(e, r->b, number);
     if (e->times_ns || r->b->times)
         TRY(e->backend->stream_synchronize(e->stream));
     int64_t now_ns = timer_now_ns();
@@ -333,12 +342,36 @@ static enum status compute(struct run *r, int number)
     return STATUS_OK;
 }
 
+/* Writes the rehearsal's numbers over device memory, again and again. */
+static enum status fill_memory(executor *e, void *to, int64_t n_bytes)
+{
+    int64_t element = e->backend->device_precision(e->device) == PRECISION_DOUBLE ? 8 : 4;
+    for (int64_t at = 0, n = n_bytes / element; at < n; at += REHEARSAL_NUMBERS) {
+        struct shape part = SHAPE1(n - at < REHEARSAL_NUMBERS ? n - at : REHEARSAL_NUMBERS);
+        const layout *plain;
+        TRY(e->backend->layout_plain(e->device, &part, &plain));
+        TRY(e->backend->upload(e->stream, e->numbers, (char *)to + at * element, plain));
+    }
+    return STATUS_OK;
+}
+
+/* What a rehearsal does for a message that does not come: its memory may have held what is no
+ * number, and as one would be slow to compute with (indices of a pool are denormal floats). */
+static enum status pretend_to_receive(struct run *r, const struct instr *instr)
+{
+    const struct program *p = r->b->program;
+    const struct program_message *m = &p->messages[instr->index];
+    return fill_memory(r->e, executor_place(r->e, p, m->buffer), m->n_bytes);
+}
+
 static enum status run_all(struct run *r)
 {
     const struct program *p = r->b->program;
     for (int i = 0; i < p->n_instrs; i++)
         if (p->instrs[i].stream == STREAM_COMPUTE)
             TRY(compute(r, i));
+        else if (r->e->rehearses && p->instrs[i].kind == INSTR_RECEIVE)
+            TRY(pretend_to_receive(r, &p->instrs[i]));
     return r->e->backend->stream_synchronize(r->e->stream);
 }
 
@@ -347,6 +380,8 @@ enum status executor_run(executor *e, int program, const struct executor_feed *f
                          struct executor_result *results)
 {
     const struct bound_program *b = &e->programs[program];
+    if (e->rehearses)
+        return status_fail(STATUS_FAILED, "this executor can only rehearse");
     struct run r = {
         .e = e, .b = b, .feed = feed, .states = states, .rules = rules, .results = results};
     memset(results, 0, (size_t)b->program->n_steps * sizeof *results);
@@ -406,6 +441,80 @@ enum status executor_keep_times(executor *e)
 const struct executor_time *executor_get_times(const executor *e, int program)
 {
     return e->programs[program].times;
+}
+
+/* ---- rehearsing ---- */
+
+/* Those of an optimizer are positive, because it takes roots of them. */
+static void draw_numbers(executor *e, bool positive)
+{
+    const struct random_key key = {1, RANDOM_TEST, 0};
+    for (int i = 0; i < REHEARSAL_NUMBERS; i++)
+        e->numbers[i] =
+            (float)(0.1 * random_uniform(key, 0, (uint64_t)i) + (positive ? 0.01 : -0.05));
+}
+
+static enum status fill_slabs(executor *e)
+{
+    TRY(arena_alloc_array(e->memory, REHEARSAL_NUMBERS, sizeof *e->numbers, &e->numbers));
+    draw_numbers(e, true);
+    TRY(fill_memory(e, e->slab[BUFFER_OPTIMIZER], e->slab_bytes[BUFFER_OPTIMIZER]));
+    draw_numbers(e, false);
+    for (int c = 0; c < BUFFER_CLASS_COUNT; c++)
+        if (c != BUFFER_OPTIMIZER)
+            TRY(fill_memory(e, e->slab[c], e->slab_bytes[c]));
+    return e->backend->stream_synchronize(e->stream);
+}
+
+enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
+                                      executor **out)
+{
+    executor *e = NULL;
+    TRY(create(programs, n_programs, NULL, true, &e));
+    enum status st = executor_keep_times(e);
+    if (st == STATUS_OK)
+        st = fill_slabs(e);
+    if (st != STATUS_OK) {
+        executor_destroy(e);
+        return st;
+    }
+    *out = e;
+    return STATUS_OK;
+}
+
+static enum status rehearse_steps(struct run *r, int n_steps, struct step_state *states,
+                                  struct update_rule *rules, const struct update_rule *rule)
+{
+    for (int i = 0; i < n_steps; i++) {
+        states[i] = (struct step_state){.seed = 1, .step = (uint32_t)i + 1};
+        rules[i] = *rule;
+        rules[i].step = i + 1;
+    }
+    r->states = states;
+    r->rules = rules;
+    return run_all(r);
+}
+
+enum status executor_rehearse(executor *e, int program, const struct executor_batch *batch,
+                              const struct update_rule *rule)
+{
+    const struct bound_program *b = &e->programs[program];
+    size_t n = (size_t)b->program->n_steps;
+    struct executor_batch copy = *batch;
+    struct executor_feed feed = {feed_once, &copy};
+    struct run r = {.e = e, .b = b, .feed = &feed};
+    if (!e->rehearses)
+        return status_fail(STATUS_FAILED, "this executor was not made for rehearsing");
+    r.results = calloc(n, sizeof *r.results);
+    struct step_state *states = calloc(n, sizeof *states);
+    struct update_rule *rules = calloc(n, sizeof *rules);
+    enum status st = r.results && states && rules
+                         ? rehearse_steps(&r, (int)n, states, rules, rule)
+                         : status_no_memory(n * (sizeof *states + sizeof *rules));
+    free(rules);
+    free(states);
+    free(r.results);
+    return st;
 }
 
 /* ---- parameters ---- */

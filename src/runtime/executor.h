@@ -81,6 +81,22 @@ void executor_time_instructions(executor *e, int64_t *times_ns);
 enum status executor_keep_times(executor *e) MUST_USE;
 const struct executor_time *executor_get_times(const executor *e, int program);
 
+/* ---- rehearsing: what computing takes, without anybody to talk to ---- */
+
+/* An executor that only rehearses. Its programs may communicate, but it has no end of a transport
+ * and no second thread. All memory is filled with small random numbers: nothing that is computed
+ * means anything, but nothing is zero, huge or denormal either. Times are kept. */
+enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
+                                      executor **out) MUST_USE;
+
+/* Runs all computing instructions of a program once, in order: nothing is sent, received or waited
+ * for; where something would be received, numbers are written again. Every step of the program gets
+ * the same batch, which must hold the program's samples, and the same rule; a learning rate of 0
+ * keeps the weights as they are. The times are executor_get_times's, those of communicating
+ * instructions 0. */
+enum status executor_rehearse(executor *e, int program, const struct executor_batch *batch,
+                              const struct update_rule *rule) MUST_USE;
+
 /* ---- parameters and optimizer state, on the host as plain floats ---- */
 
 enum executor_tensor { TENSOR_WEIGHT, TENSOR_STATE_0, TENSOR_STATE_1 };

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+enum { REHEARSAL_NUMBERS = 1 << 16 };
+
 /* A program with every buffer number turned into a pointer. */
 struct bound_program {
     const struct program *program;
@@ -32,6 +34,8 @@ struct executor {
     int n_programs;
     struct bound_program *programs;
     int64_t *times_ns;
+    bool rehearses; /* communicating instructions are left out, and nothing is waited for */
+    float *numbers; /* REHEARSAL_NUMBERS of them, to fill memory with */
 
     /* ---- between the two threads ---- */
     bool has_thread;

@@ -1,10 +1,8 @@
 /* trace.h: when each instruction of the last training steps ran, as a file for a timeline viewer
  * (the Chrome trace format; ui.perfetto.dev opens it).
  *
- * Every worker is a process of the trace. Its track "compute" has the computing instructions, with
- * what they waited for (category "wait") before them; its tracks "communicate" have transfers and
- * reductions from their start to their end, on as many tracks as were under way at once.
- * Categories are compute, communicate, wait and load; args say bytes and peers.
+ * What is in it is said in program/timeline.h, which writes predicted ones, too (`cleave predict
+ * --trace`); there the two can be put into one file.
  *
  *     struct crew_options o = {.trace_steps = TRACE_STEPS, ...};
  *     ...

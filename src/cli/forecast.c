@@ -1,0 +1,246 @@
+#include "cli/forecast.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "base/timer.h"
+#include "cli/subject.h"
+#include "model/network.h"
+#include "runtime/pin.h"
+#include "runtime/stop.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* ---- showing progress ---- */
+
+static enum status show_progress(void *user, double share, const char *what)
+{
+    (void)user;
+    log_progress("measuring %s: %.0f %%", what, 100 * share);
+    return STATUS_OK;
+}
+
+static bool is_stopped(void *user)
+{
+    (void)user;
+    return stop_requested() != 0;
+}
+
+static struct measure_callbacks callbacks_of(const struct forecast *f)
+{
+    return (struct measure_callbacks){.on_progress = f->options->quiet ? NULL : show_progress,
+                                      .stops = is_stopped};
+}
+
+/* ---- opening ---- */
+
+static enum status open_profile(struct forecast *f)
+{
+    char path[PATH_MAX];
+    if (f->options->profile)
+        return profile_open(f->options->profile, &f->profile);
+    TRY(profile_default_path(path, sizeof path));
+    return profile_open(path, &f->profile);
+}
+
+static enum status open_local(struct forecast *f, int workers)
+{
+    const struct forecast_options *o = f->options;
+    const struct measure_callbacks callbacks = callbacks_of(f);
+    int cores = pin_count_cores(), shared = cores / workers;
+    f->local = true;
+    f->threads = o->threads ? (int)o->threads : shared > 0 ? shared : 1;
+    f->backend = backend_list()[0];
+    if (o->backend)
+        TRY(backend_find(o->backend, &f->backend));
+    TRY(open_profile(f));
+    TRY(predict_local_machine(f->profile, workers, f->threads, o->no_measure, &callbacks,
+                              &f->machine));
+    if (o->no_data || o->no_measure)
+        return STATUS_OK;
+    struct profile_cost cost;
+    struct feed_request feed = {.data = o->data, .batch = o->batch, .callbacks = callbacks};
+    TRY(profile_measure_feed(f->profile, &feed, &cost, NULL));
+    f->feed = (struct clock_feed){.sample_s = cost.seconds,
+                                  .threads = f->data.in_memory ? 1 : f->threads};
+    return STATUS_OK;
+}
+
+/* Devices that are not here have no kernels of ours: dense tensors, and rooflines. */
+static enum status open_distant(struct forecast *f)
+{
+    f->threads = 1;
+    TRY(backend_find("reference", &f->backend));
+    return machine_parse(f->options->machine, &f->machine);
+}
+
+static enum status build_graph(const struct forecast *f, int64_t batch, struct graph **out)
+{
+    struct dataset_info info;
+    return batch > 0 ? subject_build(f->options->model, f->options->data, batch, -1, &info, out)
+                     : STATUS_OK;
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* As the trainer has them. */
+static enum status build_graphs(struct forecast *f)
+{
+    int64_t batch = f->options->batch;
+    TRY(subject_build(f->options->model, f->options->data, batch, -1, &f->data, &f->graph));
+    TRY(build_graph(f, f->data.n_train > batch ? f->data.n_train % batch : 0, &f->train_short));
+    int64_t asked = f->options->eval_batch ? f->options->eval_batch : batch;
+    int64_t eval = f->options->no_eval ? 0 : least_of(asked, f->data.n_test);
+    TRY(build_graph(f, eval, &f->eval));
+    return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
+}
+
+/* What does not scale: the launches. */
+static double find_fixed(const struct forecast *f, const struct prediction *p)
+{
+    const struct machine *m = f->machine;
+    double launch_s = m->kinds[m->devices[0].kind].launch_s, sum_s = 0;
+    for (int i = 0; i < p->programs[0]->n_instrs; i++)
+        sum_s += p->costs[0][i].busy_s > 0 ? launch_s : 0;
+    return sum_s;
+}
+
+static enum status find_scale(struct forecast *f, double *scale)
+{
+    struct plan *serial;
+    struct prediction *p;
+    struct plan_request one = {.n_workers = 1};
+    double wanted_s = (double)f->options->batch / f->options->calibrate;
+    TRY(plan_build("serial", f->graph, &one, &serial));
+    enum status st = forecast_plan(f, serial, false, &p);
+    if (st == STATUS_OK) {
+        double fixed_s = find_fixed(f, p);
+        *scale = (wanted_s - fixed_s) / (p->clock.step_s - fixed_s);
+        if (*scale <= 0)
+            st = status_fail(STATUS_USAGE,
+                             "--calibrate %g: not even the launches of the kernels fit into that",
+                             f->options->calibrate);
+        prediction_destroy(p);
+    }
+    plan_destroy(serial);
+    return st;
+}
+
+/* The one figure that is known of a device says how far its roofline is off. */
+static enum status calibrate(struct forecast *f)
+{
+    struct forecast_batch own;
+    if (f->options->calibrate <= 0 || f->local)
+        return STATUS_OK;
+    if (!f->options->calibrate_batch)
+        return find_scale(f, &f->scale);
+    TRY(forecast_open_batch(f, f->options->calibrate_batch, &own));
+    enum status st = find_scale(&own.forecast, &f->scale);
+    forecast_close_batch(&own);
+    return st;
+}
+
+static enum status open_all(struct forecast *f, int workers)
+{
+    TRY(build_graphs(f));
+    if (strcmp(f->options->machine, "local") == 0)
+        TRY(open_local(f, workers));
+    else
+        TRY(open_distant(f));
+    log_progress_end();
+    return calibrate(f);
+}
+
+enum status forecast_open(struct forecast *f, const struct forecast_options *o, int workers)
+{
+    *f = (struct forecast){.options = o, .transport = "threads"};
+    return open_all(f, workers > 0 ? workers : 1);
+}
+
+static void close_graphs(struct forecast *f)
+{
+    graph_destroy(f->eval_short);
+    graph_destroy(f->eval);
+    graph_destroy(f->train_short);
+    graph_destroy(f->graph);
+}
+
+void forecast_close(struct forecast *f)
+{
+    machine_destroy(f->machine);
+    profile_close(f->profile);
+    close_graphs(f);
+}
+
+enum status forecast_open_batches(const struct forecast *f, int64_t batch, int64_t eval_batch,
+                                  struct forecast_batch *out)
+{
+    struct forecast *own = &out->forecast;
+    out->options = *f->options;
+    out->options.batch = batch;
+    out->options.eval_batch = eval_batch;
+    *own = *f;
+    own->options = &out->options;
+    own->graph = own->train_short = own->eval = own->eval_short = NULL;
+    enum status st = build_graphs(own);
+    if (st != STATUS_OK)
+        close_graphs(own);
+    return st;
+}
+
+enum status forecast_open_batch(const struct forecast *f, int64_t batch, struct forecast_batch *out)
+{
+    return forecast_open_batches(f, batch, f->options->eval_batch, out);
+}
+
+void forecast_close_batch(struct forecast_batch *b)
+{
+    close_graphs(&b->forecast);
+}
+
+/* ---- predicting ---- */
+
+static void add_other(struct predict_request *r, const struct graph *graph, bool training)
+{
+    if (graph)
+        r->others[r->n_others++] = (struct predict_other){graph, training};
+}
+
+struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
+                                        bool keep_times)
+{
+    struct predict_request r = {.graph = f->graph,
+                                .plan = plan,
+                                .machine = f->machine,
+                                .backend = f->backend,
+                                .transport = f->transport,
+                                .threads = f->threads,
+                                .n_states = 1,
+                                .local = f->local,
+                                .profile = f->profile,
+                                .look_only = f->options->no_measure,
+                                .scale = f->scale,
+                                .feed = f->feed,
+                                .keep_times = keep_times,
+                                .callbacks = callbacks_of(f)};
+    if (plan->schedule == PLAN_PIPEDREAM && plan->window > 1)
+        add_other(&r, f->graph, true);
+    add_other(&r, f->train_short, true);
+    add_other(&r, f->eval, false);
+    add_other(&r, f->eval_short, false);
+    return r;
+}
+
+enum status forecast_plan(struct forecast *f, const struct plan *plan, bool keep_times,
+                          struct prediction **out)
+{
+    struct predict_request r = forecast_request(f, plan, keep_times);
+    enum status st = predict_plan(&r, out);
+    log_progress_end();
+    if (st == STATUS_OK)
+        f->n_measured += (*out)->measured.n_measured;
+    return st;
+}

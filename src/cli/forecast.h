@@ -1,0 +1,90 @@
+/* forecast.h: what the commands that predict share: options, the machine, the profile, and the
+ * prediction of one plan.
+ *
+ *     struct forecast f;
+ *     TRY_GOTO(st, forecast_open(&f, &options, workers), out);
+ *     TRY_GOTO(st, forecast_plan(&f, plan, &prediction), out);
+ *     out: forecast_close(&f);
+ */
+#ifndef CLEAVE_CLI_FORECAST_H
+#define CLEAVE_CLI_FORECAST_H
+
+#include "cli/options.h"
+#include "data/dataset.h"
+#include "predict/predict.h"
+
+struct forecast_options {
+    const char *model, *data, *machine, *backend, *profile;
+    int64_t batch, threads;
+    int64_t eval_batch;      /* 0: batch */
+    double calibrate;        /* images/s of one device alone; 0: rooflines as they are */
+    int64_t calibrate_batch; /* with which it reaches them; 0: batch */
+    bool no_measure, no_data;
+    bool no_eval; /* the run has no test: its programs need no memory */
+    bool quiet;   /* no progress line */
+};
+
+#define FORECAST_OPTIONS(o)                                                                       \
+    OPTION_TEXT("--data", "SPEC", &(o)->data, "fashion-mnist", "the data to train on"),           \
+        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, SUBJECT_LARGEST_BATCH, "128",              \
+                       "images in a step"),                                                       \
+        OPTION_TEXT("--machine", "MACHINE", &(o)->machine, "local",                               \
+                    "local, a file, or a string such as 4x4:p100,inter=4.5GB/s"),                 \
+        OPTION_INTEGER("--threads", "N", &(o)->threads, 1, 4096, NULL,                            \
+                       "of each worker of this host [all cores, shared out]"),                    \
+        OPTION_TEXT("--backend", "NAME", &(o)->backend, NULL,                                     \
+                    "what computes on this host: cpu or reference [the best of this build]"),     \
+        OPTION_TEXT("--profile", "FILE", &(o)->profile, NULL,                                     \
+                    "where measured costs are kept [$CLEAVE_PROFILE or "                          \
+                    "~/.cache/cleave/profile.db]"),                                               \
+        OPTION_FLAG("--no-measure", &(o)->no_measure,                                             \
+                    "measure nothing: estimate what is not in the profile"),                      \
+        OPTION_FLAG("--no-data", &(o)->no_data, "take the data to be ready at every step"),       \
+        OPTION_REAL("--calibrate", "IMAGES/S", &(o)->calibrate, 0, 1e12, NULL,                    \
+                    "what one device alone is known to reach; scales the estimates of devices "   \
+                    "that are not here [no]"),                                                    \
+        OPTION_INTEGER("--calibrate-batch", "N", &(o)->calibrate_batch, 1, SUBJECT_LARGEST_BATCH, \
+                       NULL, "images in a step at that speed [--batch]")
+
+struct forecast {
+    const struct forecast_options *options;
+    struct dataset_info data;
+    struct graph *graph;
+    /* By what a run has beside its training step (predict_other). */
+    struct graph *train_short, *eval, *eval_short;
+    const struct backend *backend;
+    profile *profile;
+    struct machine *machine;
+    bool local;
+    int threads;
+    const char *transport;
+    double scale;
+    struct clock_feed feed;
+    int n_measured; /* entries that were added to the profile so far */
+};
+
+/* `workers`: how many will share this host, at most. Measures links and data where they are not
+ * known yet. */
+enum status forecast_open(struct forecast *f, const struct forecast_options *o,
+                          int workers) MUST_USE;
+void forecast_close(struct forecast *f);
+
+/* The same for other batches: it has graphs of its own, the rest is f's, which must outlive it. */
+struct forecast_batch {
+    struct forecast_options options;
+    struct forecast forecast;
+};
+enum status forecast_open_batch(const struct forecast *f, int64_t batch,
+                                struct forecast_batch *out) MUST_USE;
+/* Of the test, too. */
+enum status forecast_open_batches(const struct forecast *f, int64_t batch, int64_t eval_batch,
+                                  struct forecast_batch *out) MUST_USE;
+void forecast_close_batch(struct forecast_batch *b);
+
+enum status forecast_plan(struct forecast *f, const struct plan *plan, bool keep_times,
+                          struct prediction **out) MUST_USE;
+/* The request behind it, for asking more of the same prediction. */
+struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
+                                        bool keep_times);
+
+#endif

@@ -1,0 +1,439 @@
+/* predict.c: `cleave predict`: what a plan will cost, before anyone pays for it. */
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/forecast.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/predict_trace.h"
+#include "cli/split.h"
+#include "cli/subject.h"
+#include "predict/advise.h"
+#include "runtime/plan_choice.h"
+#include "runtime/stop.h"
+
+#include <stdlib.h>
+
+struct predict_options {
+    struct forecast_options forecast;
+    struct split_options split;
+    const char *plan, *trace, *merge;
+    bool json;
+};
+
+static enum status parse(int argc, char **argv, struct predict_options *o, bool *help)
+{
+    *o = (struct predict_options){0};
+    const struct option options[] = {
+        FORECAST_OPTIONS(&o->forecast),
+        OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
+                       "that share the work [1, or what the plan's file says]"),
+        OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
+                    "how they share it: a file or one of the names below [serial, or data for "
+                    "more than one worker]"),
+        SPLIT_OPTIONS(&o->split),
+        OPTION_FLAG("--no-eval", &o->forecast.no_eval, "the run would have no test"),
+        OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+                       "images in a step of the test [as --batch]"),
+        OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
+                    "write when each instruction would run; ui.perfetto.dev shows it [nothing is "
+                    "written]"),
+        OPTION_TEXT("--merge", "MEASURED", &o->merge, NULL,
+                    "into the trace also the last step of this one, which 'cleave train --trace' "
+                    "wrote [no]"),
+        OPTION_FLAG("--json", &o->json, "print JSON"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {{"MODEL", &o->forecast.model, subject_model_help()},
+                                             {0}};
+    static char notes[2048];
+    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    const struct option_set set = {
+        .command = "predict",
+        .about =
+            "Says what a step of training would take under a plan, on this host or on any\n"
+            "machine: time, memory of every worker, bytes on every link. What a layer costs\n"
+            "on this host is measured once and kept. A plan that does not fit into memory gets\n"
+            "exit code 3, and what to change.",
+        .positionals = positionals,
+        .options = options,
+        .notes = notes,
+        .examples = "  cleave predict lenet5 --workers 2 --plan data\n"
+                    "  cleave predict vgg16 --data imagenet --batch 512 --workers 16 \\\n"
+                    "      --plan owt --machine 4x4:p100,intra=15GB/s,inter=4.5GB/s\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+/* ---- what is printed ---- */
+
+static const char *seconds(char *buffer, size_t size, double s)
+{
+    return text_seconds(buffer, size, s);
+}
+
+static int64_t worker_bytes(const struct prediction *p, int w)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        sum += p->memory[w][k];
+    return sum;
+}
+
+static double epoch_seconds(const struct forecast *f, const struct prediction *p)
+{
+    int64_t batch = f->options->batch;
+    int64_t n_steps = (f->data.n_train + batch - 1) / batch;
+    return p->clock.step_s * (double)n_steps;
+}
+
+static void print_origins(const struct prediction *p)
+{
+    static const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
+                                                         "from the machine's peak figures"};
+    const char *between = "of the computing time ";
+    for (int k = 1; k < COST_ORIGIN_COUNT; k++)
+        if (p->clock.share[k] > 0) {
+            printf("%s%.0f %% %s", between, 100 * p->clock.share[k], names[k]);
+            between = ", ";
+        }
+    printf("\n");
+}
+
+static void print_head(const struct forecast *f, const struct plan *plan,
+                       const struct prediction *p)
+{
+    char step[32], error[32], epoch[32], moved[32];
+    printf("%s: %s, batch %lld, %d worker%s on %s\n", plan->name, f->graph->name,
+           (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
+           f->machine->name);
+    printf("  step %s +- %s, %.1f images/s, epoch %s, %s moved in a step\n  ",
+           seconds(step, sizeof step, p->clock.step_s),
+           seconds(error, sizeof error, p->clock.error_s),
+           (double)f->graph->batch / p->clock.step_s,
+           seconds(epoch, sizeof epoch, epoch_seconds(f, p)),
+           text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
+    print_origins(p);
+}
+
+static enum status print_workers(const struct prediction *p)
+{
+    static const struct table_column columns[] = {
+        {"worker", TABLE_RIGHT, 0}, {"computes", TABLE_RIGHT, 0}, {"communicates", TABLE_RIGHT, 0},
+        {"waits", TABLE_RIGHT, 0},  {"memory", TABLE_RIGHT, 0},   {"sends", TABLE_RIGHT, 0}};
+    table *t;
+    TRY(table_create(columns, 6, &t));
+    int n_steps = p->programs[0]->n_steps;
+    for (int i = 0; i < p->n_workers; i++) {
+        char text[5][32];
+        const struct clock_worker_result *w = &p->clock.workers[i];
+        table_cell(t, "%d", i);
+        table_cell(t, "%s", seconds(text[0], sizeof text[0], w->compute_s / n_steps));
+        table_cell(t, "%s", seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
+        table_cell(t, "%s", seconds(text[2], sizeof text[2], w->wait_s / n_steps));
+        table_cell(t, "%s", text_bytes(text[3], sizeof text[3], (double)worker_bytes(p, i)));
+        table_cell(t, "%s",
+                   text_bytes(text[4], sizeof text[4], (double)w->sent_bytes / (double)n_steps));
+    }
+    return table_finish(t, stdout);
+}
+
+static void add_memory_row(table *t, const char *name, int64_t of_worker, int64_t of_all, bool all)
+{
+    char text[32];
+    table_cell(t, "%s", name);
+    table_cell(t, "%s", text_bytes(text, sizeof text, (double)of_worker));
+    if (all)
+        table_cell(t, "%s", text_bytes(text, sizeof text, (double)of_all));
+}
+
+/* What there is belongs to the last column: to the largest worker, which has a device of its own,
+ * or to all workers of its host. */
+static void add_limit_row(table *t, const struct prediction *p, bool all)
+{
+    char text[32];
+    if (p->tight_worker < 0)
+        return;
+    table_rule(t);
+    table_cell(t, "there are");
+    if (all)
+        table_cell(t, "%s", "");
+    table_cell(t, "%s", text_bytes(text, sizeof text, (double)p->limit_bytes));
+}
+
+/* Of the largest worker where the memory is scarcest, and of all workers that share it. */
+static enum status print_memory(const struct prediction *p)
+{
+    bool all = p->n_tight > 1;
+    int w = p->n_tight == 1 ? p->tight_worker : p->largest_worker;
+    char worker[32], workers[32];
+    (void)snprintf(worker, sizeof worker, "worker %d", w);
+    (void)snprintf(workers, sizeof workers, "%d workers", p->n_tight);
+    const struct table_column columns[] = {
+        {"memory", TABLE_LEFT, 0}, {worker, TABLE_RIGHT, 0}, {workers, TABLE_RIGHT, 0}};
+    table *t;
+    TRY(table_create(columns, all ? 3 : 2, &t));
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        add_memory_row(t, buffer_class_name((enum buffer_class)k), p->memory[w][k],
+                       p->tight_memory[k], all);
+    table_rule(t);
+    add_memory_row(t, "all", worker_bytes(p, w), p->needed_bytes, all);
+    add_limit_row(t, p, all);
+    return table_finish(t, stdout);
+}
+
+static enum status print_links(const struct forecast *f, const struct prediction *p)
+{
+    static const struct table_column columns[] = {
+        {"link", TABLE_LEFT, 10}, {"bytes in a step", TABLE_RIGHT, 0}, {"busy", TABLE_RIGHT, 0}};
+    const struct machine *m = f->machine;
+    int used = 0;
+    for (int i = 0; i < m->n_links; i++)
+        used += p->clock.link_bytes[i] > 0;
+    if (used == 0)
+        return STATUS_OK;
+    table *t;
+    printf("\n");
+    TRY(table_create(columns, 3, &t));
+    for (int i = 0; i < m->n_links; i++) {
+        char text[32];
+        if (p->clock.link_bytes[i] <= 0)
+            continue;
+        table_cell(t, "%s", m->links[i].name);
+        table_cell(t, "%s", text_bytes(text, sizeof text, p->clock.link_bytes[i]));
+        table_cell(t, "%.0f %%",
+                   100 * p->clock.link_bytes[i] / m->links[i].bytes_per_s / p->clock.step_s);
+    }
+    return table_finish(t, stdout);
+}
+
+static json_t *memory_json(const int64_t classes[BUFFER_CLASS_COUNT])
+{
+    json_t *by_class = json_object();
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        (void)json_object_set_new(by_class, buffer_class_name((enum buffer_class)k),
+                                  json_integer((json_int_t)classes[k]));
+    return by_class;
+}
+
+static json_t *workers_json(const struct prediction *p)
+{
+    json_t *workers = json_array();
+    int n_steps = p->programs[0]->n_steps;
+    for (int i = 0; i < p->n_workers; i++) {
+        const struct clock_worker_result *w = &p->clock.workers[i];
+        (void)json_array_append_new(
+            workers,
+            json_pack("{s:f, s:f, s:f, s:I, s:o, s:I}", "compute_s", w->compute_s / n_steps,
+                      "communicate_s", w->communicate_s / n_steps, "wait_s", w->wait_s / n_steps,
+                      "memory_bytes", (json_int_t)worker_bytes(p, i), "memory",
+                      memory_json(p->memory[i]), "sent_bytes", (json_int_t)w->sent_bytes));
+    }
+    return workers;
+}
+
+static json_t *links_json(const struct forecast *f, const struct prediction *p)
+{
+    json_t *links = json_array();
+    for (int i = 0; i < f->machine->n_links; i++)
+        (void)json_array_append_new(links,
+                                    json_pack("{s:s, s:f}", "name", f->machine->links[i].name,
+                                              "bytes", p->clock.link_bytes[i]));
+    return links;
+}
+
+/* What is said of a plan. */
+struct answer {
+    const struct plan *plan;
+    const struct prediction *prediction;
+    int n_advice;
+    struct advice advice[ADVICE_MAX];
+};
+
+static json_t *advice_json(const struct answer *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < a->n_advice; i++)
+        (void)json_array_append_new(list, json_pack("{s:s, s:I}", "change", a->advice[i].change,
+                                                    "memory_bytes",
+                                                    (json_int_t)a->advice[i].memory_bytes));
+    return list;
+}
+
+static enum status print_json(const struct forecast *f, const struct answer *a)
+{
+    const struct prediction *p = a->prediction;
+    const double *share = p->clock.share;
+    return output_json(json_pack(
+        "{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:i, s:f, "
+        "s:o, s:o}",
+        "plan", a->plan->name, "model", f->graph->name, "machine", f->machine->name, "n_workers",
+        a->plan->n_workers, "step_s", p->clock.step_s, "error_s", p->clock.error_s, "epoch_s",
+        epoch_seconds(f, p), "images_per_s", (double)f->graph->batch / p->clock.step_s,
+        "memory_bytes", (json_int_t)p->largest_bytes, "bytes_moved",
+        (json_int_t)p->clock.bytes_moved, "fits", p->too_large_worker < 0, "advice", advice_json(a),
+        "costs", "measured", share[COST_MEASURED], "fitted", share[COST_FITTED], "roofline",
+        share[COST_ROOFLINE], "measured", f->n_measured, "predict_s", p->predict_s, "workers",
+        workers_json(p), "links", links_json(f, p)));
+}
+
+static void print_advice(const struct answer *a)
+{
+    char memory[32];
+    if (a->prediction->too_large_worker < 0)
+        return;
+    printf("\n");
+    for (int i = 0; i < a->n_advice; i++)
+        printf("fits with %s: %s\n", a->advice[i].change,
+               text_bytes(memory, sizeof memory, (double)a->advice[i].memory_bytes));
+    if (a->n_advice == 0)
+        printf(
+            "no other micro-batches, strategy, batch or number of workers that was tried fits\n");
+}
+
+static enum status print_all(const struct forecast *f, const struct answer *a)
+{
+    print_head(f, a->plan, a->prediction);
+    printf("\n");
+    TRY(print_workers(a->prediction));
+    printf("\n");
+    TRY(print_memory(a->prediction));
+    TRY(print_links(f, a->prediction));
+    print_advice(a);
+    return STATUS_OK;
+}
+
+/* ---- the command ---- */
+
+static enum status refuse(const struct prediction *p)
+{
+    char needed[32], limit[32], who[64];
+    if (p->too_large_worker < 0)
+        return STATUS_OK;
+    if (p->n_tight == 1)
+        (void)snprintf(who, sizeof who, "worker %d needs", p->too_large_worker);
+    else
+        (void)snprintf(who, sizeof who, "the %d workers of a host need", p->n_tight);
+    return status_fail(STATUS_NO_FIT, "it does not fit: %s %s, there are %s", who,
+                       text_bytes(needed, sizeof needed, (double)p->needed_bytes),
+                       text_bytes(limit, sizeof limit, (double)p->limit_bytes));
+}
+
+/* For the advice: the network at other batches. */
+struct advised {
+    struct forecast *forecast;
+    const struct plan *plan;
+};
+
+static enum status open_batches(void *user, int64_t batch, int64_t eval_batch,
+                                struct predict_request *request, void **opened)
+{
+    const struct advised *a = user;
+    struct forecast_batch *b = malloc(sizeof *b);
+    if (!b)
+        return status_no_memory(sizeof *b);
+    int64_t asked = eval_batch ? eval_batch : a->forecast->options->eval_batch;
+    enum status st = forecast_open_batches(a->forecast, batch, asked, b);
+    if (st != STATUS_OK) {
+        free(b);
+        return st;
+    }
+    *request = forecast_request(&b->forecast, a->plan, false);
+    *opened = b;
+    return STATUS_OK;
+}
+
+static void close_batches(void *opened)
+{
+    forecast_close_batch(opened);
+    free(opened);
+}
+
+static const char *plan_name(const struct predict_options *o)
+{
+    return o->plan ? o->plan : o->split.workers > 1 ? "data" : "serial";
+}
+
+static enum status advise(struct forecast *f, struct predict_options *o, struct answer *a)
+{
+    struct advised advised = {.forecast = f, .plan = a->plan};
+    struct predict_request request = forecast_request(f, a->plan, false);
+    struct advise_request r = {.predict = &request,
+                               .strategy = plan_is_file(plan_name(o)) ? NULL : plan_name(o),
+                               .open_batches = open_batches,
+                               .close_batches = close_batches,
+                               .user = &advised};
+    TRY(split_request(&o->split, &r.how));
+    a->n_advice = advise_find(&r, a->advice);
+    return STATUS_OK;
+}
+
+static enum status answer(struct forecast *f, struct predict_options *o, struct answer *a)
+{
+    struct predict_request request = forecast_request(f, a->plan, true);
+    if (o->trace)
+        TRY(predict_trace_write(&request, a->prediction, o->trace, o->merge));
+    if (a->prediction->too_large_worker >= 0)
+        TRY(advise(f, o, a));
+    TRY(o->json ? print_json(f, a) : print_all(f, a));
+    return refuse(a->prediction);
+}
+
+static enum status predict_with(struct forecast *f, struct predict_options *o,
+                                const struct plan *plan)
+{
+    struct prediction *p;
+    TRY(forecast_plan(f, plan, o->trace != NULL, &p));
+    enum status st = answer(f, o, &(struct answer){.plan = plan, .prediction = p});
+    prediction_destroy(p);
+    return st;
+}
+
+static enum status choose_plan(struct predict_options *o, const struct graph *graph,
+                               struct plan **out)
+{
+    struct plan_request request;
+    TRY(split_request(&o->split, &request));
+    return plan_choose(plan_name(o), graph, &request, out);
+}
+
+/* A plan's file says how many workers there are: it is read before the machine is looked at. */
+static enum status count_workers(struct predict_options *o, int *out)
+{
+    struct dataset_info info;
+    struct graph *graph;
+    struct plan *plan;
+    const struct forecast_options *f = &o->forecast;
+    TRY(subject_build(f->model, f->data, f->batch, -1, &info, &graph));
+    enum status st = choose_plan(o, graph, &plan);
+    if (st == STATUS_OK) {
+        *out = plan->n_workers;
+        plan_destroy(plan);
+    }
+    graph_destroy(graph);
+    return st;
+}
+
+enum status command_predict(int argc, char **argv)
+{
+    struct predict_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    if (o.merge && !o.trace)
+        return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
+    TRY(stop_install());
+    int workers = 1;
+    TRY(count_workers(&o, &workers));
+    struct forecast f;
+    struct plan *plan = NULL;
+    enum status st;
+    TRY_GOTO(st, forecast_open(&f, &o.forecast, workers), out);
+    TRY_GOTO(st, choose_plan(&o, f.graph, &plan), out);
+    TRY_GOTO(st, predict_with(&f, &o, plan), out);
+out:
+    plan_destroy(plan);
+    forecast_close(&f);
+    return st;
+}

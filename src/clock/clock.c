@@ -1,0 +1,278 @@
+#include "clock/parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- setting up ---- */
+
+static enum status find_streams(struct clock_run *c, const struct program *p, struct streams *to,
+                                int **positions)
+{
+    size_t n = (size_t)p->n_instrs;
+    to->program = p;
+    TRY(arena_alloc_array(c->scratch, n, sizeof *to->compute, &to->compute));
+    TRY(arena_alloc_array(c->scratch, n, sizeof *to->comm, &to->comm));
+    TRY(arena_alloc_array(c->scratch, n, sizeof *to->wakes_comm, &to->wakes_comm));
+    TRY(arena_alloc_array(c->scratch, n, sizeof **positions, positions));
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct instr *instr = &p->instrs[i];
+        if (instr->stream == STREAM_COMPUTE) {
+            to->compute[to->n_compute++] = i;
+            continue;
+        }
+        (*positions)[i] = to->n_comm;
+        to->comm[to->n_comm++] = i;
+        for (int k = 0; k < instr->n_waits; k++)
+            to->wakes_comm[instr->waits[k]] = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_streams(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    for (int i = number - 1; i >= 0; i--)
+        if (c->workers[i].program == w->program) {
+            w->streams = c->workers[i].streams;
+            w->comm_position = c->workers[i].comm_position;
+            return STATUS_OK;
+        }
+    struct streams *streams;
+    TRY(arena_alloc(c->scratch, sizeof *streams, &streams));
+    *streams = (struct streams){0};
+    w->streams = streams;
+    return find_streams(c, w->program, streams, &w->comm_position);
+}
+
+static enum status add_worker(struct clock_run *c, const struct clock_worker *from, int number)
+{
+    const struct machine *m = c->machine;
+    struct worker *w = &c->workers[number];
+    if (from->device < 0 || from->device >= m->n_devices)
+        return status_fail(STATUS_USAGE, "worker %d has no device: %s has %d", number, m->name,
+                           m->n_devices);
+    const struct machine_kind *kind = &m->kinds[m->devices[from->device].kind];
+    *w = (struct worker){.program = from->program,
+                         .costs = from->costs,
+                         .pace = from->pace > 0 ? from->pace : 1,
+                         .device = from->device,
+                         .node = m->devices[from->device].node,
+                         .cores = kind->cores > 0 ? kind->cores : 1,
+                         .on_cpu = kind->class == MACHINE_CPU};
+    c->population[w->node]++;
+    TRY(take_streams(c, number));
+    return arena_alloc_array(c->scratch, (size_t)w->streams->n_comm, sizeof *w->done, &w->done);
+}
+
+static enum status prepare_result(struct clock_run *c)
+{
+    struct clock_result *r = c->result;
+    size_t n = (size_t)c->n_workers;
+    *r = (struct clock_result){0};
+    TRY(arena_alloc_array(c->memory, n, sizeof *r->workers, &r->workers));
+    TRY(arena_alloc_array(c->memory, (size_t)c->machine->n_links, sizeof *r->link_bytes,
+                          &r->link_bytes));
+    for (size_t i = 0; c->options->keep_times && i < n; i++)
+        TRY(arena_alloc_array(c->memory, (size_t)c->workers[i].program->n_instrs,
+                              sizeof *r->workers[i].times, &r->workers[i].times));
+    return STATUS_OK;
+}
+
+static enum status prepare(struct clock_run *c, const struct clock_worker *workers)
+{
+    size_t n_nodes = (size_t)c->machine->n_nodes;
+    c->n_resources = c->n_workers + c->machine->n_links;
+    TRY(arena_alloc_array(c->scratch, (size_t)c->n_workers, sizeof *c->workers, &c->workers));
+    TRY(arena_alloc_array(c->scratch, n_nodes, sizeof *c->busy, &c->busy));
+    TRY(arena_alloc_array(c->scratch, n_nodes, sizeof *c->population, &c->population));
+    TRY(arena_alloc_array(c->scratch, (size_t)c->n_resources, sizeof *c->resources, &c->resources));
+    for (int i = 0; i < c->n_resources; i++)
+        c->resources[i].capacity =
+            i < c->n_workers ? 1 : c->machine->links[i - c->n_workers].bytes_per_s;
+    for (int i = 0; i < c->n_workers; i++)
+        TRY(add_worker(c, &workers[i], i));
+    TRY(prepare_result(c));
+    return meetings_init(c);
+}
+
+/* ---- running ---- */
+
+static enum status handle(struct clock_run *c, const struct clock_event *e)
+{
+    switch (e->kind) {
+    case EVENT_COMPUTED:
+        return worker_computed(c, e->who);
+    case EVENT_RESUME:
+        return worker_resume(c, e->who);
+    case EVENT_START_COMM:
+        return worker_start_comm(c, e->who);
+    case EVENT_FED:
+        return worker_fed(c, e->who);
+    case EVENT_FLOW_BEGIN:
+        return meetings_begin(c, e->who);
+    case EVENT_FLOW_END:
+        return meetings_end(c, e->who);
+    }
+    return STATUS_OK;
+}
+
+static bool is_stale(const struct clock_run *c, const struct clock_event *e)
+{
+    return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->who].version) ||
+           (e->kind == EVENT_FED && e->version != c->workers[e->who].feed_version) ||
+           (e->kind == EVENT_FLOW_END && e->version != c->meetings[e->who].flow.version);
+}
+
+static int first_unended(const struct worker *w, int n, const int *instrs)
+{
+    for (int k = 0; k < n; k++)
+        if (!worker_has_ended(w, instrs[k]))
+            return instrs[k];
+    return -1;
+}
+
+/* Fails if a worker has not come to its end. Programs that passed program_check_all always do. */
+static enum status check_ended(const struct clock_run *c)
+{
+    for (int i = 0; i < c->n_workers; i++) {
+        const struct worker *w = &c->workers[i];
+        const struct streams *s = w->streams;
+        int at = first_unended(w, s->n_compute, s->compute), cause = -1;
+        char text[160], cause_text[160];
+        if (at >= 0)
+            cause = first_unended(w, w->program->instrs[at].n_waits, w->program->instrs[at].waits);
+        else
+            at = first_unended(w, s->n_comm, s->comm);
+        if (at < 0)
+            continue;
+        (void)program_instr_text(w->program, at, text, sizeof text);
+        if (cause < 0)
+            return status_fail(STATUS_FAILED, "the clock stands still: worker %d never ends %s", i,
+                               text);
+        return status_fail(STATUS_FAILED, "the clock stands still: worker %d waits at %s for %s", i,
+                           text,
+                           program_instr_text(w->program, cause, cause_text, sizeof cause_text));
+    }
+    return STATUS_OK;
+}
+
+static enum status run(struct clock_run *c)
+{
+    struct clock_event e;
+    for (int i = 0; i < c->n_workers; i++)
+        worker_prepare(c, i);
+    for (int i = 0; i < c->n_workers; i++)
+        TRY(worker_begin(c, i));
+    while (events_take(&c->events, &e)) {
+        if (is_stale(c, &e))
+            continue;
+        c->now_s = e.t_s;
+        TRY(handle(c, &e));
+    }
+    return check_ended(c);
+}
+
+/* ---- summing up ---- */
+
+/* Relative errors of what was not measured: typical of a roofline, and of what links and waits are
+ * taken to cost. */
+static const double ROOFLINE_ERROR = 0.3, COMMUNICATION_ERROR = 0.15;
+
+/* Costs of one kind are off together, by about half their spread where they were measured (the
+ * median of several is steadier than one), and kinds independently of each other. */
+static void find_error(struct clock_run *c)
+{
+    struct clock_result *r = c->result;
+    double off[COST_ORIGIN_COUNT] = {0}, sum[COST_ORIGIN_COUNT] = {0}, all = 0, wait = 0;
+    for (int i = 0; i < c->n_workers; i++) {
+        const struct worker *w = &c->workers[i];
+        for (int k = 0; k < w->streams->n_compute; k++) {
+            const struct instr_cost *cost = &w->costs[w->streams->compute[k]];
+            double spread = cost->origin == COST_ROOFLINE   ? ROOFLINE_ERROR
+                            : cost->origin == COST_MEASURED ? 0.5 * cost->spread
+                                                            : cost->spread;
+            sum[cost->origin] += cost->busy_s;
+            off[cost->origin] += cost->busy_s * spread;
+            all += cost->busy_s;
+        }
+        wait += r->workers[i].wait_s;
+    }
+    double squares = 0;
+    for (int k = 0; k < COST_ORIGIN_COUNT; k++) {
+        r->share[k] = all > 0 ? sum[k] / all : 0;
+        squares += off[k] * off[k];
+    }
+    double total = all + wait, from_waits = COMMUNICATION_ERROR * wait;
+    if (total > 0)
+        r->error_s = r->step_s * sqrt(squares + from_waits * from_waits) / total;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* What program_sent_bytes says of the worker's own program, which may be a twin's: in a sum the
+ * worker has its own place. */
+static int64_t find_sent_bytes(const struct worker *w, int number)
+{
+    const struct program *p = w->program;
+    int64_t sum = 0;
+    for (int i = 0; i < w->streams->n_comm; i++) {
+        const struct instr *instr = &p->instrs[w->streams->comm[i]];
+        if (instr->kind == INSTR_SEND)
+            sum += p->messages[instr->index].n_bytes;
+        if (instr->kind != INSTR_REDUCE)
+            continue;
+        const struct comm_reduction *r = &p->reductions[instr->index].spec;
+        const int *at =
+            bsearch(&number, r->members, (size_t)r->n_members, sizeof number, by_number);
+        sum += at ? comm_reduce_sent_bytes(r, (int)(at - r->members)) : 0;
+    }
+    return sum;
+}
+
+static void sum_up(struct clock_run *c)
+{
+    struct clock_result *r = c->result;
+    int n_steps = c->workers[0].program->n_steps;
+    bool on_cpu = c->workers[0].on_cpu;
+    double rest_s = 0;
+    for (int i = 0; i < c->n_workers; i++) {
+        const struct program *p = c->workers[i].program;
+        struct clock_worker_result *w = &r->workers[i];
+        memcpy(w->memory_bytes, p->slab_bytes, sizeof w->memory_bytes);
+        w->sent_bytes = find_sent_bytes(&c->workers[i], i);
+        w->load_s = worker_feed_rest(c, i);
+        w->wait_s += w->load_s;
+        r->bytes_moved += w->sent_bytes;
+        rest_s = fmax(rest_s, w->load_s);
+    }
+    for (int i = 0; i < c->machine->n_links; i++)
+        r->link_bytes[i] /= n_steps;
+    r->bytes_moved /= n_steps;
+    r->run_s = c->now_s + rest_s + (on_cpu ? c->machine->step_s : 0);
+    r->step_s = r->run_s / n_steps;
+    find_error(c);
+}
+
+enum status clock_run(const struct clock_worker *workers, int n_workers,
+                      const struct clock_options *options, arena *memory,
+                      struct clock_result *result)
+{
+    struct clock_run c = {.options = options,
+                          .machine = options->machine,
+                          .memory = memory,
+                          .n_workers = n_workers,
+                          .result = result};
+    TRY(arena_create(&c.scratch));
+    enum status st;
+    TRY_GOTO(st, prepare(&c, workers), out);
+    TRY_GOTO(st, run(&c), out);
+    sum_up(&c);
+out:
+    free(c.events.heap);
+    arena_destroy(c.scratch);
+    return st;
+}

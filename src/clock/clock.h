@@ -1,0 +1,80 @@
+/* clock.h: the predicting interpreter: runs the programs of all workers on costs and links instead
+ * of tensors, and says when everything would happen.
+ *
+ * It follows the executor instruction by instruction: the computing stream in order, the
+ * communicating stream started in order, the same waits. What is under way is a flow with demands
+ * on resources; resources are the cores of CPU workers (an instruction computes on them, and so
+ * does a transfer that copies or adds), and links. All flows on a resource share it evenly, and a
+ * flow goes as fast as its slowest resource lets it.
+ *
+ *     worker 0  [forward conv1][forward conv2]...[backward fc][backward conv2]
+ *     core 0     ^ flow: 1.2 ms of it              ^ shares the core with the sum of fc's gradients
+ *     link 0-1                                     ^ flow: 4 MB of it
+ *
+ * An instruction that computes takes between its cost alone and its cost with all neighbours busy,
+ * by how many of them compute when it begins.
+ *
+ *     struct clock_worker workers[2] = {{program0, costs0, 0}, {program1, costs1, 1}};
+ *     struct clock_options o = {.machine = m, .transport = "threads"};
+ *     struct clock_result r;
+ *     TRY(clock_run(workers, 2, &o, memory, &r));        // r points into `memory`
+ */
+#ifndef CLEAVE_CLOCK_CLOCK_H
+#define CLEAVE_CLOCK_CLOCK_H
+
+#include "base/arena.h"
+#include "machine/machine.h"
+#include "program/work.h"
+
+struct clock_worker {
+    /* Workers that do the same on other samples may share one (program_create_all). */
+    const struct program *program;
+    const struct instr_cost *costs; /* by instruction; of communicating ones not read */
+    int device;                     /* of the machine */
+    double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
+};
+
+/* The data side, per worker: a step's samples must have been made before its first LOAD. */
+struct clock_feed {
+    double sample_s; /* one thread's time to make a sample; 0: data cost nothing */
+    int threads;     /* that make them */
+};
+
+struct clock_options {
+    const struct machine *machine;
+    const char *transport; /* whose curves count for workers of one CPU host */
+    struct clock_feed feed;
+    bool free_communication; /* transfers and sums take no time: the bound */
+    bool keep_times;         /* fill clock_worker_result.times */
+};
+
+struct clock_time {
+    double begin_s, end_s; /* from the begin of the run */
+};
+
+struct clock_worker_result {
+    double compute_s;     /* inside computing instructions */
+    double wait_s;        /* computation waited for communication or data */
+    double communicate_s; /* something was under way */
+    double load_s;        /* of wait_s, for data */
+    int64_t memory_bytes[BUFFER_CLASS_COUNT];
+    int64_t sent_bytes;
+    struct clock_time *times; /* by instruction; NULL unless kept */
+};
+
+struct clock_result {
+    double run_s;   /* one run of the programs */
+    double step_s;  /* per step */
+    double error_s; /* of step_s: about how far off it may be, two times out of three */
+    /* Shares of all computing time by where the costs come from. */
+    double share[COST_ORIGIN_COUNT];
+    int64_t bytes_moved; /* by all workers, per step */
+    double *link_bytes;  /* by link of the machine, per step */
+    struct clock_worker_result *workers;
+};
+
+enum status clock_run(const struct clock_worker *workers, int n_workers,
+                      const struct clock_options *options, arena *memory,
+                      struct clock_result *result) MUST_USE;
+
+#endif

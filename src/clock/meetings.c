@@ -1,0 +1,134 @@
+/* Transfers and reductions. Both sides of a message, or all members of a sum, must have come; then
+ * it takes its latency, flows, and ends for all of them at once, as the transports do it. */
+#include "clock/parts.h"
+
+enum { LEAST_BUCKETS = 1024 };
+
+enum status meetings_init(struct clock_run *c)
+{
+    c->n_buckets = LEAST_BUCKETS;
+    while (c->n_buckets < 16 * c->n_workers)
+        c->n_buckets *= 2;
+    TRY(arena_alloc_array(c->scratch, (size_t)c->n_buckets, sizeof *c->buckets, &c->buckets));
+    for (int i = 0; i < c->n_buckets; i++)
+        c->buckets[i] = -1;
+    return STATUS_OK;
+}
+
+static int *bucket_of(const struct clock_run *c, const struct meeting *m)
+{
+    uint64_t h = (uint64_t)m->tag * 2 + m->reduces;
+    h = h * 0x9e3779b97f4a7c15u ^ (uint64_t)m->first;
+    h = h * 0x9e3779b97f4a7c15u ^ (uint64_t)m->last;
+    return &c->buckets[(h * 0x9e3779b97f4a7c15u >> 32) % (uint64_t)c->n_buckets];
+}
+
+static bool is_same(const struct meeting *a, const struct meeting *b)
+{
+    return a->tag == b->tag && a->reduces == b->reduces && a->first == b->first &&
+           a->last == b->last && a->n_members == b->n_members;
+}
+
+static enum status grow(struct clock_run *c)
+{
+    if (c->n_meetings < c->meeting_capacity)
+        return STATUS_OK;
+    int capacity = c->meeting_capacity ? 2 * c->meeting_capacity : 256;
+    struct meeting *meetings;
+    TRY(arena_alloc_array(c->scratch, (size_t)capacity, sizeof *meetings, &meetings));
+    for (int i = 0; i < c->n_meetings; i++)
+        meetings[i] = c->meetings[i];
+    c->meetings = meetings;
+    c->meeting_capacity = capacity;
+    return STATUS_OK;
+}
+
+static enum status open_meeting(struct clock_run *c, struct meeting like, int *out)
+{
+    TRY(grow(c));
+    size_t n = (size_t)like.n_members;
+    TRY(arena_alloc_array(c->scratch, n, sizeof *like.workers, &like.workers));
+    TRY(arena_alloc_array(c->scratch, n, sizeof *like.instrs, &like.instrs));
+    int *bucket = bucket_of(c, &like);
+    like.next = *bucket;
+    *out = *bucket = c->n_meetings++;
+    c->meetings[*out] = like;
+    return STATUS_OK;
+}
+
+static enum status find_or_open(struct clock_run *c, const struct meeting *like, int *out)
+{
+    for (int i = *bucket_of(c, like); i >= 0; i = c->meetings[i].next)
+        if (is_same(&c->meetings[i], like)) {
+            *out = i;
+            return STATUS_OK;
+        }
+    return open_meeting(c, *like, out);
+}
+
+static struct meeting describe(const struct worker *w, int number, int instr)
+{
+    const struct program *p = w->program;
+    const struct instr *i = &p->instrs[instr];
+    if (i->kind == INSTR_REDUCE) {
+        const struct comm_reduction *r = &p->reductions[i->index].spec;
+        return (struct meeting){.tag = r->tag,
+                                .reduces = true,
+                                .n_members = r->n_members,
+                                .first = r->members[0],
+                                .last = r->members[r->n_members - 1],
+                                .reduction = r};
+    }
+    const struct program_message *m = &p->messages[i->index];
+    bool sends = i->kind == INSTR_SEND;
+    return (struct meeting){.tag = m->tag,
+                            .n_members = 2,
+                            .first = sends ? number : m->peer,
+                            .last = sends ? m->peer : number,
+                            .n_bytes = m->n_bytes};
+}
+
+static void leave_bucket(struct clock_run *c, int number)
+{
+    int *link = bucket_of(c, &c->meetings[number]);
+    while (*link != number)
+        link = &c->meetings[*link].next;
+    *link = c->meetings[number].next;
+}
+
+enum status meetings_post(struct clock_run *c, int w, int instr)
+{
+    struct meeting like = describe(&c->workers[w], w, instr);
+    int number = -1;
+    TRY(find_or_open(c, &like, &number));
+    struct meeting *m = &c->meetings[number];
+    m->workers[m->n_posted] = w;
+    m->instrs[m->n_posted++] = instr;
+    if (m->n_posted < m->n_members)
+        return STATUS_OK;
+    leave_bucket(c, number);
+    if (!c->options->free_communication)
+        TRY(demands_find(c, m));
+    return events_add(&c->events, c->now_s + m->latency_s, EVENT_FLOW_BEGIN, number, 0);
+}
+
+enum status meetings_begin(struct clock_run *c, int number)
+{
+    const struct meeting *m = &c->meetings[number];
+    for (int i = 0; i < m->flow.n_demands; i++)
+        if (m->flow.demands[i].resource >= c->n_workers)
+            c->result->link_bytes[m->flow.demands[i].resource - c->n_workers] +=
+                m->flow.demands[i].amount;
+    if (m->flow.n_demands == 0 && m->flow.least_s <= 0)
+        return meetings_end(c, number);
+    return flow_begin(c, number);
+}
+
+enum status meetings_end(struct clock_run *c, int number)
+{
+    if (c->meetings[number].flow.active)
+        TRY(flow_end(c, number));
+    for (int i = 0; i < c->meetings[number].n_members; i++)
+        TRY(worker_communicated(c, c->meetings[number].workers[i], c->meetings[number].instrs[i]));
+    return STATUS_OK;
+}

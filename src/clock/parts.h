@@ -1,0 +1,170 @@
+/* parts.h: what the files of the clock share. Not for use outside this room.
+ *
+ *     clock.c      sets up, sums up
+ *     workers.c    the two streams of a worker, as the executor runs them
+ *     meetings.c   transfers and reductions: who has come, and what they demand when all have
+ *     demands.c    what a transfer or a reduction takes of cores and links
+ *     flows.c      what is under way, sharing cores and links
+ *     events.c     what happens next
+ */
+#ifndef CLEAVE_CLOCK_PARTS_H
+#define CLEAVE_CLOCK_PARTS_H
+
+#include "clock/clock.h"
+
+/* ---- events.c: a heap; events of the same time come in the order in which they were added ---- */
+
+enum event_kind {
+    EVENT_COMPUTED,   /* a worker's computing instruction ends, if nothing changes until then */
+    EVENT_RESUME,     /* a worker's computation looks again whether it may go on */
+    EVENT_START_COMM, /* a worker's communication looks what it may start */
+    EVENT_FLOW_BEGIN, /* a meeting's flow begins, after the latency */
+    EVENT_FLOW_END,   /* a flow ends, if nothing changes until then */
+    EVENT_FED,        /* a worker's samples of the next step are made, if it computes until then */
+};
+
+struct clock_event {
+    double t_s;
+    int64_t number;
+    enum event_kind kind;
+    int who;     /* a worker, or a meeting */
+    int version; /* of who's plans; an event of another version is forgotten */
+};
+
+struct clock_events {
+    struct clock_event *heap;
+    int n, capacity;
+    int64_t next_number;
+};
+
+enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
+                       int version) MUST_USE;
+bool events_take(struct clock_events *e, struct clock_event *out);
+
+/* ---- flows.c ---- */
+
+/* `amount` of a resource from a flow's begin to its end: seconds of a core, bytes of a link. */
+struct demand {
+    int resource;
+    double amount;
+};
+
+struct flow {
+    bool active;
+    double least_s; /* it takes at least so long */
+    int n_demands;
+    struct demand *demands;
+    double left;        /* 1 at its begin, 0 at its end */
+    double rate, since; /* of `left` per second, and from when on */
+    int version;
+};
+
+struct resource {
+    double capacity;
+    int n_flows, flow_capacity;
+    int *flows; /* meeting numbers */
+};
+
+/* ---- meetings.c ---- */
+
+struct meeting {
+    int next; /* in its bucket of the table, which it leaves when all have come; or -1 */
+    int64_t tag;
+    bool reduces;
+    int n_members, n_posted;
+    int first, last; /* the first and last member's worker number: with the tag, its name */
+    const struct comm_reduction *reduction;
+    int64_t n_bytes;       /* of a message */
+    int *workers, *instrs; /* [n_members]: who came, and with which instruction */
+    double latency_s;
+    struct flow flow;
+};
+
+/* ---- workers.c ---- */
+
+/* A program's two streams; shared by twins. */
+struct streams {
+    const struct program *program;
+    int n_compute, n_comm;
+    int *compute, *comm; /* instruction numbers */
+    bool *wakes_comm;    /* [n_instrs] */
+};
+
+struct worker {
+    const struct program *program;
+    const struct instr_cost *costs;
+    double pace;
+    const struct streams *streams;
+    int device, node;
+    bool on_cpu;
+    int compute_at;     /* position in streams->compute of what runs, or waits to */
+    int comm_at;        /* position in streams->comm of the first that was not started */
+    int computed;       /* number of the last instruction computed; -1: none */
+    bool *done;         /* [n_comm], by position */
+    int *comm_position; /* [n_instrs], shared by twins */
+    bool computing, resuming, starting;
+    bool busy;     /* it computes, or is about to */
+    double left_s; /* of what runs, at full speed */
+    double rate, since;
+    int version;
+    double reached_s; /* when the instruction at compute_at was reached */
+    int under_way;
+    double under_way_since;
+    double comm_usage;              /* share of its core that transfers and sums take now */
+    double began_s;                 /* when what runs began */
+    int cores;                      /* of its device */
+    double feed_left_s, feed_since; /* making the next step's samples: one thread's time */
+    int feed_version;
+};
+
+struct clock_run {
+    const struct clock_options *options;
+    const struct machine *machine;
+    arena *memory, *scratch;
+    double now_s;
+    int n_workers;
+    struct worker *workers;
+    int *busy;       /* by node: workers that compute, or are about to */
+    int *population; /* by node: workers */
+    int n_resources; /* n_workers cores, then the machine's links */
+    struct resource *resources;
+    int n_meetings, meeting_capacity;
+    struct meeting *meetings;
+    int n_buckets, *buckets;
+    double *amounts; /* [n_resources], see demands.c */
+    int *touched;
+    struct clock_events events;
+    struct clock_result *result;
+};
+
+enum status meetings_init(struct clock_run *c) MUST_USE;
+/* Worker w has come to its communicating instruction. */
+enum status meetings_post(struct clock_run *c, int w, int instr) MUST_USE;
+/* Of meeting `number`. */
+enum status meetings_begin(struct clock_run *c, int number) MUST_USE;
+enum status meetings_end(struct clock_run *c, int number) MUST_USE;
+
+/* What a meeting whose members have all come takes: latency, least time, demands. */
+enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
+
+/* That of meeting `number`. */
+enum status flow_begin(struct clock_run *c, int number) MUST_USE;
+enum status flow_end(struct clock_run *c, int number) MUST_USE;
+
+/* Of worker `number`. All are prepared before the first one begins. */
+void worker_prepare(struct clock_run *c, int number);
+enum status worker_begin(struct clock_run *c, int number) MUST_USE;
+enum status worker_computed(struct clock_run *c, int number) MUST_USE;
+enum status worker_resume(struct clock_run *c, int number) MUST_USE;
+enum status worker_start_comm(struct clock_run *c, int number) MUST_USE;
+/* The communicating instruction number `instr` has ended. */
+enum status worker_communicated(struct clock_run *c, int number, int instr) MUST_USE;
+enum status worker_fed(struct clock_run *c, int number) MUST_USE;
+/* How long the samples of the next step still take when all else has ended. */
+double worker_feed_rest(struct clock_run *c, int number);
+/* Whether instruction `instr` has ended. */
+bool worker_has_ended(const struct worker *w, int instr);
+/* What transfers take of its core has changed. */
+enum status worker_change_usage(struct clock_run *c, int number, double usage) MUST_USE;
+
+#endif

@@ -1,0 +1,257 @@
+/* The two streams of a worker, as the executor runs them: computation in order, one instruction at
+ * a time; communication started in order as soon as what it waits for has ended. */
+#include "clock/parts.h"
+
+#include <math.h>
+
+/* The executor looks on for so long before it sleeps. */
+static const double SPIN_S = 20e-6;
+/* A core that only communicates still computes a little: the system shares it out. */
+static const double LEAST_RATE = 0.05;
+
+static const struct instr *next_instr(const struct worker *w)
+{
+    return &w->program->instrs[w->streams->compute[w->compute_at]];
+}
+
+bool worker_has_ended(const struct worker *w, int instr)
+{
+    if (w->program->instrs[instr].stream == STREAM_COMPUTE)
+        return w->computed >= instr;
+    return w->done[w->comm_position[instr]];
+}
+
+static bool may_start(const struct worker *w, const struct instr *instr)
+{
+    for (int k = 0; k < instr->n_waits; k++)
+        if (!worker_has_ended(w, instr->waits[k]))
+            return false;
+    return true;
+}
+
+/* What it takes to wake a sleeping thread, because of communication. */
+static double find_wake(const struct clock_run *c, const struct worker *w)
+{
+    return w->on_cpu && !c->options->free_communication ? c->machine->wake_s : 0;
+}
+
+/* ---- data ---- */
+
+/* The threads that make the next step's samples share the worker's cores with its computation, and
+ * have them alone while it waits. */
+static double feed_usage(const struct clock_run *c, const struct worker *w)
+{
+    double threads = c->options->feed.threads;
+    return w->on_cpu && w->feed_left_s > 0 ? threads / (threads + w->cores) : 0;
+}
+
+/* One thread's seconds per second. */
+static double feed_speed(const struct clock_run *c, const struct worker *w)
+{
+    double threads = c->options->feed.threads, cores = w->cores;
+    if (w->on_cpu && w->computing)
+        cores *= threads / (threads + cores);
+    return w->on_cpu ? fmin(threads, cores) : threads;
+}
+
+/* Called before the speed changes. */
+static void settle_feed(const struct clock_run *c, struct worker *w)
+{
+    if (w->feed_left_s > 0)
+        w->feed_left_s = fmax(0, w->feed_left_s - (c->now_s - w->feed_since) * feed_speed(c, w));
+    w->feed_since = c->now_s;
+}
+
+static enum status plan_fed(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    if (!w->on_cpu || w->feed_left_s <= 0)
+        return STATUS_OK;
+    return events_add(&c->events, c->now_s + w->feed_left_s / feed_speed(c, w), EVENT_FED, number,
+                      ++w->feed_version);
+}
+
+double worker_feed_rest(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    settle_feed(c, w);
+    return w->feed_left_s > 0 ? w->feed_left_s / feed_speed(c, w) : 0;
+}
+
+/* ---- computing ---- */
+
+static void set_busy(struct clock_run *c, struct worker *w, bool busy)
+{
+    c->busy[w->node] += busy - w->busy;
+    w->busy = busy;
+}
+
+/* Between alone and all busy, by how many of the host compute. */
+static double find_cost(const struct clock_run *c, const struct worker *w, int instr)
+{
+    const struct instr_cost *cost = &w->costs[instr];
+    int others = c->population[w->node] - 1;
+    if (!w->on_cpu || others <= 0)
+        return w->pace * cost->busy_s;
+    double load = (double)(c->busy[w->node] - 1) / others;
+    return w->pace * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+}
+
+static double find_speed(const struct clock_run *c, const struct worker *w)
+{
+    return w->on_cpu ? fmax(LEAST_RATE, 1 - w->comm_usage - feed_usage(c, w)) : 1;
+}
+
+static enum status plan_end(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    w->rate = find_speed(c, w);
+    w->since = c->now_s;
+    return events_add(&c->events, c->now_s + w->left_s / w->rate, EVENT_COMPUTED, number,
+                      ++w->version);
+}
+
+static void keep_begin(struct clock_run *c, int number, int instr)
+{
+    struct clock_worker_result *r = &c->result->workers[number];
+    r->wait_s += c->now_s - c->workers[number].reached_s;
+    c->workers[number].began_s = c->now_s;
+    if (r->times)
+        r->times[instr].begin_s = c->now_s;
+}
+
+static enum status compute(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    int instr = w->streams->compute[w->compute_at];
+    settle_feed(c, w);
+    set_busy(c, w, true);
+    w->computing = true;
+    w->left_s = find_cost(c, w, instr);
+    keep_begin(c, number, instr);
+    TRY(plan_fed(c, number));
+    return plan_end(c, number);
+}
+
+enum status worker_resume(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    w->resuming = false;
+    return compute(c, number);
+}
+
+static enum status go_on(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    w->reached_s = c->now_s;
+    if (w->compute_at < w->streams->n_compute && may_start(w, next_instr(w)))
+        return compute(c, number);
+    set_busy(c, w, false);
+    return STATUS_OK;
+}
+
+enum status worker_computed(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    struct clock_worker_result *r = &c->result->workers[number];
+    int instr = w->streams->compute[w->compute_at++];
+    settle_feed(c, w);
+    w->computing = false;
+    w->feed_version++;
+    w->computed = instr;
+    r->compute_s += c->now_s - w->began_s;
+    if (r->times)
+        r->times[instr].end_s = c->now_s;
+    if (w->streams->wakes_comm[instr] && !w->starting && w->comm_at < w->streams->n_comm) {
+        double wake_s = w->under_way ? 0 : find_wake(c, w);
+        w->starting = true;
+        TRY(events_add(&c->events, c->now_s + wake_s, EVENT_START_COMM, number, 0));
+    }
+    return go_on(c, number);
+}
+
+static enum status change_speed(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    if (!w->computing)
+        return STATUS_OK;
+    w->left_s = fmax(0, w->left_s - (c->now_s - w->since) * w->rate);
+    return plan_end(c, number);
+}
+
+enum status worker_change_usage(struct clock_run *c, int number, double usage)
+{
+    c->workers[number].comm_usage = usage > 1e-9 ? usage : 0;
+    return change_speed(c, number);
+}
+
+enum status worker_fed(struct clock_run *c, int number)
+{
+    c->workers[number].feed_left_s = 0;
+    return change_speed(c, number);
+}
+
+/* ---- communicating ---- */
+
+enum status worker_start_comm(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    w->starting = false;
+    while (w->comm_at < w->streams->n_comm) {
+        int instr = w->streams->comm[w->comm_at];
+        struct clock_worker_result *r = &c->result->workers[number];
+        if (!may_start(w, &w->program->instrs[instr]))
+            return STATUS_OK;
+        w->comm_at++;
+        if (w->under_way++ == 0)
+            w->under_way_since = c->now_s;
+        if (r->times)
+            r->times[instr].begin_s = c->now_s;
+        TRY(meetings_post(c, number, instr));
+    }
+    return STATUS_OK;
+}
+
+enum status worker_communicated(struct clock_run *c, int number, int instr)
+{
+    struct worker *w = &c->workers[number];
+    struct clock_worker_result *r = &c->result->workers[number];
+    w->done[w->comm_position[instr]] = true;
+    if (r->times)
+        r->times[instr].end_s = c->now_s;
+    if (--w->under_way == 0)
+        r->communicate_s += c->now_s - w->under_way_since;
+    if (!w->starting && w->comm_at < w->streams->n_comm) {
+        w->starting = true;
+        TRY(events_add(&c->events, c->now_s, EVENT_START_COMM, number, 0));
+    }
+    bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
+    if (!waits || !may_start(w, next_instr(w)))
+        return STATUS_OK;
+    bool slept = c->now_s - w->reached_s > SPIN_S;
+    w->resuming = true;
+    set_busy(c, w, true);
+    return events_add(&c->events, c->now_s + (slept ? find_wake(c, w) : 0), EVENT_RESUME, number,
+                      0);
+}
+
+/* ---- beginning ---- */
+
+void worker_prepare(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    const struct range *samples = &w->program->samples;
+    const struct clock_feed *feed = &c->options->feed;
+    w->computed = -1;
+    if (feed->sample_s > 0 && feed->threads > 0)
+        w->feed_left_s =
+            (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;
+    set_busy(c, w, w->streams->n_compute > 0 && may_start(w, next_instr(w)));
+}
+
+enum status worker_begin(struct clock_run *c, int number)
+{
+    c->workers[number].starting = true;
+    TRY(events_add(&c->events, 0, EVENT_START_COMM, number, 0));
+    return go_on(c, number);
+}

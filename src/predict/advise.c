@@ -1,0 +1,351 @@
+#include "predict/advise.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is changed; what is 0 stays. */
+struct change {
+    const char *strategy;
+    int workers, micro_batches;
+    int64_t batch;
+    bool in_turn;   /* schedule 1f1b: a micro-batch goes backward before the next goes forward */
+    bool recompute; /* all layers */
+};
+
+struct search {
+    const struct advise_request *request;
+    const struct predict_request *predict; /* of the batch that is tried */
+    struct advice *found;
+    int n_found;
+};
+
+/* ---- changing a plan ---- */
+
+static enum status copy_plan(const struct plan *plan, const struct graph *from,
+                             const struct graph *to, struct plan **out)
+{
+    char *text;
+    TRY(plan_print(plan, from, &text));
+    enum status st = plan_parse(text, strlen(text), "the plan", to, out);
+    free(text);
+    return st;
+}
+
+/* As the user will get it: the strategy writes another plan, a file's plan is edited. */
+static enum status make_unedited(const struct search *s, const struct change *c, struct plan **out)
+{
+    const struct advise_request *r = s->request;
+    const struct plan *old = r->predict->plan;
+    const char *strategy = c->strategy ? c->strategy : r->strategy;
+    if (!strategy)
+        return copy_plan(old, r->predict->graph, s->predict->graph, out);
+    struct plan_request how = r->how;
+    how.n_workers = c->workers ? c->workers : old->n_workers;
+    if (c->micro_batches)
+        how.micro_batches = c->micro_batches;
+    return plan_build(strategy, s->predict->graph, &how, out);
+}
+
+static enum status make_plan(const struct search *s, const struct change *c, struct plan **out)
+{
+    struct plan *plan;
+    TRY(make_unedited(s, c, &plan));
+    if (c->micro_batches)
+        plan->micro_batches = c->micro_batches;
+    if (c->in_turn)
+        plan->schedule = PLAN_1F1B;
+    for (int i = 1; c->recompute && i < plan->n_layers; i++)
+        plan->layers[i].recompute = true;
+    enum status st = plan_check(plan, s->predict->graph);
+    if (st != STATUS_OK)
+        plan_destroy(plan);
+    else
+        *out = plan;
+    return st;
+}
+
+/* ---- what it needs ---- */
+
+struct need {
+    bool works; /* the plan can be made for this network */
+    bool fits;
+    int64_t bytes;      /* if it does not fit, those of training alone */
+    int64_t limit;      /* what there is */
+    int64_t eval_batch; /* in the test, where it must be smaller to fit; else 0 */
+    bool hopeless;      /* not even the weights and what belongs to them fit */
+};
+
+/* The request without its tests. */
+static struct predict_request training_alone(const struct predict_request *r)
+{
+    struct predict_request training = *r;
+    training.n_others = 0;
+    for (int i = 0; i < r->n_others; i++)
+        if (r->others[i].training)
+            training.others[training.n_others++] = r->others[i];
+    return training;
+}
+
+static enum status weigh_request(struct predict_request request, const struct plan *plan,
+                                 struct need *out)
+{
+    struct prediction *p;
+    request.plan = plan;
+    TRY(predict_memory(&request, &p));
+    int64_t lasting = p->tight_memory[BUFFER_WEIGHTS] + p->tight_memory[BUFFER_OPTIMIZER] +
+                      p->tight_memory[BUFFER_GRADIENTS];
+    bool hopeless = lasting > p->limit_bytes;
+    *out = (struct need){.works = true,
+                         .fits = p->too_large_worker == -1,
+                         .bytes = p->needed_bytes,
+                         .limit = p->limit_bytes,
+                         .hopeless = hopeless};
+    prediction_destroy(p);
+    return STATUS_OK;
+}
+
+static enum status weigh_batches(const struct search *s, const struct plan *plan,
+                                 int64_t eval_batch, struct need *out)
+{
+    const struct advise_request *r = s->request;
+    struct predict_request request = *s->predict;
+    void *opened;
+    TRY(r->open_batches(r->user, s->predict->graph->batch, eval_batch, &request, &opened));
+    enum status st = weigh_request(request, plan, out);
+    r->close_batches(opened);
+    out->eval_batch = eval_batch;
+    return st;
+}
+
+static int64_t eval_batch_of(const struct predict_request *r)
+{
+    for (int i = 0; i < r->n_others; i++)
+        if (!r->others[i].training)
+            return r->others[i].graph->batch;
+    return 0;
+}
+
+/* Training first: what is too large for it needs no test. */
+static enum status weigh_plan(const struct search *s, const struct plan *plan, struct need *out)
+{
+    TRY(weigh_request(training_alone(s->predict), plan, out));
+    int64_t eval_batch = eval_batch_of(s->predict);
+    if (!out->fits || eval_batch == 0)
+        return STATUS_OK;
+    struct need training = *out;
+    TRY(weigh_request(*s->predict, plan, out));
+    while (!out->fits && s->request->open_batches && (eval_batch /= 2) > 0)
+        TRY(weigh_batches(s, plan, eval_batch, out));
+    out->bytes = out->fits ? out->bytes : training.bytes;
+    return STATUS_OK;
+}
+
+/* A change that cannot be made, for whatever reason, is none to advise; the plan's own fault is
+ * what the user is told. */
+static struct need weigh(const struct search *s, const struct change *c)
+{
+    struct need need = {0};
+    struct plan *plan = NULL;
+    enum status st = make_plan(s, c, &plan);
+    if (st == STATUS_OK) {
+        bool delays = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+        const struct plan *old = s->request->predict->plan;
+        if (!delays || old->schedule == PLAN_PIPEDREAM || old->asynchronous)
+            st = weigh_plan(s, plan, &need);
+        plan_destroy(plan);
+    }
+    if (st != STATUS_OK)
+        status_clear();
+    return st == STATUS_OK ? need : (struct need){0};
+}
+
+/* ---- saying it ---- */
+
+static void append(char text[ADVICE_BYTES], const char *format, ...) PRINTF_LIKE(2, 3);
+
+static void append(char text[ADVICE_BYTES], const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + used, ADVICE_BYTES - used, format, args);
+    va_end(args);
+}
+
+/* What no option says is written into the plan's file. */
+static void describe_edits(const struct search *s, const struct change *c, char text[ADVICE_BYTES])
+{
+    char edits[ADVICE_BYTES] = "";
+    if (c->micro_batches && !s->request->strategy)
+        append(edits, ", \"micro_batches\": %d", c->micro_batches);
+    if (c->in_turn)
+        append(edits, ", \"schedule\": \"1f1b\"");
+    if (c->recompute)
+        append(edits, ", \"recompute\" of all layers");
+    if (*edits)
+        append(text, "%s%s in the plan's file", *text ? " and " : "", edits + 2);
+}
+
+static void describe(const struct search *s, const struct change *c, int64_t eval_batch,
+                     char text[ADVICE_BYTES])
+{
+    char options[ADVICE_BYTES] = "";
+    if (c->strategy)
+        append(options, " --plan %s", c->strategy);
+    if (c->workers)
+        append(options, " --workers %d", c->workers);
+    if (c->micro_batches && s->request->strategy)
+        append(options, " --micro-batches %d", c->micro_batches);
+    if (c->batch)
+        append(options, " --batch %lld", (long long)c->batch);
+    if (eval_batch)
+        append(options, " --eval-batch %lld", (long long)eval_batch);
+    *text = '\0';
+    append(text, "%s", *options ? options + 1 : "");
+    describe_edits(s, c, text);
+}
+
+static bool add_if_fits(struct search *s, const struct change *c, const struct need *need)
+{
+    if (!need->fits)
+        return false;
+    struct advice *to = &s->found[s->n_found++];
+    describe(s, c, need->eval_batch, to->change);
+    to->memory_bytes = need->bytes;
+    return true;
+}
+
+static bool try_change(struct search *s, const struct change *c)
+{
+    struct need need = weigh(s, c);
+    return add_if_fits(s, c, &need);
+}
+
+/* ---- the kinds ---- */
+
+/* Doubles them below `end` until it fits. Each time about half of what can be saved at all is, so
+ * that all further savings together are no more than the last one. The number that fits, or 0. */
+static int try_micro_batches(struct search *s, struct change c, int end)
+{
+    int64_t last = INT64_MAX;
+    int first = s->request->predict->plan->micro_batches * 2;
+    for (c.micro_batches = first; c.micro_batches < end; c.micro_batches *= 2) {
+        struct need need = weigh(s, &c);
+        if (add_if_fits(s, &c, &need))
+            return c.micro_batches;
+        int64_t saved = last - need.bytes;
+        if (!need.works || need.hopeless || saved <= 0 || need.bytes - saved > need.limit)
+            return 0;
+        last = need.bytes;
+    }
+    return 0;
+}
+
+/* The first number of micro-batches that is too large. */
+static int micro_batches_end(const struct search *s)
+{
+    int64_t batch = s->predict->graph->batch;
+    return batch < 1 << 20 ? (int)batch + 1 : 1 << 20;
+}
+
+/* All forward, then all backward keeps everything, however many micro-batches there are. One stage
+ * alone may as well take them in turn. */
+static int advise_micro_batches(struct search *s)
+{
+    const struct plan *plan = s->predict->plan;
+    int end = micro_batches_end(s);
+    int n = try_micro_batches(s, (struct change){0}, end);
+    if (!n && plan->n_stages == 1 && plan->schedule == PLAN_GPIPE)
+        n = try_micro_batches(s, (struct change){.in_turn = true}, end);
+    return n;
+}
+
+/* With fewer micro-batches than fit alone, or it would be the larger change. */
+static void advise_recomputation(struct search *s, int micro_batches)
+{
+    struct change c = {.recompute = true};
+    if (!try_change(s, &c))
+        (void)try_micro_batches(s, c, micro_batches ? micro_batches : micro_batches_end(s));
+}
+
+static bool try_strategies(struct search *s, int workers)
+{
+    for (const struct plan_strategy *to = plan_strategies(); to->name; to++) {
+        struct change c = {.strategy = to->name, .workers = workers};
+        bool same = s->request->strategy && strcmp(to->name, s->request->strategy) == 0;
+        if (!same && try_change(s, &c))
+            return true;
+    }
+    return false;
+}
+
+/* The workers of a file are not among the options. */
+static void advise_strategies(struct search *s)
+{
+    const struct plan *plan = s->predict->plan;
+    (void)try_strategies(s,
+                         s->request->how.n_workers || plan->n_workers == 1 ? 0 : plan->n_workers);
+}
+
+static bool try_batch(struct search *s, int64_t batch, bool *hopeless)
+{
+    const struct advise_request *r = s->request;
+    struct predict_request smaller = *r->predict;
+    void *opened;
+    *hopeless = true;
+    if (r->open_batches(r->user, batch, 0, &smaller, &opened) != STATUS_OK) {
+        status_clear();
+        return false;
+    }
+    struct search within = {.request = r, .predict = &smaller};
+    struct change c = {.batch = batch};
+    struct need need = weigh(&within, &c);
+    r->close_batches(opened);
+    *hopeless = !need.works || need.hopeless;
+    return add_if_fits(s, &c, &need);
+}
+
+static void advise_batch(struct search *s)
+{
+    bool hopeless = !s->request->open_batches;
+    for (int64_t n = s->predict->graph->batch / 2; n >= 1 && !hopeless; n /= 2)
+        if (try_batch(s, n, &hopeless))
+            return;
+}
+
+static bool try_workers(struct search *s, int workers)
+{
+    struct change c = {.workers = workers};
+    if (strcmp(s->request->strategy, "serial") == 0)
+        return try_strategies(s, workers);
+    return try_change(s, &c);
+}
+
+/* Cores of one host share its memory: more of them would not help. */
+static void advise_workers(struct search *s)
+{
+    int most = s->predict->machine->n_devices;
+    int workers = s->predict->plan->n_workers;
+    if (s->predict->local || !s->request->strategy)
+        return;
+    while (workers < most) {
+        workers = workers > most / 2 ? most : 2 * workers;
+        if (try_workers(s, workers))
+            return;
+    }
+}
+
+int advise_find(const struct advise_request *request, struct advice found[ADVICE_MAX])
+{
+    struct search s = {.request = request, .predict = request->predict, .found = found};
+    if (try_change(&s, &(struct change){0})) /* it was the test alone */
+        return s.n_found;
+    int micro_batches = advise_micro_batches(&s);
+    advise_recomputation(&s, micro_batches);
+    advise_strategies(&s);
+    advise_batch(&s);
+    if (s.n_found < ADVICE_MAX)
+        advise_workers(&s);
+    return s.n_found;
+}

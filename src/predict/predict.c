@@ -1,0 +1,313 @@
+#include "predict/predict.h"
+
+#include "base/timer.h"
+#include "profile/costs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- programs ---- */
+
+static struct program_options describe(const struct predict_request *r, const struct prediction *p)
+{
+    return (struct program_options){
+        .backend = r->backend,
+        .device = p->device,
+        .training = true,
+        .n_states = r->n_states,
+        .plan = r->plan,
+        .transport = r->plan->n_workers > 1 ? comm_find_table(r->transport) : NULL};
+}
+
+static enum status lower(const struct predict_request *r, struct prediction *p)
+{
+    struct device_options how = {.threads = r->threads, .describe_only = true};
+    TRY(r->backend->device_open(&how, &p->device));
+    struct program_options o = describe(r, p);
+    TRY(program_create_all(r->graph, &o, NULL, true, &p->set));
+    p->programs = (const struct program *const *)p->set.programs;
+    return STATUS_OK;
+}
+
+/* ---- memory ---- */
+
+static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFER_CLASS_COUNT])
+{
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        to[k] = from[k] > to[k] ? from[k] : to[k];
+}
+
+static enum status add_other(const struct predict_request *r, struct prediction *p,
+                             const struct predict_other *other)
+{
+    struct program_options o = describe(r, p);
+    struct program_set set;
+    o.training = other->training;
+    o.n_steps = 1;
+    TRY(program_create_all(other->graph, &o, &p->set, true, &set));
+    for (int i = 0; i < p->n_workers; i++)
+        take_larger(p->memory[i], set.programs[i]->slab_bytes);
+    program_destroy_all(&set);
+    return STATUS_OK;
+}
+
+static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
+{
+    int64_t sum = 0;
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        sum += classes[k];
+    return sum;
+}
+
+static enum status find_memory(const struct predict_request *r, struct prediction *p)
+{
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
+    for (int i = 0; i < p->n_workers; i++)
+        take_larger(p->memory[i], p->programs[i]->slab_bytes);
+    for (int k = 0; k < r->n_others; k++)
+        TRY(add_other(r, p, &r->others[k]));
+    for (int i = 0; i < p->n_workers; i++) {
+        int64_t all = sum_classes(p->memory[i]);
+        if (all > p->largest_bytes) {
+            p->largest_bytes = all;
+            p->largest_worker = i;
+        }
+    }
+    return STATUS_OK;
+}
+
+static int device_of(const struct machine *m, int worker)
+{
+    return worker % m->n_devices;
+}
+
+/* What shares one memory: a GPU has its own, the cores of a host share the host's. */
+struct place {
+    int first_worker, n_workers;
+    int64_t limit_bytes; /* 0: unknown */
+    int64_t memory[BUFFER_CLASS_COUNT];
+};
+
+static void add_to_place(struct place *to, int worker, const int64_t memory[BUFFER_CLASS_COUNT])
+{
+    if (to->n_workers++ == 0)
+        to->first_worker = worker;
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        to->memory[k] += memory[k];
+}
+
+static double share_used(int64_t needed, int64_t limit)
+{
+    return limit > 0 ? (double)needed / (double)limit : 0;
+}
+
+static void take_tighter(struct prediction *p, const struct place *place)
+{
+    int64_t needed = sum_classes(place->memory);
+    if (place->n_workers == 0 || place->limit_bytes <= 0 ||
+        (p->tight_worker >= 0 &&
+         share_used(needed, place->limit_bytes) <= share_used(p->needed_bytes, p->limit_bytes)))
+        return;
+    p->tight_worker = place->first_worker;
+    p->n_tight = place->n_workers;
+    p->needed_bytes = needed;
+    p->limit_bytes = place->limit_bytes;
+    memcpy(p->tight_memory, place->memory, sizeof p->tight_memory);
+}
+
+static enum status check_fit(const struct predict_request *r, struct prediction *p)
+{
+    const struct machine *m = r->machine;
+    struct place *places; /* devices, then nodes */
+    int n_places = m->n_devices + m->n_nodes;
+    TRY(arena_alloc_array(p->memory_arena, (size_t)n_places, sizeof *places, &places));
+    for (int i = 0; i < p->n_workers; i++) {
+        int number = device_of(m, i), node = m->devices[number].node;
+        const struct machine_kind *kind = &m->kinds[m->devices[number].kind];
+        bool own = kind->class == MACHINE_GPU;
+        struct place *place = &places[own ? number : m->n_devices + node];
+        place->limit_bytes = own ? kind->memory_bytes : m->nodes[node].memory_bytes;
+        add_to_place(place, i, p->memory[i]);
+    }
+    p->tight_worker = -1;
+    for (int i = 0; i < n_places; i++)
+        take_tighter(p, &places[i]);
+    p->too_large_worker = p->needed_bytes > p->limit_bytes ? p->tight_worker : -1;
+    return STATUS_OK;
+}
+
+/* ---- time ---- */
+
+static bool has_idle_workers(const struct plan *plan)
+{
+    return plan->n_stages > 1 || plan->n_servers > 0;
+}
+
+static enum status measure(const struct predict_request *r, struct prediction *p)
+{
+    struct measure_request m = {.graph = r->graph,
+                                .plan = r->plan,
+                                .backend = r->backend,
+                                .threads = r->threads,
+                                .n_states = r->n_states,
+                                .programs = p->programs,
+                                .alone = has_idle_workers(r->plan),
+                                .look_only = r->look_only || p->too_large_worker >= 0,
+                                .callbacks = r->callbacks};
+    return profile_measure(r->profile, &m, &p->measured);
+}
+
+static enum status find_costs(const struct predict_request *r, struct prediction *p)
+{
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->costs, &p->costs));
+    for (int i = 0; i < p->n_workers; i++) {
+        const struct machine *m = r->machine;
+        const struct machine_kind *kind = &m->kinds[m->devices[device_of(m, i)].kind];
+        for (int k = 0; k < i && !p->costs[i]; k++)
+            if (p->programs[k] == p->programs[i] &&
+                m->devices[device_of(m, k)].kind == m->devices[device_of(m, i)].kind)
+                p->costs[i] = p->costs[k];
+        if (p->costs[i])
+            continue;
+        struct instr_cost *costs;
+        struct cost_source source = {.profile = r->local ? r->profile : NULL,
+                                     .busy = p->measured.setting,
+                                     .alone = p->measured.alone,
+                                     .kind = kind,
+                                     .scale = r->scale};
+        TRY(arena_alloc_array(p->memory_arena, (size_t)p->programs[i]->n_instrs, sizeof *costs,
+                              &costs));
+        costs_find(&source, p->programs[i], costs);
+        p->costs[i] = costs;
+    }
+    return STATUS_OK;
+}
+
+/* How far workers drift apart: the spread of whole rounds, as a standard deviation. */
+static double find_drift(const struct predict_request *r, const struct prediction *p)
+{
+    static const double QUARTILE = 0.6745; /* of a normal distribution, in deviations */
+    struct profile_cost pace;
+    if (!r->local || !r->profile || p->n_workers == 1 ||
+        !profile_find(r->profile, &p->measured.setting, MEASURE_PACE_KEY, &pace))
+        return 0;
+    return pace.spread / QUARTILE;
+}
+
+/* Where a worker stands among the others when all drift alike: the expected place, in deviations,
+ * of the rank-th of n draws (Blom's approximation; Tukey's of the normal quantile). Who stands
+ * where is arbitrary; it must only not follow the stages. */
+static double find_place(int worker, int n)
+{
+    int rank = 0;
+    for (int i = 0; i < n; i++)
+        rank += (uint32_t)i * 2654435761u < (uint32_t)worker * 2654435761u;
+    double share = (rank + 0.625) / (n + 0.25);
+    return 4.91 * (pow(share, 0.14) - pow(1 - share, 0.14));
+}
+
+static enum status run_clock(const struct predict_request *r, struct prediction *p,
+                             bool free_communication, bool keep_times, struct clock_result *out)
+{
+    struct clock_worker *workers;
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
+    double drift = find_drift(r, p);
+    for (int i = 0; i < p->n_workers; i++)
+        workers[i] = (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),
+                                           drift > 0 ? 1 + drift * find_place(i, p->n_workers) : 1};
+    struct clock_options o = {.machine = r->machine,
+                              .transport = r->transport,
+                              .feed = r->feed,
+                              .free_communication = free_communication,
+                              .keep_times = keep_times};
+    return clock_run(workers, p->n_workers, &o, p->memory_arena, out);
+}
+
+enum status prediction_free_communication(const struct predict_request *r, struct prediction *p,
+                                          double *step_s)
+{
+    struct clock_result result;
+    TRY(run_clock(r, p, true, false, &result));
+    *step_s = result.step_s;
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+static enum status check_request(const struct predict_request *r)
+{
+    const struct machine *m = r->machine;
+    if (!r->local && r->plan->n_workers > m->n_devices)
+        return status_fail(STATUS_USAGE, "the plan has %d workers, but %s has %d device%s",
+                           r->plan->n_workers, m->name, m->n_devices, m->n_devices == 1 ? "" : "s");
+    if (r->plan->n_workers > 1 && !comm_find_table(r->transport))
+        return status_fail(STATUS_USAGE, "this build has no transport '%s'", r->transport);
+    return STATUS_OK;
+}
+
+static enum status build_memory(const struct predict_request *r, struct prediction *p)
+{
+    TRY(check_request(r));
+    TRY(lower(r, p));
+    TRY(find_memory(r, p));
+    return check_fit(r, p);
+}
+
+static enum status build_all(const struct predict_request *r, struct prediction *p)
+{
+    int64_t start_ns = timer_now_ns();
+    TRY(build_memory(r, p));
+    if (r->local && r->profile)
+        TRY(measure(r, p));
+    TRY(find_costs(r, p));
+    TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
+    p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 -
+                   (p->measured.n_measured ? p->measured.seconds : 0);
+    return STATUS_OK;
+}
+
+typedef enum status build_prediction(const struct predict_request *r, struct prediction *p);
+
+static enum status create(const struct predict_request *request, build_prediction *build,
+                          struct prediction **out)
+{
+    arena *memory;
+    struct prediction *p;
+    TRY(arena_create(&memory));
+    enum status st = arena_alloc(memory, sizeof *p, &p);
+    if (st != STATUS_OK) {
+        arena_destroy(memory);
+        return st;
+    }
+    p->memory_arena = memory;
+    p->backend = request->backend;
+    p->n_workers = request->plan->n_workers;
+    st = build(request, p);
+    if (st != STATUS_OK) {
+        prediction_destroy(p);
+        return st;
+    }
+    *out = p;
+    return STATUS_OK;
+}
+
+enum status predict_plan(const struct predict_request *request, struct prediction **out)
+{
+    return create(request, build_all, out);
+}
+
+enum status predict_memory(const struct predict_request *request, struct prediction **out)
+{
+    return create(request, build_memory, out);
+}
+
+void prediction_destroy(struct prediction *p)
+{
+    if (!p)
+        return;
+    program_destroy_all(&p->set);
+    if (p->device)
+        p->backend->device_close(p->device);
+    arena_destroy(p->memory_arena);
+}

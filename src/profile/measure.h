@@ -1,0 +1,92 @@
+/* measure.h: fills a profile with what the instructions of a plan take on this machine.
+ *
+ * Measuring rehearses the plan: every worker runs the computing instructions of its program in
+ * order, on its own cores, all workers at the same time, without communication. So an instruction
+ * is timed as it will run: after its predecessor, with the caches and the memory as busy as in
+ * training. What is in the profile already is not measured again.
+ *
+ *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .n_states = 1};
+ *     struct measure_result done;
+ *     TRY(profile_measure(p, &r, &done));
+ *     ... profile_find(p, &done.setting, key, &cost) ...
+ */
+#ifndef CLEAVE_PROFILE_MEASURE_H
+#define CLEAVE_PROFILE_MEASURE_H
+
+#include "profile/profile.h"
+#include "program/program.h"
+
+enum { MEASURE_DEVICE_BYTES = 256 };
+
+/* The entry of a setting whose spread says how far a worker's whole rounds scatter: how much one
+ * may be behind the others at any moment. Its time means nothing. */
+#define MEASURE_PACE_KEY "pace"
+
+/* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
+ * complete by then is in the profile. */
+struct measure_callbacks {
+    enum status (*on_progress)(void *user, double share, const char *what); /* NULL: none */
+    bool (*stops)(void *user); /* NULL: never; STATUS_STOPPED comes out */
+    void *user;
+};
+
+struct measure_request {
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct backend *backend;
+    enum precision precision;
+    int threads;  /* of each worker; 0: the cores divided by the plan's workers, at least 1 */
+    int n_states; /* of the optimizer, per trained parameter: 1 for SGD with momentum */
+    /* The programs of all workers, where the caller has lowered them for training, on any device
+     * of the backend with the same threads (workers that do the same may share one); NULL: they
+     * are lowered here. */
+    const struct program *const *programs;
+    int most_at_once; /* workers that one host will have; 0: as many as the plan has */
+    bool alone;       /* what each takes with no neighbour busy is measured, too */
+    bool look_only;   /* finds out what is missing, and measures nothing */
+
+    double budget_s;               /* for each rehearsal; 0: 1.5 */
+    int least_rounds, most_rounds; /* 0: 3 and 25 */
+    struct measure_callbacks callbacks;
+};
+
+struct measure_result {
+    /* Under which costs are kept: with all neighbours busy, and (its load is 1) with none. */
+    struct profile_setting setting, alone;
+    int n_keys;     /* different ones in the plan */
+    int n_missing;  /* of them, that were not in the profile, in either setting */
+    int n_measured; /* entries that were added */
+    double seconds; /* that it took */
+    char device[MEASURE_DEVICE_BYTES];
+};
+
+/* At most as many workers compute at the same time as the cores can hold, the others' programs take
+ * turns; result->setting.load says how many. Fails as running the plan would: memory that is not
+ * there, kernels that do not exist. */
+enum status profile_measure(profile *p, const struct measure_request *request,
+                            struct measure_result *result) MUST_USE;
+
+/* A backend's library and the processor it runs on: the device of a setting. "cpu oneDNN 2.6.3
+ * avx2, loops avx2 on Intel(R) Xeon(R) CPU @ 2.20GHz". */
+const char *profile_describe_device(const struct backend *backend, const device *d, char *text,
+                                    size_t size);
+
+/* The processor alone: the device of what no backend does. */
+const char *profile_describe_processor(char *text, size_t size);
+
+/* ---- data ---- */
+
+struct feed_request {
+    const char *data; /* a spec of dataset.h; the train split is read */
+    int64_t batch;
+    bool augment;
+    double budget_s; /* 0: 0.5 */
+    struct measure_callbacks callbacks;
+};
+
+/* What one loader thread takes to make a sample: from the profile, or measured and kept there under
+ * "load SPEC CxHxW", family "load". *measured (unless NULL) says which. */
+enum status profile_measure_feed(profile *p, const struct feed_request *request,
+                                 struct profile_cost *cost, bool *measured) MUST_USE;
+
+#endif

@@ -1,0 +1,318 @@
+#include "profile/rehearsal.h"
+
+#include "base/random.h"
+#include "base/timer.h"
+#include "runtime/executor.h"
+#include "runtime/pin.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often a worker may repeat its program in a round while it waits for the longest. */
+enum { MOST_REPEATS = 1000 };
+
+struct rehearsal;
+
+struct actor {
+    struct rehearsal *all;
+    int place;
+    device *device;
+    struct program *program;
+    executor *executor;
+    float *images;
+    int32_t *labels;
+    struct executor_batch batch;
+    double *seconds;  /* [most_rounds][n_instrs] */
+    int64_t round_ns; /* its program once, in the last round */
+    int repeats;      /* in a round */
+    pthread_t thread;
+    bool has_thread;
+    struct status_error error;
+};
+
+struct rehearsal {
+    const struct rehearsal_request *request;
+    struct update_rule rule;
+    struct actor *actors;
+    int n_rounds; /* kept so far */
+
+    /* ---- between the calling thread and the actors' ---- */
+    pthread_mutex_t lock;
+    pthread_cond_t called, answered;
+    uint64_t call; /* counts scenes; an actor that has not seen it yet plays it */
+    enum status (*scene)(struct actor *a);
+    int n_answers, n_threads;
+    bool quit;
+};
+
+/* ---- one actor ---- */
+
+/* Any optimizer with that many states; the weights stay as they are. */
+static struct update_rule rule_with(int n_states)
+{
+    if (n_states == 2)
+        return (struct update_rule){
+            .kind = UPDATE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .step = 1};
+    return (struct update_rule){.kind = UPDATE_SGD, .momentum = n_states ? 0.9 : 0};
+}
+
+static void fill_batch(const struct graph *graph, int64_t n, int64_t floats, float *images,
+                       int32_t *labels)
+{
+    enum { PERIOD = 1 << 12 };
+    const struct random_key key = {1, RANDOM_TEST, 1};
+    float numbers[PERIOD];
+    for (int i = 0; i < PERIOD; i++)
+        numbers[i] = (float)(2 * random_uniform(key, 0, (uint64_t)i) - 1);
+    for (int64_t i = 0; i < floats; i++)
+        images[i] = numbers[i % PERIOD];
+    for (int64_t i = 0; i < n; i++)
+        labels[i] = (int32_t)(i % graph->classes);
+}
+
+/* The samples that the program loads. */
+static enum status make_batch(struct actor *a)
+{
+    const struct graph *graph = a->all->request->graph;
+    const struct shape *images = &graph->nodes[0].op.output;
+    int64_t n = a->program->samples.end - a->program->samples.begin;
+    int64_t floats = n * (shape_elements(images) / images->dim[0]);
+    if (n == 0)
+        return STATUS_OK;
+    a->images = malloc((size_t)floats * sizeof *a->images);
+    a->labels = malloc((size_t)n * sizeof *a->labels);
+    if (!a->images || !a->labels)
+        return status_no_memory((size_t)floats * sizeof *a->images);
+    fill_batch(graph, n, floats, a->images, a->labels);
+    a->batch = (struct executor_batch){a->images, a->labels, a->program->samples.begin};
+    return STATUS_OK;
+}
+
+/* Of an asynchronous pipeline's window enough steps to have every kind of instruction in it. */
+static int steps_of(const struct plan *plan)
+{
+    int enough = plan->n_stages + 1;
+    return plan->window < enough ? plan->window : enough;
+}
+
+static enum status open_actor(struct actor *a)
+{
+    const struct rehearsal_request *r = a->all->request;
+    if (r->pins)
+        (void)pin_thread(r->first_place + a->place, r->n_places, r->threads);
+    struct device_options wanted = {.precision = r->precision, .threads = r->threads};
+    TRY(r->backend->device_open(&wanted, &a->device));
+    struct program_options o = {.backend = r->backend,
+                                .device = a->device,
+                                .training = true,
+                                .n_states = r->n_states,
+                                .plan = r->plan,
+                                .worker = r->workers[a->place],
+                                .n_steps = steps_of(r->plan)};
+    TRY(program_create(r->graph, &o, &a->program));
+    const struct program *const programs[] = {a->program};
+    TRY(executor_create_rehearsal(programs, 1, &a->executor));
+    TRY(make_batch(a));
+    size_t count = (size_t)r->most_rounds * (size_t)a->program->n_instrs + 1;
+    a->seconds = calloc(count, sizeof *a->seconds);
+    return a->seconds ? STATUS_OK : status_no_memory(count * sizeof *a->seconds);
+}
+
+static void close_actor(struct actor *a)
+{
+    executor_destroy(a->executor);
+    program_destroy(a->program);
+    if (a->device)
+        a->all->request->backend->device_close(a->device);
+    free(a->images);
+    free(a->labels);
+    free(a->seconds);
+}
+
+/* Of several repetitions the first is kept: it began together with everybody's. */
+static void keep_seconds(struct actor *a)
+{
+    const struct executor_time *times = executor_get_times(a->executor, 0);
+    int n = a->program->n_instrs;
+    double *to = a->seconds + (size_t)a->all->n_rounds * (size_t)n;
+    for (int i = 0; i < n; i++)
+        to[i] = (double)(times[i].end_ns - times[i].begin_ns) * 1e-9;
+}
+
+static enum status play_round(struct actor *a)
+{
+    for (int i = 0; i < a->repeats; i++) {
+        int64_t start_ns = timer_now_ns();
+        TRY(executor_rehearse(a->executor, 0, &a->batch, &a->all->rule));
+        if (i > 0)
+            continue;
+        a->round_ns = timer_now_ns() - start_ns;
+        keep_seconds(a);
+    }
+    return STATUS_OK;
+}
+
+/* ---- all of them together ---- */
+
+static void play(struct actor *a)
+{
+    enum status st = a->all->scene(a);
+    a->error.status = STATUS_OK;
+    if (st != STATUS_OK)
+        status_take(st, &a->error);
+}
+
+static void *act(void *user)
+{
+    struct actor *a = user;
+    struct rehearsal *r = a->all;
+    uint64_t seen = 0;
+    pthread_mutex_lock(&r->lock);
+    while (!r->quit) {
+        if (r->call == seen) {
+            pthread_cond_wait(&r->called, &r->lock);
+            continue;
+        }
+        seen = r->call;
+        pthread_mutex_unlock(&r->lock);
+        play(a);
+        pthread_mutex_lock(&r->lock);
+        if (++r->n_answers == r->n_threads)
+            pthread_cond_signal(&r->answered);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Signals are for the thread that called. */
+static enum status start_threads(struct rehearsal *r)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    for (int i = 0; i < r->request->n && !error; i++) {
+        error = pthread_create(&r->actors[i].thread, NULL, act, &r->actors[i]);
+        r->actors[i].has_thread = !error;
+        r->n_threads += !error;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
+    return STATUS_OK;
+}
+
+static void stop_threads(struct rehearsal *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->quit = true;
+    pthread_cond_broadcast(&r->called);
+    pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->request->n; i++)
+        if (r->actors[i].has_thread)
+            (void)pthread_join(r->actors[i].thread, NULL);
+}
+
+/* Every actor plays the scene on its thread; the first failure comes out. */
+static enum status play_all(struct rehearsal *r, enum status (*scene)(struct actor *a))
+{
+    pthread_mutex_lock(&r->lock);
+    r->scene = scene;
+    r->n_answers = 0;
+    r->call++;
+    pthread_cond_broadcast(&r->called);
+    while (r->n_answers < r->n_threads)
+        pthread_cond_wait(&r->answered, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->request->n; i++)
+        if (r->actors[i].error.status != STATUS_OK)
+            return status_give(&r->actors[i].error);
+    return STATUS_OK;
+}
+
+static bool computes(const struct program *p)
+{
+    for (int i = 0; i < p->n_instrs; i++)
+        if (p->instrs[i].stream == STREAM_COMPUTE)
+            return true;
+    return false;
+}
+
+/* As often as its program fits into the longest one. */
+static void choose_repeats(struct rehearsal *r)
+{
+    int64_t longest_ns = 0;
+    for (int i = 0; i < r->request->n; i++)
+        if (r->actors[i].round_ns > longest_ns)
+            longest_ns = r->actors[i].round_ns;
+    for (int i = 0; i < r->request->n; i++) {
+        struct actor *a = &r->actors[i];
+        int64_t fits = a->round_ns > 0 ? longest_ns / a->round_ns : 1;
+        a->repeats = !computes(a->program) ? 1 : (int)(fits < MOST_REPEATS ? fits : MOST_REPEATS);
+    }
+}
+
+static enum status look_up(const struct rehearsal *r, double share)
+{
+    const struct rehearsal_request *q = r->request;
+    return q->between ? q->between(q->user, share < 1 ? share : 1) : STATUS_OK;
+}
+
+/* The larger of the two, because both bounds must be reached, or the most rounds. */
+static double done_share(const struct rehearsal *r, double spent_s)
+{
+    const struct rehearsal_request *q = r->request;
+    double rounds = (double)r->n_rounds / q->least_rounds, time = spent_s / q->budget_s;
+    double least = rounds < time ? rounds : time, most = (double)r->n_rounds / q->most_rounds;
+    return least > most ? least : most;
+}
+
+static enum status play_rounds(struct rehearsal *r)
+{
+    TRY(look_up(r, 0));
+    TRY(play_all(r, play_round));
+    int64_t start_ns = timer_now_ns();
+    double share;
+    do {
+        choose_repeats(r);
+        TRY(look_up(r, done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9)));
+        TRY(play_all(r, play_round));
+        r->n_rounds++;
+        share = done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9);
+    } while (share < 1);
+    return STATUS_OK;
+}
+
+static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user)
+{
+    TRY(start_threads(r));
+    TRY(play_all(r, open_actor));
+    TRY(play_rounds(r));
+    for (int i = 0; i < r->request->n; i++)
+        TRY(take(user, r->actors[i].program, r->n_rounds, r->actors[i].seconds));
+    return STATUS_OK;
+}
+
+enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user)
+{
+    struct rehearsal r = {.request = request, .rule = rule_with(request->n_states)};
+    r.actors = calloc((size_t)request->n, sizeof *r.actors);
+    if (!r.actors)
+        return status_no_memory((size_t)request->n * sizeof *r.actors);
+    for (int i = 0; i < request->n; i++)
+        r.actors[i] = (struct actor){.all = &r, .place = i, .repeats = 1};
+    (void)pthread_mutex_init(&r.lock, NULL);
+    (void)pthread_cond_init(&r.called, NULL);
+    (void)pthread_cond_init(&r.answered, NULL);
+    enum status st = perform(&r, take, user);
+    stop_threads(&r);
+    for (int i = 0; i < request->n; i++)
+        close_actor(&r.actors[i]);
+    (void)pthread_cond_destroy(&r.answered);
+    (void)pthread_cond_destroy(&r.called);
+    (void)pthread_mutex_destroy(&r.lock);
+    free(r.actors);
+    return st;
+}

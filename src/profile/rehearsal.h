@@ -1,0 +1,48 @@
+/* rehearsal.h: the computing instructions of some workers, run for real at the same time, each
+ * worker a thread on cores and with a device of its own as in training, and timed.
+ *
+ *     struct rehearsal_request r = {.graph = g, .plan = plan, .backend = backend, .threads = 1,
+ *                                   .n = 2, .workers = (int[]){0, 1}, .n_places = 2, .pins = true,
+ *                                   .budget_s = 1.5, .least_rounds = 3, .most_rounds = 25};
+ *     TRY(rehearsal_run(&r, take, user));          // calls take for each of the two
+ *
+ * All begin each round together; the first one warms up and is not kept. Who has less to do than
+ * the longest repeats its program meanwhile, so that all cores are busy to the end of the round.
+ */
+#ifndef CLEAVE_PROFILE_REHEARSAL_H
+#define CLEAVE_PROFILE_REHEARSAL_H
+
+#include "program/program.h"
+
+struct rehearsal_request {
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct backend *backend;
+    enum precision precision;
+    int threads;  /* of each device; 0: all cores */
+    int n_states; /* of the optimizer, per trained parameter */
+    int n;        /* threads, and whose program each runs; one may stand there several times */
+    const int *workers;
+    bool pins;    /* binds each to its cores: the (first_place + i)-th of n_places */
+    int n_places; /* at least first_place + n */
+    int first_place;
+
+    double budget_s; /* rounds end when so much was spent (from the first one that is kept) ... */
+    int least_rounds, most_rounds; /* ... within these bounds */
+
+    /* Between rounds, on the calling thread; NULL: not called. `share`: about how much is done. A
+     * status other than OK ends it all. */
+    enum status (*between)(void *user, double share);
+    void *user;
+};
+
+/* What a worker's instructions took: seconds[round * program->n_instrs + instruction], 0 for those
+ * that communicate. */
+typedef enum status rehearsal_take(void *user, const struct program *program, int n_rounds,
+                                   const double *seconds);
+
+/* Calls `take` for each of the n when all is over, on the calling thread. */
+enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take,
+                          void *user) MUST_USE;
+
+#endif

@@ -1,0 +1,156 @@
+/* Whether the workers of a host fit into its memory: their programs say what they need before
+ * anything is allocated. Beyond the memory there is, the system does not refuse: it kills. */
+#include "base/text.h"
+#include "runtime/crew_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- what there is ---- */
+
+/* The least of a limit that stands in `file` of a control group and of those around it. */
+static int64_t least_limit(const char *mount, char *where, const char *file, int64_t least)
+{
+    for (;;) {
+        char path[512];
+        int64_t limit;
+        (void)snprintf(path, sizeof path, "%s%s/%s", mount, where, file);
+        FILE *f = fopen(path, "r");
+        if (f && fscanf(f, "%" SCNd64, &limit) == 1 && limit > 0 && limit < least)
+            least = limit; /* "max" is no number */
+        if (f)
+            (void)fclose(f);
+        char *slash = strrchr(where, '/');
+        if (!slash)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* A line of /proc/self/cgroup: "4:memory:/path" (version 1) or "0::/path" (version 2). */
+static int64_t limit_of_line(char *line, int64_t least)
+{
+    line[strcspn(line, "\n")] = '\0';
+    char *kinds = strchr(line, ':');
+    char *where = kinds ? strchr(kinds + 1, ':') : NULL;
+    if (!where)
+        return least;
+    *where++ = '\0';
+    if (kinds[1] == '\0')
+        return least_limit("/sys/fs/cgroup", where, "memory.max", least);
+    if (strstr(kinds, "memory"))
+        return least_limit("/sys/fs/cgroup/memory", where, "memory.limit_in_bytes", least);
+    return least;
+}
+
+static int64_t limit_of_groups(int64_t least)
+{
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    char line[512];
+    while (f && fgets(line, sizeof line, f))
+        least = limit_of_line(line, least);
+    if (f)
+        (void)fclose(f);
+    return least;
+}
+
+/* Of this host, or of what this process may use of it. */
+static enum status find_host_memory(int64_t *out)
+{
+    const char *asked = getenv("CLEAVE_MEMORY_LIMIT");
+    int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (asked && *asked)
+        return text_parse_integer("CLEAVE_MEMORY_LIMIT", asked, 1, INT64_MAX, out);
+    *out = limit_of_groups(pages > 0 && page_bytes > 0 ? pages * page_bytes : INT64_MAX);
+    return STATUS_OK;
+}
+
+/* ---- what is needed ---- */
+
+/* What a process tells the others. */
+struct crew_need {
+    uint64_t host;
+    int64_t n_workers;
+    int64_t bytes[BUFFER_CLASS_COUNT];
+};
+
+/* The same for processes that share their memory. */
+static uint64_t identify_host(void)
+{
+    char text[512] = "";
+    (void)gethostname(text, 256);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && !fgets(text + 256, 256, f))
+        text[256] = '\0';
+    if (f)
+        (void)fclose(f);
+    return XXH64(text, sizeof text, 0);
+}
+
+/* As its executor will allocate: the programs of a worker share one set of slabs. */
+static void add_worker(struct crew_need *to, const struct crew_worker *w)
+{
+    to->n_workers++;
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++) {
+        int64_t most = 0;
+        for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
+            if (w->programs[p] && w->programs[p]->slab_bytes[k] > most)
+                most = w->programs[p]->slab_bytes[k];
+        to->bytes[k] += most;
+    }
+}
+
+/* Of all processes on this host. */
+static enum status sum_host(crew *c, struct crew_need *mine)
+{
+    comm *end = crew_process(c);
+    struct crew_need *all, own = *mine;
+    if (!end)
+        return STATUS_OK;
+    TRY(arena_alloc_array(c->memory, (size_t)end->size, sizeof *all, &all));
+    TRY(end->table->exchange(end, &own, sizeof own, all));
+    for (int i = 0; i < end->size; i++) {
+        if (i == end->rank || all[i].host != own.host)
+            continue;
+        mine->n_workers += all[i].n_workers;
+        for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+            mine->bytes[k] += all[i].bytes[k];
+    }
+    return STATUS_OK;
+}
+
+static enum status refuse(const struct crew_need *need, int64_t sum, int64_t limit)
+{
+    char classes[512] = "", bytes[32], there[32];
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++) {
+        size_t used = strlen(classes);
+        if (need->bytes[k])
+            (void)snprintf(classes + used, sizeof classes - used, "%s%s %s", used ? ", " : "",
+                           buffer_class_name((enum buffer_class)k),
+                           text_bytes(bytes, sizeof bytes, (double)need->bytes[k]));
+    }
+    return status_fail(STATUS_NO_FIT,
+                       "the plan does not fit into this host: %lld worker%s of it need%s %s (%s), "
+                       "there are %s; 'cleave predict' says what would fit",
+                       (long long)need->n_workers, need->n_workers == 1 ? "" : "s",
+                       need->n_workers == 1 ? "s" : "",
+                       text_bytes(bytes, sizeof bytes, (double)sum), classes,
+                       text_bytes(there, sizeof there, (double)limit));
+}
+
+enum status crew_check_memory(crew *c)
+{
+    struct crew_need need = {.host = identify_host()};
+    int64_t sum = 0, limit;
+    for (int i = 0; i < c->info.n_local; i++)
+        add_worker(&need, &c->workers[i]);
+    TRY(sum_host(c, &need));
+    TRY(find_host_memory(&limit));
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        sum += need.bytes[k];
+    return sum > limit ? refuse(&need, sum, limit) : STATUS_OK;
+}

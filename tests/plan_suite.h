@@ -1,0 +1,135 @@
+/* plan_suite.h: the networks and plans that every promise about plans is held to: trained as one
+ * worker trains (test_transparency), and predicted to the byte (test_predict).
+ *
+ * All networks x all strategies x these numbers of workers, and plans made by hand.
+ */
+#ifndef CLEAVE_TESTS_PLAN_SUITE_H
+#define CLEAVE_TESTS_PLAN_SUITE_H
+
+#include "model/network.h"
+#include "plan/plan.h"
+#include "testing.h"
+
+static const char *const suite_networks[] = {"lenet5",      "alexnet",   "vgg11",      "resnet18",
+                                             "mobilenetv2", "googlenet", "inceptionv3"};
+static const int suite_workers[] = {2, 3, 4, 7};
+enum {
+    SUITE_NETWORKS = sizeof suite_networks / sizeof *suite_networks,
+    SUITE_WORKERS = sizeof suite_workers / sizeof *suite_workers
+};
+
+/* The smallest images that the network takes, or nearly. */
+static inline struct graph_variant suite_variant(const char *model, int64_t batch)
+{
+    static const struct {
+        const char *model;
+        int64_t channels, size;
+        bool small_form;
+    } sizes[] = {{"lenet5", 1, 28, true},
+                 {"alexnet", 3, 64, false},
+                 {"googlenet", 3, 64, false},
+                 {"inceptionv3", 3, 75, false},
+                 {NULL, 3, 32, true}};
+    int i = 0;
+    while (sizes[i].model && strcmp(sizes[i].model, model) != 0)
+        i++;
+    return (struct graph_variant){.batch = batch,
+                                  .channels = sizes[i].channels,
+                                  .height = sizes[i].size,
+                                  .width = sizes[i].size,
+                                  .classes = 10,
+                                  .small_form = sizes[i].small_form,
+                                  .drop_probability = -1};
+}
+
+static inline struct graph *suite_build(const char *model, int64_t batch)
+{
+    struct graph_variant v = suite_variant(model, batch);
+    struct graph *g;
+    assert_ok(network_build(model, &v, &g));
+    return g;
+}
+
+/* ---- plans made by hand ---- */
+
+/* Batches are of 7 for lenet5, else of 12. */
+struct suite_plan {
+    const char *what, *model, *text;
+};
+
+#define SUITE_FOUR "\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2,3]}]"
+
+static const struct suite_plan suite_plans[] = {
+    {"summed loops", "lenet5",
+     "{" SUITE_FOUR ",\"layers\":{\"conv2\":{\"cut\":{\"c\":3}},\"fc1\":{\"cut\":{\"i\":4}},"
+     "\"fc2\":{\"cut\":{\"o\":2,\"i\":2}},\"fc3\":{\"cut\":{\"n\":2,\"i\":[50,34]}}}}"},
+    {"windows in parts", "lenet5",
+     "{" SUITE_FOUR
+     ",\"layers\":{\"conv1\":{\"cut\":{\"r\":2,\"s\":2}},\"conv2\":{\"cut\":{\"r\":3}}}}"},
+    {"height and width over strides and pools", "alexnet",
+     "{" SUITE_FOUR ",\"default\":{\"cut\":{\"height\":2,\"width\":2}}}"},
+    {"uneven rows", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[2,0,1]}],"
+     "\"default\":{\"cut\":{\"n\":3}},\"layers\":{\"conv1\":{\"cut\":{\"p\":[5,20,7]}},"
+     "\"bn1\":{\"cut\":{\"h\":[9,9,14]}},\"relu1\":{\"cut\":{\"h\":[9,9,14]}}}}"},
+    {"mesh of samples and channels, a layer on some of the workers", "lenet5",
+     "{" SUITE_FOUR
+     ",\"default\":{\"cut\":{\"n\":2,\"channels\":2}},\"layers\":{\"pool2\":{\"workers\":"
+     "[3,1],\"cut\":{\"n\":2}},\"fc3\":{\"cut\":{\"n\":1},\"workers\":[2]}}}"},
+    {"stages of three and one", "lenet5",
+     "{\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}},"
+     "{\"workers\":[3]}],\"layers\":{\"conv1\":{\"stage\":0},\"fc1\":{\"stage\":1}},"
+     "\"micro_batches\":3,\"schedule\":\"1f1b\"}"},
+    {"stages of one and three", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[3]},"
+     "{\"workers\":[0,1,2],\"cut\":{\"n\":[1,2,1]}}],\"layers\":{\"layer2.0.conv1\":{\"stage\":1},"
+     "\"layer2.0.downsample.0\":{\"stage\":1}},\"micro_batches\":2,\"schedule\":\"gpipe\"}"},
+    {"recomputed layers, small buckets over a tree", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}}],"
+     "\"micro_batches\":2,\"schedule\":\"1f1b\",\"recompute\":[\"conv1\",\"bn1\",\"relu1\","
+     "\"layer1.0.conv1\",\"layer1.0.bn1\",\"layer1.0.relu1\",\"layer2.0.conv1\"],"
+     "\"sync\":{\"method\":\"tree\",\"bucket_bytes\":5000}}"},
+    {"two nodes of two", "lenet5",
+     "{" SUITE_FOUR ",\"default\":{\"cut\":{\"n\":4}},\"sync\":{\"method\":\"hierarchical\","
+     "\"workers_per_node\":2,\"bucket_bytes\":20000}}"},
+};
+enum { SUITE_PLANS = sizeof suite_plans / sizeof *suite_plans };
+
+static inline struct graph *suite_build_for(const struct suite_plan *p)
+{
+    return suite_build(p->model, strcmp(p->model, "lenet5") == 0 ? 7 : 12);
+}
+
+/* ---- asynchronous plans ---- */
+
+enum { SUITE_WINDOW = 6 };
+
+/* Of lenet5 with batches of 8. */
+static const struct plan_request suite_pipedreams[] = {
+    {.n_workers = 2, .window = SUITE_WINDOW},
+    {.n_workers = 3, .window = SUITE_WINDOW},
+    {.n_workers = 4, .window = SUITE_WINDOW, .replicas = (const int[]){3, 1}, .n_stages = 2},
+    {.n_workers = 4, .window = SUITE_WINDOW, .replicas = (const int[]){1, 3}, .n_stages = 2},
+    {.n_workers = 7, .window = SUITE_WINDOW, .replicas = (const int[]){2, 4, 1}, .n_stages = 3},
+};
+/* Of lenet5 with 3 samples for every worker that is no server. */
+static const struct plan_request suite_servers[] = {
+    {.n_workers = 2, .n_servers = 1, .asynchronous = true},
+    {.n_workers = 4, .n_servers = 1, .asynchronous = true},
+    {.n_workers = 7, .n_servers = 2, .asynchronous = true},
+};
+enum {
+    SUITE_PIPEDREAMS = sizeof suite_pipedreams / sizeof *suite_pipedreams,
+    SUITE_SERVERS = sizeof suite_servers / sizeof *suite_servers,
+    SUITE_SERVER_SAMPLES = 3
+};
+
+/* ---- few samples ---- */
+
+/* Data parallelism over four workers. */
+static const struct {
+    const char *model;
+    int64_t batch;
+} suite_small[] = {{"lenet5", 2}, {"resnet18", 3}};
+
+#endif
