@@ -19,6 +19,7 @@ now_ms() {
 
 # start ARGUMENTS...: a job in a session of its own, whose number is $job
 start() {
+    : >stdout # the last job's must not be taken for this one's before it has started
     setsid "$mpirun" "${mpi_options[@]}" -n $ranks "$CLEAVE" train "$@" >stdout 2>stderr \
         </dev/null &
     job=$!

@@ -135,40 +135,45 @@ static void test_small_forms_in_pieces(void **state)
 
 /* ---- groups ---- */
 
-static void create_conv(device *d, int64_t samples, struct group_layouts *io, group **g,
-                        struct group_spec *spec)
+static struct group_spec conv_spec(int64_t samples)
 {
-    *spec = (struct group_spec){.op = {.op = OP_CONV2D,
-                                       .attrs = {.out_channels = 32,
-                                                 .kernel = {3, 3},
-                                                 .stride = {2, 2},
-                                                 .dilation = {1, 1},
-                                                 .pad_before = {1, 1},
-                                                 .pad_after = {1, 1},
-                                                 .groups = 1},
-                                       .n_inputs = 1,
-                                       .input = {SHAPE4(samples, 16, 14, 14)}},
-                                .training = true,
-                                .input_gradient = true,
-                                .global_batch = samples};
+    struct group_spec spec = {.op = {.op = OP_CONV2D,
+                                     .attrs = {.out_channels = 32,
+                                               .kernel = {1, 1},
+                                               .stride = {2, 2},
+                                               .dilation = {1, 1},
+                                               .groups = 1},
+                                     .n_inputs = 1,
+                                     .input = {SHAPE4(samples, 16, 1, 1)}},
+                              .training = true,
+                              .input_gradient = true,
+                              .global_batch = samples};
+    assert_ok(op_infer_shape(&spec.op));
+    return spec;
+}
+
+/* From an input in the layout of its choice. */
+static group *create(device *d, const struct group_spec *spec, struct group_layouts *io)
+{
+    group *g;
     *io = (struct group_layouts){0};
-    assert_ok(op_infer_shape(&spec->op));
-    assert_ok(backend_cpu.layout_transfer(d, &spec->op.input[0], 0, 16, &io->input[0]));
-    assert_ok(backend_cpu.group_create(d, spec, io, g));
+    assert_ok(backend_cpu.layout_transfer(d, &spec->op.input[0], 0, spec->op.input[0].dim[1],
+                                          &io->input[0]));
+    assert_ok(backend_cpu.group_create(d, spec, io, &g));
+    return g;
 }
 
 static void test_running_is_refused(void **state)
 {
     (void)state;
     device *d = open_device(1, true);
-    struct group_spec spec;
+    struct group_spec spec = conv_spec(2);
     struct group_layouts io;
     struct group_args args = {0};
     struct step_state step = {0};
-    group *g;
+    group *g = create(d, &spec, &io);
     stream *s;
     double seconds;
-    create_conv(d, 2, &io, &g, &spec);
     assert_ok(backend_cpu.stream_create(d, &s));
     for (int pass = 0; pass < PASS_COUNT; pass++)
         assert_fails(backend_cpu.group_run(g, (enum pass)pass, s, &args, &step), STATUS_FAILED,
@@ -179,40 +184,75 @@ static void test_running_is_refused(void **state)
     backend_cpu.device_close(d);
 }
 
-/* Another origin makes no other group; another shape, input layout or given weights do. */
+/* Where a piece lies in the whole is for its kernels alone. */
 static void test_groups_that_are_alike_are_one(void **state)
 {
     (void)state;
     device *d = open_device(1, true);
-    struct group_spec spec, moved;
-    struct group_layouts io, plain = {0}, given = {0}, again = {0};
-    group *g, *other;
-    create_conv(d, 2, &io, &g, &spec);
-    moved = spec;
-    moved.whole = SHAPE4(8, 32, 7, 7);
+    struct group_spec spec = conv_spec(2), moved = spec;
+    struct group_layouts io, again;
+    group *g = create(d, &spec, &io);
+    moved.whole = SHAPE4(8, 32, 1, 1);
     moved.origin[0] = 4;
     moved.global_batch = 8;
-    again.input[0] = io.input[0];
-    assert_ok(backend_cpu.group_create(d, &moved, &again, &other));
-    assert_ptr_equal(other, g);
+    moved.random_stream = 7;
+    assert_ptr_equal(create(d, &moved, &again), g);
     assert_ptr_equal(again.output, io.output);
     assert_ptr_equal(again.param[0], io.param[0]);
-    create_conv(d, 3, &again, &other, &spec);
-    assert_ptr_not_equal(other, g);
-    create_conv(d, 2, &again, &other, &spec);
-    assert_ptr_equal(other, g);
+    assert_ptr_equal(create(d, &spec, &again), g);
+    backend_cpu.device_close(d);
+}
+
+static void test_groups_that_are_not_alike_are_several(void **state)
+{
+    (void)state;
+    device *d = open_device(1, true);
+    struct group_spec spec[8];
+    struct group_layouts io;
+    group *g[8];
+    for (int i = 0; i < 8; i++)
+        spec[i] = conv_spec(i == 1 ? 3 : 2);
+    spec[2].op.attrs.stride[1] = 1;
+    spec[3].op.attrs.bias = true;
+    spec[4].training = false;
+    spec[5].input_gradient = false;
+    spec[6].activation = ACTIVATION_RELU;
+    spec[7].op.attrs.kernel[0] = 3;
+    spec[7].op.attrs.pad_before[0] = spec[7].op.attrs.pad_after[0] = 1;
+    for (int i = 0; i < 8; i++) {
+        g[i] = create(d, &spec[i], &io);
+        for (int k = 0; k < i; k++)
+            assert_that(g[i] != g[k], "groups %d and %d are one", k, i);
+    }
+    backend_cpu.device_close(d);
+}
+
+static void test_layouts_and_statistics_make_another_group(void **state)
+{
+    (void)state;
+    device *d = open_device(1, true);
+    struct group_spec spec = conv_spec(2);
+    struct group_layouts io, plain = {0}, given = {0};
+    struct group_needs mine, theirs;
+    struct shape weight = SHAPE4(32, 16, 1, 1);
+    group *g = create(d, &spec, &io), *other;
     assert_ok(backend_cpu.layout_plain(d, &spec.op.input[0], &plain.input[0]));
     assert_ok(backend_cpu.group_create(d, &spec, &plain, &other));
     assert_ptr_not_equal(other, g);
-    struct shape weight = SHAPE4(32, 16, 3, 3);
     given.input[0] = io.input[0];
     assert_ok(backend_cpu.layout_plain(d, &weight, &given.param[0]));
     assert_ok(backend_cpu.group_create(d, &spec, &given, &other));
     assert_ptr_not_equal(other, g);
-    struct group_needs mine, theirs;
-    backend_cpu.group_get_needs(g, &mine);
-    backend_cpu.group_get_needs(other, &theirs);
-    assert_true(theirs.forward_workspace_bytes > mine.forward_workspace_bytes);
+    spec.op = (struct op_case){.op = OP_BATCH_NORM,
+                               .attrs = {.epsilon = 1e-5, .momentum = 0.1},
+                               .n_inputs = 1,
+                               .input = {SHAPE4(2, 16, 4, 4)}};
+    assert_ok(op_infer_shape(&spec.op));
+    backend_cpu.group_get_needs(create(d, &spec, &io), &mine);
+    spec.shared_statistics = true;
+    backend_cpu.group_get_needs(create(d, &spec, &io), &theirs);
+    assert_int_equal(mine.statistics_count, 0);
+    assert_true(theirs.statistics_count > 0);
     backend_cpu.device_close(d);
 }
 
@@ -223,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_small_forms_in_pieces),
         cmocka_unit_test(test_running_is_refused),
         cmocka_unit_test(test_groups_that_are_alike_are_one),
+        cmocka_unit_test(test_groups_that_are_not_alike_are_several),
+        cmocka_unit_test(test_layouts_and_statistics_make_another_group),
     };
     return test_run(tests);
 }

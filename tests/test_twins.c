@@ -143,6 +143,20 @@ static bool same_param(const struct program_param *a, const struct program_param
                          (b)->worker, i_);                                                       \
     } while (0)
 
+/* Of a worker whose program has no messages. */
+static int64_t count_sent(const struct program *p, int worker)
+{
+    int64_t total = 0;
+    for (int i = 0; i < p->n_reductions; i++) {
+        const struct comm_reduction *r = &p->reductions[i].spec;
+        int position = 0;
+        while (r->members[position] != worker)
+            position++;
+        total += comm_reduce_sent_bytes(r, position);
+    }
+    return total;
+}
+
 static void assert_twins(const char *name, const struct program *a, const struct program *b)
 {
     assert_int_equal(a->n_messages + b->n_messages, 0);
@@ -160,7 +174,8 @@ static void assert_twins(const char *name, const struct program *a, const struct
             fail_msg("%s: workers %d and %d differ in parameter %d", name, a->worker, b->worker, i);
     assert_true(same_length(a->samples, b->samples));
     assert_true(same_ints(a->slab_bytes, b->slab_bytes, BUFFER_CLASS_COUNT));
-    assert_int_equal(program_sent_bytes_by(a, b->worker), program_sent_bytes(b));
+    assert_int_equal(program_sent_bytes_by(a, b->worker), count_sent(b, b->worker));
+    assert_int_equal(program_sent_bytes(b), count_sent(b, b->worker));
 }
 
 /* ---- plans ---- */
@@ -417,7 +432,8 @@ static void test_a_set_shares_the_weights_of_another(void **state)
     (void)state;
     struct study s;
     struct plan_request r = {.n_workers = 3};
-    assert_true(study_open(&s, "resnet18", 9, "data", &r, true));
+    /* The cpu backend would lay out some weights otherwise for so few samples. */
+    assert_true(study_open(&s, "resnet18", 99, "data", &r, true));
     struct graph *rest = build("resnet18", 5);
     struct program_options o = options_of(&s, true);
     struct program_set set;

@@ -184,6 +184,9 @@ static enum status find_costs(const struct predict_request *r, struct prediction
     return STATUS_OK;
 }
 
+/* Nobody is faster than that, however far the others drift. */
+static const double LEAST_PACE = 0.25;
+
 /* How far workers drift apart: the spread of whole rounds, as a standard deviation. */
 static double find_drift(const struct predict_request *r, const struct prediction *p)
 {
@@ -214,8 +217,9 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
     double drift = find_drift(r, p);
     for (int i = 0; i < p->n_workers; i++)
-        workers[i] = (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),
-                                           drift > 0 ? 1 + drift * find_place(i, p->n_workers) : 1};
+        workers[i] =
+            (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),
+                                  fmax(LEAST_PACE, 1 + drift * find_place(i, p->n_workers))};
     struct clock_options o = {.machine = r->machine,
                               .transport = r->transport,
                               .feed = r->feed,

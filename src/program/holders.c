@@ -112,13 +112,15 @@ static enum status list_holders(struct finder *f, int node, struct param_parts *
 {
     const int *piece_of = f->part->piece_of[node];
     int *next;
+    if (!to->parts)
+        return STATUS_OK;
     TRY(arena_alloc_array(f->memory, (size_t)f->plan->layers[node].n_pieces, sizeof *next, &next));
     for (int w = 0; w < f->plan->n_workers; w++) {
         struct param_part *part = part_at(to, piece_of[w]);
         if (part)
             part->n_holders++;
     }
-    for (int i = 0; i < to->n_parts; i++) {
+    for (int i = 0; to->parts && i < to->n_parts; i++) {
         to->parts[i].holders = next;
         next += to->parts[i].n_holders;
         to->parts[i].n_holders = 0;
