@@ -1,8 +1,8 @@
 /* comm.h: how workers reach each other: a commented table of functions that every transport fills.
  *
  * Each worker has one end (struct comm). Operations are started and then polled, never waited for
- * inside: one thread, the worker's communication thread, starts operations in program order, polls
- * all that are under way, and sleeps in `pause` when nothing moved. Operations on the same pair and
+ * inside: one thread of the worker at a time starts operations in program order, polls all that are
+ * under way, and sleeps in `pause` when nothing moved. Operations on the same pair and
  * tag match; tags are unique within a step and are used again in the next one, in the same order.
  * Tags are from 0 to 8190 where every MPI must take them, and to 2^29 - 2 with Open MPI. Members of
  * the same list and tag match in reductions; a tag of a reduction may be one of a transfer, too.
@@ -61,6 +61,11 @@ typedef struct comm comm;
 
 struct comm_table {
     const char *name;
+
+    /* What all members have started moves on whoever of them polls: nobody waits for a member that
+     * is busy with something else, and a worker needs no thread that does nothing but communicate.
+     */
+    bool shared_work;
 
     /* Starts; never blocks. The memory must stay as it is until the operation is done. */
     enum status (*start_send)(comm *c, int peer, int64_t tag, const void *data, int64_t n_bytes,

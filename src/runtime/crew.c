@@ -2,10 +2,8 @@
 
 #include "base/timer.h"
 #include "runtime/crew_parts.h"
-#include "runtime/pin.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,62 +26,14 @@ bool crew_failed_together(void)
 
 /* ---- the workers' threads ---- */
 
-static void do_work(struct crew_worker *w)
+static void do_work(int number, void *crew_of_it)
 {
-    enum status st = w->crew->work(w, w->crew->user);
+    crew *c = crew_of_it;
+    struct crew_worker *w = &c->workers[number];
+    enum status st = c->work(w, c->user);
     w->error.status = STATUS_OK;
     if (st != STATUS_OK)
         status_take(st, &w->error);
-}
-
-static void *serve(void *worker)
-{
-    struct crew_worker *w = worker;
-    crew *c = w->crew;
-    uint64_t seen = 0;
-    pthread_mutex_lock(&c->lock);
-    while (!c->quit) {
-        if (c->call == seen) {
-            pthread_cond_wait(&c->called, &c->lock);
-            continue;
-        }
-        seen = c->call;
-        pthread_mutex_unlock(&c->lock);
-        do_work(w);
-        pthread_mutex_lock(&c->lock);
-        if (++c->n_answers == c->info.n_local)
-            pthread_cond_signal(&c->answered);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return NULL;
-}
-
-/* Signals are for the thread that called. */
-static enum status start_threads(crew *c)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = 0;
-    for (int i = 0; i < c->info.n_local && !error; i++) {
-        error = pthread_create(&c->workers[i].thread, NULL, serve, &c->workers[i]);
-        c->workers[i].has_thread = !error;
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
-    return STATUS_OK;
-}
-
-static void stop_threads(crew *c)
-{
-    pthread_mutex_lock(&c->lock);
-    c->quit = true;
-    pthread_cond_broadcast(&c->called);
-    pthread_mutex_unlock(&c->lock);
-    for (int i = 0; i < c->info.n_local; i++)
-        if (c->workers[i].has_thread)
-            (void)pthread_join(c->workers[i].thread, NULL);
 }
 
 /* The first that failed for a reason of its own; else the first. */
@@ -104,17 +54,10 @@ enum status crew_do(crew *c, crew_work *work, void *user)
 {
     c->work = work;
     c->user = user;
-    if (c->info.n_local == 1) {
-        do_work(&c->workers[0]);
-        return find_cause(c);
-    }
-    pthread_mutex_lock(&c->lock);
-    c->n_answers = 0;
-    c->call++;
-    pthread_cond_broadcast(&c->called);
-    while (c->n_answers < c->info.n_local)
-        pthread_cond_wait(&c->answered, &c->lock);
-    pthread_mutex_unlock(&c->lock);
+    if (c->gang)
+        gang_do(c->gang, do_work, c);
+    else
+        do_work(0, c);
     return find_cause(c);
 }
 
@@ -211,7 +154,8 @@ static enum status make_workers(crew *c)
     TRY(comm_threads_create(c->info.n_local, o->timeout_s, ends));
     for (int i = 0; i < c->info.n_local; i++)
         c->workers[i].end = ends[i];
-    return start_threads(c);
+    pin_remember(&c->before);
+    return gang_create(c->info.n_local, &c->gang);
 }
 
 /* ---- making one ---- */
@@ -293,8 +237,6 @@ enum status crew_create(const struct crew_options *options, crew **out)
                          .root = alone || options->process->rank == 0,
                          .alone = alone}};
     (void)pthread_mutex_init(&c->lock, NULL);
-    (void)pthread_cond_init(&c->called, NULL);
-    (void)pthread_cond_init(&c->answered, NULL);
     st = build(c);
     if (st != STATUS_OK) {
         crew_destroy(c);
@@ -308,12 +250,11 @@ void crew_destroy(crew *c)
 {
     if (!c)
         return;
-    stop_threads(c);
+    gang_destroy(c->gang);
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         crew_worker_close(&c->workers[i]);
     free(c->room);
-    (void)pthread_cond_destroy(&c->answered);
-    (void)pthread_cond_destroy(&c->called);
+    pin_restore(&c->before);
     (void)pthread_mutex_destroy(&c->lock);
     arena_destroy(c->memory);
 }

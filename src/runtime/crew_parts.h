@@ -6,6 +6,8 @@
 
 #include "base/arena.h"
 #include "runtime/crew.h"
+#include "runtime/gang.h"
+#include "runtime/pin.h"
 
 #include <pthread.h>
 
@@ -39,8 +41,6 @@ struct crew_worker {
     int n_kept, n_kept_most;         /* runs kept in all; the last n_kept_most of them are there */
     struct crew_times *kept;         /* a ring */
 
-    pthread_t thread;
-    bool has_thread;
     struct status_error error; /* of its last work */
 };
 
@@ -48,6 +48,7 @@ typedef enum status crew_work(struct crew_worker *w, void *user);
 
 struct crew {
     arena *memory;
+    pthread_mutex_t lock; /* of memory, while workers take from it at the same time */
     struct crew_options options;
     struct crew_info info;
     struct crew_worker *workers; /* info.n_local of them */
@@ -55,14 +56,10 @@ struct crew {
     int most_steps;
     int64_t clock_ns; /* this process's clock when the crew was complete */
 
-    /* ---- between the calling thread and the workers' ---- */
-    pthread_mutex_t lock;
-    pthread_cond_t called, answered;
-    uint64_t call; /* counts works; a worker that has not seen it yet does it */
-    crew_work *work;
+    gang *gang;             /* the workers' threads; NULL: there is one worker, which has none */
+    struct pin_mask before; /* where the calling thread, worker 0, ran before it was bound */
+    crew_work *work;        /* that they do */
     void *user;
-    int n_answers;
-    bool quit;
 
     /* ---- with other processes ---- */
     struct crew_report *mine, *all; /* room for what is exchanged after a run */
@@ -71,7 +68,8 @@ struct crew {
     struct crew_param_part *parts; /* [n_workers][n_params]: who saves what; NULL: alone */
 };
 
-/* Every local worker does it on its thread; returns the cause if one failed. */
+/* Every local worker does it on its thread, the first one on the calling thread; returns the cause
+ * if one failed. */
 enum status crew_do(crew *c, crew_work *work, void *user) MUST_USE;
 
 /* This process's end, or NULL where there is no other process. */

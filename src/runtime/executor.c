@@ -302,14 +302,24 @@ static enum status read_result(struct run *r, const struct program_result *from)
     return STATUS_OK;
 }
 
+static bool waits_for_others(const struct program *p, const struct instr *instr)
+{
+    for (int k = 0; k < instr->n_waits; k++)
+        if (p->instrs[instr->waits[k]].kind != INSTR_SEND)
+            return true;
+    return false;
+}
+
 /* Waits for communication; returns how long. */
 static enum status wait_before(struct run *r, const struct instr *instr, int64_t *waited_ns)
 {
     *waited_ns = 0;
-    if (instr->n_waits == 0 || r->e->rehearses)
+    if (instr->n_waits == 0)
         return STATUS_OK;
     int64_t start_ns = timer_now_ns();
-    for (int k = 0; k < instr->n_waits; k++)
+    if (r->e->wait && waits_for_others(r->b->program, instr))
+        r->e->wait(r->e->wait_user);
+    for (int k = 0; k < instr->n_waits && !r->e->rehearses; k++)
         TRY(executor_comm_wait(r->e, r->b, instr->waits[k]));
     *waited_ns = timer_now_ns() - start_ns;
     return STATUS_OK;
@@ -328,8 +338,6 @@ static enum status compute(struct run *r, int number)
         return executor_name_instr(st, r->b->program, number, r->states[0].step);
     if (r->b->wakes_comm[number])
         TRY(e->backend->stream_synchronize(e->stream));
-    if (!e->rehearses)
-        executor_comm_computed(e, r->b, number);
     if (e->times_ns || r->b->times)
         TRY(e->backend->stream_synchronize(e->stream));
     int64_t now_ns = timer_now_ns();
@@ -339,7 +347,7 @@ static enum status compute(struct run *r, int number)
         e->times_ns[number] += now_ns - reached_ns;
     if (r->b->times)
         r->b->times[number] = (struct executor_time){reached_ns, reached_ns + waited_ns, now_ns};
-    return STATUS_OK;
+    return e->rehearses ? STATUS_OK : executor_comm_computed(e, r->b, number);
 }
 
 /* Writes the rehearsal's numbers over device memory, again and again. */
@@ -386,8 +394,9 @@ enum status executor_run(executor *e, int program, const struct executor_feed *f
         .e = e, .b = b, .feed = feed, .states = states, .rules = rules, .results = results};
     memset(results, 0, (size_t)b->program->n_steps * sizeof *results);
     e->step = states[0].step;
-    executor_comm_start(e, b);
-    enum status st = run_all(&r);
+    enum status st = executor_comm_start(e, b);
+    if (st == STATUS_OK)
+        st = run_all(&r);
     if (st != STATUS_OK)
         executor_fail(e, st);
     TRY(executor_comm_finish(e));
@@ -480,6 +489,12 @@ enum status executor_create_rehearsal(const struct program *const *programs, int
     }
     *out = e;
     return STATUS_OK;
+}
+
+void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user)
+{
+    e->wait = wait;
+    e->wait_user = user;
 }
 
 static enum status rehearse_steps(struct run *r, int n_steps, struct step_state *states,

@@ -89,6 +89,11 @@ const struct executor_time *executor_get_times(const executor *e, int program);
 enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
                                       executor **out) MUST_USE;
 
+/* Called instead of waiting, before every instruction that must wait for others: what comes from
+ * them, or their sum. NULL, as at first: nobody is. */
+typedef void executor_wait(void *user);
+void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);
+
 /* Runs all computing instructions of a program once, in order: nothing is sent, received or waited
  * for; where something would be received, numbers are written again. Every step of the program gets
  * the same batch, which must hold the program's samples, and the same rule; a learning rate of 0

@@ -1,5 +1,7 @@
-/* The communicating thread: starts communication in the order of the program as soon as what it
- * waits for is done, and polls what is under way. */
+/* Communication: started in the order of the program as soon as what it waits for is done, and
+ * polled while it is under way; by the computing thread itself where the transport allows it, else
+ * by a thread of its own. On the same cores a second thread would only take turns with the first,
+ * and each turn costs more than a small message does. */
 #include "runtime/executor_parts.h"
 
 #include "base/timer.h"
@@ -53,16 +55,7 @@ enum status executor_name_instr(enum status st, const struct program *p, int num
                        program_instr_text(p, number, text, sizeof text), cause.message);
 }
 
-/* ---- the communicating thread ---- */
-
-/* What is under way: positions in the list of communicating instructions. */
-struct flight {
-    const struct bound_program *b;
-    int next; /* the first that was not started */
-    int n, *under_way;
-    int64_t since_ns; /* when the first of them was started */
-    int64_t looked_ns;
-};
+/* ---- what is under way ---- */
 
 static bool may_start(const executor *e, const struct bound_program *b, const struct instr *instr)
 {
@@ -193,20 +186,41 @@ static enum status look_around(executor *e, struct flight *f)
     return st == STATUS_OK ? st : name_first(e, f, st);
 }
 
+/* Starts what may start and moves what is under way. */
+static enum status advance(executor *e, struct flight *f, bool *moved)
+{
+    *moved = false;
+    TRY(start_ready(e, f, moved));
+    TRY(poll_all(e, f, moved));
+    if (*moved)
+        atomic_store(&e->progress_ns, timer_now_ns());
+    return STATUS_OK;
+}
+
+static bool is_over(const struct flight *f)
+{
+    return f->next == f->b->n_comm && f->n == 0;
+}
+
+static void begin_flight(executor *e, const struct bound_program *b)
+{
+    struct flight *f = &e->flight;
+    *f = (struct flight){.b = b, .under_way = f->under_way, .looked_ns = timer_now_ns()};
+}
+
+/* ---- a thread that does nothing else ---- */
+
 static enum status communicate(executor *e, struct flight *f)
 {
-    while (f->next < f->b->n_comm || f->n) {
-        bool moved = false;
+    while (!is_over(f)) {
+        bool moved;
         if (atomic_load(&e->failed))
             return STATUS_OK;
-        TRY(start_ready(e, f, &moved));
-        TRY(poll_all(e, f, &moved));
-        if (moved) {
-            atomic_store(&e->progress_ns, timer_now_ns());
+        TRY(advance(e, f, &moved));
+        if (moved)
             tell(e);
-        } else {
+        else
             TRY(look_around(e, f));
-        }
     }
     return STATUS_OK;
 }
@@ -220,9 +234,9 @@ static void *communicate_forever(void *user)
             pthread_cond_wait(&e->changed, &e->lock);
             continue;
         }
-        struct flight f = {.b = e->running, .under_way = e->under_way, .looked_ns = timer_now_ns()};
+        begin_flight(e, e->running);
         pthread_mutex_unlock(&e->lock);
-        enum status st = communicate(e, &f);
+        enum status st = communicate(e, &e->flight);
         if (st != STATUS_OK)
             executor_fail(e, st);
         pthread_mutex_lock(&e->lock);
@@ -234,6 +248,40 @@ static void *communicate_forever(void *user)
 }
 
 /* ---- the computing thread's side ---- */
+
+static enum status given_error(executor *e)
+{
+    pthread_mutex_lock(&e->lock);
+    struct status_error error = e->error;
+    pthread_mutex_unlock(&e->lock);
+    return status_give(&error);
+}
+
+static enum status attend_once(executor *e)
+{
+    bool moved;
+    enum status st = advance(e, &e->flight, &moved);
+    if (st == STATUS_OK)
+        return st;
+    executor_fail(e, st);
+    return given_error(e);
+}
+
+/* Until the instruction at *done is, or, if it is NULL, all are. */
+static enum status attend(executor *e, const atomic_bool *done)
+{
+    enum status st = STATUS_OK;
+    while (st == STATUS_OK && !(done ? atomic_load(done) : is_over(&e->flight))) {
+        bool moved;
+        st = advance(e, &e->flight, &moved);
+        if (st == STATUS_OK && !moved)
+            st = look_around(e, &e->flight);
+    }
+    if (st == STATUS_OK)
+        return st;
+    executor_fail(e, st);
+    return given_error(e);
+}
 
 enum status executor_comm_create(executor *e)
 {
@@ -247,7 +295,11 @@ enum status executor_comm_create(executor *e)
         return STATUS_OK;
     if (!e->comm)
         return status_fail(STATUS_FAILED, "the program communicates, but there is nobody to reach");
-    TRY(arena_alloc_array(e->memory, (size_t)most, sizeof *e->under_way, &e->under_way));
+    TRY(arena_alloc_array(e->memory, (size_t)most, sizeof *e->flight.under_way,
+                          &e->flight.under_way));
+    e->attends = e->comm->table->shared_work;
+    if (e->attends)
+        return STATUS_OK;
     int error = pthread_create(&e->thread, NULL, communicate_forever, e);
     if (error)
         return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
@@ -268,27 +320,24 @@ void executor_comm_destroy(executor *e)
     (void)pthread_mutex_destroy(&e->lock);
 }
 
-void executor_comm_start(executor *e, const struct bound_program *b)
+enum status executor_comm_start(executor *e, const struct bound_program *b)
 {
     atomic_store(&e->computed, -1);
     atomic_store(&e->progress_ns, timer_now_ns());
     for (int i = 0; i < b->n_comm; i++)
         atomic_store(&b->done[b->comm_instrs[i]], false);
     e->communicate_ns = 0;
+    if (e->attends) {
+        begin_flight(e, b);
+        return attend_once(e);
+    }
     if (b->n_comm == 0)
-        return;
+        return STATUS_OK;
     pthread_mutex_lock(&e->lock);
     e->running = b;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
-}
-
-static enum status given_error(executor *e)
-{
-    pthread_mutex_lock(&e->lock);
-    struct status_error error = e->error;
-    pthread_mutex_unlock(&e->lock);
-    return status_give(&error);
+    return STATUS_OK;
 }
 
 /* Sleeps a moment on `changed`; the lock is held. */
@@ -306,6 +355,8 @@ static void sleep_a_moment(executor *e)
 
 enum status executor_comm_finish(executor *e)
 {
+    if (e->attends)
+        return atomic_load(&e->failed) ? given_error(e) : attend(e, NULL);
     if (!e->has_thread)
         return STATUS_OK;
     pthread_mutex_lock(&e->lock);
@@ -317,6 +368,8 @@ enum status executor_comm_finish(executor *e)
 
 enum status executor_comm_wait(executor *e, const struct bound_program *b, int number)
 {
+    if (e->attends)
+        return attend(e, &b->done[number]);
     int64_t start_ns = timer_now_ns();
     while (!atomic_load(&b->done[number]) && !atomic_load(&e->failed))
         if (timer_now_ns() - start_ns > SPIN_NS)
@@ -332,12 +385,15 @@ enum status executor_comm_wait(executor *e, const struct bound_program *b, int n
     return atomic_load(&e->failed) ? given_error(e) : STATUS_OK;
 }
 
-void executor_comm_computed(executor *e, const struct bound_program *b, int number)
+enum status executor_comm_computed(executor *e, const struct bound_program *b, int number)
 {
     atomic_store(&e->computed, number);
     if (b->n_comm == 0)
-        return;
+        return STATUS_OK;
     atomic_store(&e->progress_ns, timer_now_ns());
+    if (e->attends)
+        return b->wakes_comm[number] || e->flight.n ? attend_once(e) : STATUS_OK;
     if (b->wakes_comm[number])
         e->comm->table->wake(e->comm);
+    return STATUS_OK;
 }

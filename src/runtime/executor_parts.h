@@ -23,6 +23,15 @@ struct bound_program {
     struct executor_time *times; /* NULL: not kept */
 };
 
+/* What is under way: positions in the list of communicating instructions. */
+struct flight {
+    const struct bound_program *b;
+    int next; /* the first that was not started */
+    int n, *under_way;
+    int64_t since_ns; /* when the first of them was started */
+    int64_t looked_ns;
+};
+
 struct executor {
     arena *memory;
     const struct backend *backend;
@@ -34,8 +43,15 @@ struct executor {
     int n_programs;
     struct bound_program *programs;
     int64_t *times_ns;
-    bool rehearses; /* communicating instructions are left out, and nothing is waited for */
+    bool rehearses;      /* communicating instructions are left out, and nothing is waited for */
+    executor_wait *wait; /* in place of it, or NULL */
+    void *wait_user;
     float *numbers; /* REHEARSAL_NUMBERS of them, to fill memory with */
+
+    /* The computing thread communicates, too: between instructions and while it waits. Else, where
+     * a transport must be looked after all the time, a thread of its own does. */
+    bool attends;
+    struct flight flight; /* of the one who communicates */
 
     /* ---- between the two threads ---- */
     bool has_thread;
@@ -51,7 +67,6 @@ struct executor {
     atomic_bool failed;        /* error holds the first one */
     struct status_error error; /* under lock */
     int64_t communicate_ns;
-    int *under_way; /* room for the communicating thread's list */
 };
 
 /* Where a buffer lies; NULL for NO_BUFFER. */
@@ -65,12 +80,12 @@ enum status executor_name_instr(enum status st, const struct program *p, int num
 
 enum status executor_comm_create(executor *e) MUST_USE;
 void executor_comm_destroy(executor *e);
-void executor_comm_start(executor *e, const struct bound_program *b);
+enum status executor_comm_start(executor *e, const struct bound_program *b) MUST_USE;
 /* Until all communication of the run is done or has failed. */
 enum status executor_comm_finish(executor *e) MUST_USE;
 /* Until communicating instruction `number` is done. */
 enum status executor_comm_wait(executor *e, const struct bound_program *b, int number) MUST_USE;
 /* Computing instruction `number` is done. */
-void executor_comm_computed(executor *e, const struct bound_program *b, int number);
+enum status executor_comm_computed(executor *e, const struct bound_program *b, int number) MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 #include "runtime/pin.h"
 
 #include <hwloc.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -104,4 +105,15 @@ bool pin_thread(int place, int n_places, int threads)
     bool bound = bind_thread(&c, place, n_places, threads);
     cores_close(&c);
     return bound;
+}
+
+void pin_remember(struct pin_mask *mask)
+{
+    mask->is_known = sched_getaffinity(0, sizeof mask->cpus, (cpu_set_t *)(void *)mask->cpus) == 0;
+}
+
+void pin_restore(const struct pin_mask *mask)
+{
+    if (mask->is_known)
+        (void)sched_setaffinity(0, sizeof mask->cpus, (const cpu_set_t *)(const void *)mask->cpus);
 }

@@ -26,4 +26,12 @@ uint64_t pin_identify_cores(void);
  * enough of them, else hardware threads. */
 bool pin_thread(int place, int n_places, int threads);
 
+/* Where the calling thread may run, and back there. */
+struct pin_mask {
+    _Alignas(8) unsigned char cpus[1024]; /* a cpu_set_t, for up to 8192 of them */
+    bool is_known;
+};
+void pin_remember(struct pin_mask *mask);
+void pin_restore(const struct pin_mask *mask);
+
 #endif

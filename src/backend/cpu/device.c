@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum status cpu_check(dnnl_status_t status, const char *call)
 {
@@ -115,16 +116,21 @@ static const char *device_describe(const device *d)
     return d->description;
 }
 
-/* Pages are touched here, by the team that will use them, so the step meets no page fault and NUMA
- * places memory near its user. */
+/* Huge pages where the system has them: fewer misses of the TLB, and no run that is slower than
+ * another because its small pages happen to fall on the same lines of a cache. Pages are touched
+ * here, by the team that will use them, so the step meets no page fault and NUMA places memory near
+ * its user. */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out)
 {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
-    size_t alignment = n_bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    bool is_huge = n_bytes >= HUGE_PAGE / 8;
+    size_t alignment = is_huge ? HUGE_PAGE : 64;
     size_t size = ((size_t)n_bytes + alignment - 1) / alignment * alignment;
     char *p = aligned_alloc(alignment, size);
     if (!p)
         return status_no_memory(size);
+    if (is_huge)
+        (void)madvise(p, size, MADV_HUGEPAGE); /* a wish: small pages do as well */
 #pragma omp parallel for num_threads(d->threads) schedule(static)
     for (size_t at = 0; at < size; at += PAGE)
         memset(p + at, 0, size - at < PAGE ? size - at : PAGE);

@@ -162,6 +162,7 @@ static void threads_destroy(comm *c)
 
 const struct comm_table threads_table = {
     .name = "threads",
+    .shared_work = true,
     .start_send = threads_start_send,
     .start_receive = threads_start_receive,
     .start_reduce = threads_start_reduce,
