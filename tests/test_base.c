@@ -151,6 +151,32 @@ static void test_arena_takes_large_and_refuses_absurd(void **state)
     arena_destroy(a);
 }
 
+/* What comes behind a reset is zeroed, too, and lies in the memory from before. */
+static void test_arena_reset(void **state)
+{
+    (void)state;
+    enum { COUNT = 300 };
+    arena *a;
+    unsigned char *blocks[COUNT];
+    int again = 0;
+    assert_ok(arena_create(&a));
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            unsigned char *before = round ? blocks[i] : NULL;
+            size_t n_bytes = 1 + i * 977 % 100000;
+            assert_ok(arena_alloc(a, n_bytes, &blocks[i]));
+            for (size_t k = 0; k < n_bytes; k++)
+                assert_int_equal(blocks[i][k], 0);
+            memset(blocks[i], 1, n_bytes);
+            again += before == blocks[i];
+        }
+        arena_reset(a);
+        assert_int_equal(arena_used_bytes(a), 0);
+    }
+    assert_true(again > 0);
+    arena_destroy(a);
+}
+
 static void test_arena_text(void **state)
 {
     (void)state;
@@ -444,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_error_moves_between_threads),
         cmocka_unit_test(test_arena_blocks_are_zeroed_aligned_and_apart),
         cmocka_unit_test(test_arena_takes_large_and_refuses_absurd),
+        cmocka_unit_test(test_arena_reset),
         cmocka_unit_test(test_arena_text),
         cmocka_unit_test(test_nearest_name),
         cmocka_unit_test(test_unknown_name_says_what_is_allowed),

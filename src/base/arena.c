@@ -15,6 +15,7 @@ struct block {
 
 struct arena {
     struct block *blocks; /* the head is the one being filled */
+    struct block *spare;  /* zeroed, from before the last reset */
     size_t used_bytes;
 };
 
@@ -24,26 +25,60 @@ enum status arena_create(arena **out)
     return *out ? STATUS_OK : status_no_memory(sizeof **out);
 }
 
+static void free_blocks(struct block *b)
+{
+    for (struct block *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+}
+
 void arena_destroy(arena *a)
 {
     if (!a)
         return;
-    for (struct block *b = a->blocks, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
+    free_blocks(a->blocks);
+    free_blocks(a->spare);
     free(a);
 }
 
-static enum status add_block(arena *a, size_t n_bytes)
+void arena_reset(arena *a)
+{
+    while (a->blocks) {
+        struct block *b = a->blocks;
+        a->blocks = b->next;
+        memset(b->bytes, 0, b->used);
+        b->used = 0;
+        b->next = a->spare;
+        a->spare = b;
+    }
+    a->used_bytes = 0;
+}
+
+/* The first spare block that is large enough. */
+static struct block *take_spare(arena *a, size_t n_bytes)
+{
+    for (struct block **at = &a->spare; *at; at = &(*at)->next)
+        if ((*at)->capacity >= n_bytes) {
+            struct block *b = *at;
+            *at = b->next;
+            return b;
+        }
+    return NULL;
+}
+
+static enum status add_block(arena *a, size_t n_bytes, struct block **out)
 {
     size_t capacity = n_bytes > BLOCK_BYTES ? n_bytes : BLOCK_BYTES;
-    struct block *b = calloc(1, sizeof *b + capacity);
-    if (!b)
-        return status_no_memory(capacity);
-    b->capacity = capacity;
+    struct block *b = take_spare(a, n_bytes);
+    if (!b) {
+        b = calloc(1, sizeof *b + capacity);
+        if (!b)
+            return status_no_memory(capacity);
+        b->capacity = capacity;
+    }
     b->next = a->blocks;
-    a->blocks = b;
+    *out = a->blocks = b;
     return STATUS_OK;
 }
 
@@ -52,10 +87,11 @@ enum status arena_alloc(arena *a, size_t n_bytes, void *out)
     if (n_bytes > SIZE_MAX / 2)
         return status_no_memory(n_bytes);
     size_t rounded = (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (!a->blocks || a->blocks->capacity - a->blocks->used < rounded)
-        TRY(add_block(a, rounded));
-    void *p = a->blocks->bytes + a->blocks->used;
-    a->blocks->used += rounded;
+    struct block *b = a->blocks;
+    if (!b || b->capacity - b->used < rounded)
+        TRY(add_block(a, rounded, &b));
+    void *p = b->bytes + b->used;
+    b->used += rounded;
     a->used_bytes += rounded;
     memcpy(out, &p, sizeof p);
     return STATUS_OK;

@@ -34,7 +34,7 @@ enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct
         list_add(&reads, fold->addend[k]);
     list_add(&reads, fold->output);
     list_add(&writes, fold->to);
-    TRY(emit_append(e, &p->folds, &p->n_folds, &e->fold_capacity, sizeof *fold, fold));
+    TRY(emit_add(e, &p->folds, &p->n_folds, &e->fold_capacity, sizeof *fold, fold));
     like.kind = INSTR_FOLD;
     like.index = p->n_folds - 1;
     return emit_instr(e, like, &reads, &writes);
@@ -176,7 +176,7 @@ static enum status emit_pass(struct emitter *e, const struct backward_work *w, e
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
         list_add(&writes, run->param_grad[k]);
     list_add(&writes, run->workspace);
-    TRY(emit_append(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    TRY(emit_add(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
     struct instr instr = named(w);
     instr.kind = INSTR_RUN;
     instr.pass = pass;
@@ -232,7 +232,9 @@ static enum status pass_on(struct emitter *e, const struct backward_work *w, int
     return STATUS_OK;
 }
 
-/* Runs forward again for what backward is going to read and was not kept. */
+/* Runs forward again for what backward is going to read and was not kept. Where it was made a
+ * moment ago it is kept, and no memory would be saved: that is what the first group of a backward
+ * needs, if nothing came between the stage's forward and it. */
 static enum status recompute(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
@@ -246,6 +248,8 @@ static enum status recompute(struct emitter *e, int group_number, int micro)
             TRY(recompute(e, producer, micro));
     }
     emit_group_instance(e, group_number, micro)->again = true;
+    if (e->fresh == g->stage)
+        return STATUS_OK;
     return emit_forward(e, group_number, micro, true);
 }
 

@@ -8,14 +8,14 @@ void list_add(struct list *l, int buffer)
         l->item[l->n++] = buffer;
 }
 
-enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
-                        const void *item)
+static enum status append(arena *memory, void *table, int *n, int *capacity, size_t size,
+                          const void *item)
 {
     char **items = table;
     if (*n == *capacity) {
         int more = *capacity ? 2 * *capacity : 64;
         char *larger;
-        TRY(arena_alloc_array(e->scratch, (size_t)more, size, &larger));
+        TRY(arena_alloc_array(memory, (size_t)more, size, &larger));
         if (*n)
             memcpy(larger, *items, (size_t)*n * size);
         *items = larger;
@@ -26,28 +26,36 @@ enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, s
     return STATUS_OK;
 }
 
-static enum status move_table(arena *to, void *table, int n, size_t size)
+enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+                        const void *item)
 {
-    char **items = table, *moved;
-    TRY(arena_alloc_array(to, (size_t)n, size, &moved));
-    if (n)
-        memcpy(moved, *items, (size_t)n * size);
-    *items = moved;
-    return STATUS_OK;
+    return append(e->scratch, table, n, capacity, size, item);
 }
 
-enum status emit_settle(struct emitter *e)
+enum status emit_add(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+                     const void *item)
+{
+    return append(e->p->memory, table, n, capacity, size, item);
+}
+
+/* Room for as many as another program has, and some more: most tables then never grow. */
+static enum status reserve(struct emitter *e, void *table, int n, int *capacity, size_t size)
+{
+    *capacity = n + n / 8 + 64;
+    return arena_alloc_array(e->p->memory, (size_t)*capacity, size, table);
+}
+
+enum status emit_reserve(struct emitter *e, const struct program *like)
 {
     struct program *p = e->p;
-    TRY(move_table(p->memory, &p->instrs, p->n_instrs, sizeof *p->instrs));
-    TRY(move_table(p->memory, &p->buffers, p->n_buffers, sizeof *p->buffers));
-    TRY(move_table(p->memory, &p->runs, p->n_runs, sizeof *p->runs));
-    TRY(move_table(p->memory, &p->folds, p->n_folds, sizeof *p->folds));
-    TRY(move_table(p->memory, &p->copies, p->n_copies, sizeof *p->copies));
-    TRY(move_table(p->memory, &p->loads, p->n_loads, sizeof *p->loads));
-    TRY(move_table(p->memory, &p->messages, p->n_messages, sizeof *p->messages));
-    TRY(move_table(p->memory, &p->reductions, p->n_reductions, sizeof *p->reductions));
-    return move_table(p->memory, &p->results, p->n_results, sizeof *p->results);
+    if (!like)
+        return STATUS_OK;
+    TRY(reserve(e, &p->instrs, like->n_instrs, &e->instr_capacity, sizeof *p->instrs));
+    TRY(reserve(e, &p->buffers, like->n_buffers, &e->buffer_capacity, sizeof *p->buffers));
+    TRY(reserve(e, &p->runs, like->n_runs, &e->run_capacity, sizeof *p->runs));
+    TRY(reserve(e, &p->folds, like->n_folds, &e->fold_capacity, sizeof *p->folds));
+    TRY(reserve(e, &p->copies, like->n_copies, &e->copy_capacity, sizeof *p->copies));
+    return reserve(e, &p->messages, like->n_messages, &e->message_capacity, sizeof *p->messages);
 }
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
@@ -62,7 +70,7 @@ enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class c
         .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
     int none = 0, n = p->n_buffers;
     TRY(emit_append(e, &e->holders, &n, &e->holder_capacity, sizeof none, &none));
-    TRY(emit_append(e, &p->buffers, &p->n_buffers, &e->buffer_capacity, sizeof b, &b));
+    TRY(emit_add(e, &p->buffers, &p->n_buffers, &e->buffer_capacity, sizeof b, &b));
     *out = p->n_buffers - 1;
     return STATUS_OK;
 }
@@ -87,9 +95,11 @@ enum status emit_instr(struct emitter *e, struct instr instr, const struct list 
                        const struct list *writes)
 {
     struct program *p = e->p;
+    if (instr.kind == INSTR_RUN)
+        overlap_run(e);
     TRY(copy_list(p->memory, reads, &instr.n_reads, &instr.reads));
     TRY(copy_list(p->memory, writes, &instr.n_writes, &instr.writes));
-    return emit_append(e, &p->instrs, &p->n_instrs, &e->instr_capacity, sizeof instr, &instr);
+    return emit_add(e, &p->instrs, &p->n_instrs, &e->instr_capacity, sizeof instr, &instr);
 }
 
 enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
@@ -101,7 +111,7 @@ enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct prog
     if (kind == INSTR_ACCUMULATE || (kind == INSTR_COPY && copy->region.add))
         list_add(&reads, copy->to);
     list_add(&writes, copy->to);
-    TRY(emit_append(e, &p->copies, &p->n_copies, &e->copy_capacity, sizeof *copy, copy));
+    TRY(emit_add(e, &p->copies, &p->n_copies, &e->copy_capacity, sizeof *copy, copy));
     like.kind = kind;
     like.stream = STREAM_COMPUTE;
     like.index = p->n_copies - 1;
@@ -114,8 +124,7 @@ enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int6
     struct program *p = e->p;
     struct program_message message = {peer, tag, p->buffers[buffer].n_bytes, buffer};
     struct list one = {1, {buffer}}, none = {0};
-    TRY(emit_append(e, &p->messages, &p->n_messages, &e->message_capacity, sizeof message,
-                    &message));
+    TRY(emit_add(e, &p->messages, &p->n_messages, &e->message_capacity, sizeof message, &message));
     like.kind = kind;
     like.stream = STREAM_COMMUNICATE;
     like.index = p->n_messages - 1;
@@ -132,7 +141,7 @@ enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec,
     TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, NULL, n_bytes, &r.workspace));
     struct list reads = {1, {buffer}}, writes = {1, {buffer}};
     list_add(&writes, r.workspace);
-    TRY(emit_append(e, &p->reductions, &p->n_reductions, &e->reduction_capacity, sizeof r, &r));
+    TRY(emit_add(e, &p->reductions, &p->n_reductions, &e->reduction_capacity, sizeof r, &r));
     like.kind = INSTR_REDUCE;
     like.stream = STREAM_COMMUNICATE;
     like.index = p->n_reductions - 1;

@@ -76,7 +76,7 @@ enum status emit_load(struct emitter *e, int stage, int micro)
         touch_samples(p, load.image_samples);
     if (load.labels != NO_BUFFER)
         touch_samples(p, load.label_samples);
-    TRY(emit_append(e, &p->loads, &p->n_loads, &e->load_capacity, sizeof load, &load));
+    TRY(emit_add(e, &p->loads, &p->n_loads, &e->load_capacity, sizeof load, &load));
     struct instr instr = named(-1, micro);
     instr.kind = INSTR_LOAD;
     instr.index = p->n_loads - 1;
@@ -213,7 +213,7 @@ static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
                            const struct list *writes)
 {
     struct program *p = e->p;
-    TRY(emit_append(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    TRY(emit_add(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
     struct instr instr = named(k->group, micro);
     instr.kind = INSTR_RUN;
     instr.pass = pass;
@@ -263,7 +263,7 @@ static enum status add_result(struct emitter *e, const struct part_group *g, int
         .losses = run->output,
         .logits = p->training ? NO_BUFFER : run->input[0],
         .samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros])};
-    return emit_append(e, &p->results, &p->n_results, &e->result_capacity, sizeof result, &result);
+    return emit_add(e, &p->results, &p->n_results, &e->result_capacity, sizeof result, &result);
 }
 
 enum status emit_forward(struct emitter *e, int group_number, int micro, bool again)

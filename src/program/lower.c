@@ -87,10 +87,13 @@ static enum status allocate(struct emitter *e)
                           sizeof *e->kernels, &e->kernels));
     TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_tensors * PARTITION_MAX_CLASSES,
                           sizeof *e->layouts, &e->layouts));
+    TRY(arena_alloc_array(e->scratch, (size_t)e->p->plan->n_workers, sizeof *e->received_from,
+                          &e->received_from));
     TRY(add_instances(e));
     TRY(add_group_instances(e));
     TRY(make_room_for_groups(e));
     TRY(arena_alloc_array(e->scratch, n_params, sizeof *e->bucket_of, &e->bucket_of));
+    TRY(arena_alloc_array(e->scratch, (size_t)e->p->plan->n_stages, sizeof *e->last, &e->last));
     if (e->p->plan->schedule != PLAN_PIPEDREAM)
         return STATUS_OK;
     TRY(arena_alloc_array(e->scratch, n_params * n_micros, sizeof *e->stash, &e->stash));
@@ -113,13 +116,23 @@ static bool has_params(const struct emitter *e, int group_number)
     return e->p->graph->nodes[e->part->groups[group_number].first_node].n_params > 0;
 }
 
+/* Whether the stage's task before this backward was the forward of the same micro-batch. */
+static bool follows_forward(const struct emitter *e, const struct task *t)
+{
+    const struct task *last = &e->last[t->stage];
+    return last->forward && last->micro == t->micro;
+}
+
 static enum status backward_task(struct emitter *e, const struct task *t)
 {
     const struct stage_work *stage = &e->work->stages[t->stage];
     int step = emit_completed_step(e, t->micro);
+    e->fresh = follows_forward(e, t) ? t->stage : -1;
     for (int i = stage->n_groups - 1; i >= 0; i--) {
         int g = stage->groups[i];
         TRY(emit_backward(e, g, t->micro));
+        if (e->part->tensors[e->part->groups[g].output].needs_gradient)
+            e->fresh = -1;
         if (e->has_delayed && e->delayed.group_number == g)
             continue; /* synchronised with its weights */
         if (step >= 0 && has_params(e, g)) {
@@ -149,12 +162,15 @@ static enum status emit_tasks(struct emitter *e)
             TRY(emit_buckets(e));
             bucketed = true;
         }
+        overlap_begin_task(e, t);
         if (!e->work->stages[t->stage].concerns[e->me])
             pass_by(e, t);
         else if (t->forward)
             TRY(forward_task(e, t));
         else
             TRY(backward_task(e, t));
+        overlap_end_task(e);
+        e->last[t->stage] = *t;
     }
     return STATUS_OK;
 }
@@ -164,20 +180,20 @@ static enum status emit_all(struct emitter *e)
     TRY(allocate(e));
     TRY(emit_params(e));
     TRY(emit_tasks(e));
-    return emit_settle(e);
+    return overlap_settle(e);
 }
 
-enum status lowering_emit(struct program *p, const struct groundwork *work,
-                          const struct program *shares)
+enum status lowering_emit(struct program *p, const struct lowering *given)
 {
+    const struct groundwork *work = given->work;
     struct emitter e = {.p = p,
+                        .scratch = given->scratch,
                         .work = work,
                         .part = work->part,
-                        .shares = shares,
+                        .shares = given->shares,
                         .me = p->worker,
+                        .fresh = -1,
                         .n_micros = work->n_steps * work->n_micros};
-    TRY(arena_create(&e.scratch));
-    enum status st = emit_all(&e);
-    arena_destroy(e.scratch);
-    return st;
+    TRY(emit_reserve(&e, given->like));
+    return emit_all(&e);
 }

@@ -44,6 +44,22 @@ struct backward_work {
     struct program_run run;
 };
 
+/* A buffer that was sent, in a task of this micro-batch. */
+struct held {
+    int buffer, micro;
+    bool forward;
+};
+
+struct held_list {
+    int n, capacity;
+    struct held *held;
+};
+
+/* An instruction that comes before the one that was emitted as number `to`. */
+struct moved {
+    int from, to;
+};
+
 /* A part of the gradients that is reduced as one. */
 struct bucket {
     int n_members;
@@ -71,9 +87,20 @@ struct emitter {
     int *holders; /* by buffer: in how many gradient lists it stands */
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
-    bool has_delayed; /* a weight gradient that is still to be emitted */
+    struct task *last; /* by stage: its last task */
+    int fresh;         /* the stage whose forward of the micro-batch has just been, and of whose
+                          backward nothing yet; -1: none */
+    bool has_delayed;  /* a weight gradient that is still to be emitted */
     struct backward_work delayed;
-    int *bucket_of; /* by parameter; -1: none */
+    int *bucket_of;  /* by parameter; -1: none */
+    struct task now; /* overlap.c from here on */
+    bool computes;   /* this worker has a part in its computation */
+    int task_begin;  /* of the last task in which it has or had */
+    struct held_list sent_near, sent_now, sent_before; /* within the stage; beyond it, in this task
+                                                          and in the one before */
+    int *received_from; /* by worker: behind the last receive from it that was not moved up */
+    int n_moved, moved_capacity;
+    struct moved *moved; /* in the order of emission, and of where they go */
     int buffer_capacity, holder_capacity, instr_capacity;
     int run_capacity, fold_capacity, copy_capacity, load_capacity;
     int message_capacity, reduction_capacity, result_capacity;
@@ -86,11 +113,15 @@ struct list {
 
 void list_add(struct list *l, int buffer); /* NO_BUFFER is left out */
 
-/* Appends a copy of *item to a table; the number of the new entry is *n - 1. Tables grow in
- * e->scratch; those of the program are moved into its memory at the end (emit_settle). */
+/* Appends a copy of *item to a table that is not needed behind the emission; the number of the new
+ * entry is *n - 1. */
 enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
                         const void *item) MUST_USE;
-enum status emit_settle(struct emitter *e) MUST_USE;
+/* Likewise to a table of the program's. */
+enum status emit_add(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+                     const void *item) MUST_USE;
+/* Room in the program's tables for about what `like` has (NULL: none is known). */
+enum status emit_reserve(struct emitter *e, const struct program *like) MUST_USE;
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out) MUST_USE;
@@ -129,6 +160,18 @@ enum status emit_params(struct emitter *e) MUST_USE;
 /* The server that keeps a trained parameter (they take turns); -1: none. */
 int emit_server_of(const struct emitter *e, int param);
 
+/* ---- overlap.c: transfers beside computation ---- */
+void overlap_begin_task(struct emitter *e, const struct task *t);
+void overlap_end_task(struct emitter *e);
+/* What has just been sent to `peer` lives on for a while. */
+enum status overlap_send(struct emitter *e, int buffer, int peer) MUST_USE;
+/* The receive that was emitted last may start earlier. */
+enum status overlap_receive(struct emitter *e, int peer) MUST_USE;
+/* A RUN is about to be emitted. */
+void overlap_run(struct emitter *e);
+/* Behind the last instruction: puts them in their final order. */
+enum status overlap_settle(struct emitter *e) MUST_USE;
+
 /* ---- moves.c: views ---- */
 /* Sends and receives of all views of a tensor that has just been written. */
 enum status emit_post_views(struct emitter *e, int tensor, int micro) MUST_USE;
@@ -163,14 +206,21 @@ enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
 bool emit_is_shared(const struct emitter *e, int param);
 
 /* ---- lower.c: goes through the tasks ---- */
-enum status lowering_emit(struct program *p, const struct groundwork *work,
-                          const struct program *shares) MUST_USE;
+/* What the steps are given besides the program. */
+struct lowering {
+    const struct groundwork *work;
+    const struct program *shares; /* whose parameters are used, or NULL */
+    const struct program *like;   /* a program of about the same size, or NULL */
+    arena *scratch;               /* for what is not needed behind a step */
+};
+
+enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;
 
 /* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);
-enum status lowering_place_buffers(struct program *p, const struct program *shares) MUST_USE;
+enum status lowering_place_buffers(struct program *p, const struct lowering *given) MUST_USE;
 
 /* ---- waits.c ---- */
-enum status lowering_find_waits(struct program *p) MUST_USE;
+enum status lowering_find_waits(struct program *p, const struct lowering *given) MUST_USE;
 
 #endif

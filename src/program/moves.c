@@ -139,7 +139,8 @@ static enum status send_share(struct emitter *e, const struct move *v, const str
         TRY(emit_copy(e, INSTR_COPY, &pack, v->like));
         buffer = pack.to;
     }
-    return emit_message(e, INSTR_SEND, taker->peer, tag_of(e, v, taker), buffer, v->like);
+    TRY(emit_message(e, INSTR_SEND, taker->peer, tag_of(e, v, taker), buffer, v->like));
+    return overlap_send(e, buffer, taker->peer);
 }
 
 /* Into *direct, the place where it is needed, if it comes first and is all of it. */
@@ -155,25 +156,25 @@ static enum status receive_share(struct emitter *e, const struct move *v, const 
                     straight ? BUFFER_ACTIVATIONS : BUFFER_TRANSFER, travels, buffer));
     if (straight)
         *direct = *buffer;
-    return emit_message(e, INSTR_RECEIVE, giver->peer, tag_of(e, v, giver), *buffer, v->like);
+    TRY(emit_message(e, INSTR_RECEIVE, giver->peer, tag_of(e, v, giver), *buffer, v->like));
+    return overlap_receive(e, giver->peer);
 }
 
 /* This worker's messages of the move. `buffer` is what it gives; *received gets, by giver, what it
- * is given. The order is that of all messages of the move: by taker, then by giver. */
+ * is given. Receives come first: they need no computation, and sends of other workers wait for
+ * them.
+ */
 static enum status post(struct emitter *e, const struct move *v, int buffer, int **received,
                         int *direct)
 {
-    int next = 0;
     *direct = NO_BUFFER;
     TRY(arena_alloc_array(e->scratch, (size_t)v->n_givers, sizeof **received, received));
-    for (; next < v->n_takers && v->taker[next].peer < e->me; next++)
-        TRY(send_share(e, v, &v->taker[next], buffer));
     for (int i = 0; i < v->n_givers; i++)
         if (v->giver[i].peer != e->me)
             TRY(receive_share(e, v, &v->giver[i], direct, &(*received)[i]));
-    for (; next < v->n_takers; next++)
-        if (v->taker[next].peer != e->me)
-            TRY(send_share(e, v, &v->taker[next], buffer));
+    for (int i = 0; i < v->n_takers; i++)
+        if (v->taker[i].peer != e->me)
+            TRY(send_share(e, v, &v->taker[i], buffer));
     e->next_message += v->n_messages;
     return STATUS_OK;
 }

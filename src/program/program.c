@@ -3,6 +3,7 @@
 #include "program/lowering.h"
 
 #include <assert.h>
+#include <string.h>
 
 static const char *const class_names[] = {
     [BUFFER_WEIGHTS] = "weights",         [BUFFER_WEIGHT_VERSIONS] = "weight_versions",
@@ -69,38 +70,53 @@ fail:
 
 /* ---- creating ---- */
 
-static enum status lower(struct program *p, const struct groundwork *work,
-                         const struct program *shares)
+static enum status place(struct program *p, const struct lowering *given)
 {
-    p->n_micros = work->n_micros;
-    p->n_steps = work->n_steps;
-    TRY(lowering_emit(p, work, shares));
+    p->n_micros = given->work->n_micros;
+    p->n_steps = given->work->n_steps;
+    TRY(lowering_emit(p, given));
     lowering_find_live_ranges(p);
-    TRY(lowering_place_buffers(p, shares));
-    return lowering_find_waits(p);
+    arena_reset(given->scratch);
+    return lowering_place_buffers(p, given);
 }
 
-static enum status create(const struct groundwork *work, const struct program_options *options,
-                          int worker, const struct program *shares, struct program **out)
+static enum status lower(struct program *p, const struct lowering *given)
+{
+    TRY(place(p, given));
+    arena_reset(given->scratch);
+    TRY(lowering_find_waits(p, given));
+    arena_reset(given->scratch);
+    return STATUS_OK;
+}
+
+static enum status start(const struct lowering *given, const struct program_options *options,
+                         int worker, arena *memory, struct program **out)
+{
+    TRY(arena_alloc(memory, sizeof **out, out));
+    **out = (struct program){.memory = memory,
+                             .graph = given->work->graph,
+                             .backend = options->backend,
+                             .device = options->device,
+                             .plan = given->work->plan,
+                             .worker = worker,
+                             .transport = options->transport,
+                             .training = options->training,
+                             .n_states = options->n_states};
+    return STATUS_OK;
+}
+
+static enum status create(const struct lowering *given, const struct program_options *options,
+                          int worker, struct program **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
     struct program *p;
-    enum status st = arena_alloc(memory, sizeof *p, &p);
+    enum status st = start(given, options, worker, memory, &p);
     if (st != STATUS_OK) {
         arena_destroy(memory);
         return st;
     }
-    *p = (struct program){.memory = memory,
-                          .graph = work->graph,
-                          .backend = options->backend,
-                          .device = options->device,
-                          .plan = work->plan,
-                          .worker = worker,
-                          .transport = options->transport,
-                          .training = options->training,
-                          .n_states = options->n_states};
-    st = lower(p, work, shares);
+    st = lower(p, given);
 #ifndef NDEBUG
     if (st == STATUS_OK)
         st = program_check(p);
@@ -113,34 +129,49 @@ static enum status create(const struct groundwork *work, const struct program_op
     return STATUS_OK;
 }
 
+static enum status create_one(const struct graph *graph, const struct program_options *options,
+                              const struct plan *plan, struct program **out)
+{
+    struct groundwork *work = NULL;
+    struct lowering given = {.shares = options->shares_params_of};
+    enum status st;
+    TRY_GOTO(st, groundwork_create(graph, plan, options->training, options->n_steps, &work), out);
+    given.work = work;
+    TRY_GOTO(st, arena_create(&given.scratch), out);
+    TRY_GOTO(st, create(&given, options, options->worker, out), out);
+out:
+    arena_destroy(given.scratch);
+    groundwork_destroy(work);
+    return st;
+}
+
 enum status program_create(const struct graph *graph, const struct program_options *options,
                            struct program **out)
 {
     struct plan *serial = NULL;
-    struct groundwork *work = NULL;
-    enum status st;
-    if (!options->plan)
-        TRY(make_serial_plan(graph, &serial));
-    TRY_GOTO(st,
-             groundwork_create(graph, serial ? serial : options->plan, options->training,
-                               options->n_steps, &work),
-             out);
-    TRY_GOTO(st, create(work, options, options->worker, options->shares_params_of, out), out);
-    (*out)->own_plan = serial;
-    serial = NULL;
-out:
-    groundwork_destroy(work);
-    plan_destroy(serial);
+    if (options->plan)
+        return create_one(graph, options, options->plan, out);
+    TRY(make_serial_plan(graph, &serial));
+    enum status st = create_one(graph, options, serial, out);
+    if (st == STATUS_OK)
+        (*out)->own_plan = serial;
+    else
+        plan_destroy(serial);
     return st;
+}
+
+static void destroy_groups(struct program *p)
+{
+    for (int i = 0; i < p->n_groups; i++)
+        if (p->groups[i].kernels)
+            p->backend->group_destroy(p->groups[i].kernels);
 }
 
 void program_destroy(struct program *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < p->n_groups; i++)
-        if (p->groups[i].kernels)
-            p->backend->group_destroy(p->groups[i].kernels);
+    destroy_groups(p);
     if (p->own_plan)
         arena_destroy(p->own_plan->memory);
     arena_destroy(p->memory);
@@ -148,24 +179,28 @@ void program_destroy(struct program *p)
 
 /* ---- all workers ---- */
 
-static enum status create_set(const struct groundwork *work, const struct program_options *options,
+static enum status find_twins(const struct groundwork *work, bool twins, arena *memory, int **out)
+{
+    if (twins)
+        return groundwork_find_twins(work, memory, out);
+    TRY(arena_alloc_array(memory, (size_t)work->plan->n_workers, sizeof **out, out));
+    for (int i = 0; i < work->plan->n_workers; i++)
+        (*out)[i] = i;
+    return STATUS_OK;
+}
+
+static enum status create_set(struct lowering *given, const struct program_options *options,
                               const struct program_set *shares, bool twins, struct program_set *set)
 {
-    set->n_workers = work->plan->n_workers;
+    set->n_workers = given->work->plan->n_workers;
     TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
                           &set->programs));
-    if (twins) {
-        TRY(groundwork_find_twins(work, set->memory, &set->twin_of));
-    } else {
-        TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof *set->twin_of,
-                              &set->twin_of));
-        for (int i = 0; i < set->n_workers; i++)
-            set->twin_of[i] = i;
-    }
+    TRY(find_twins(given->work, twins, set->memory, &set->twin_of));
     for (int i = 0; i < set->n_workers; i++) {
-        const struct program *like = shares ? shares->programs[i] : NULL;
+        given->shares = shares ? shares->programs[i] : NULL;
+        given->like = i ? set->programs[i - 1] : NULL;
         if (set->twin_of[i] == i)
-            TRY(create(work, options, i, like, &set->programs[i]));
+            TRY(create(given, options, i, &set->programs[i]));
         set->programs[i] = set->programs[set->twin_of[i]];
     }
     return STATUS_OK;
@@ -189,6 +224,7 @@ enum status program_create_all(const struct graph *graph, const struct program_o
                                struct program_set *set)
 {
     struct groundwork *work = NULL;
+    struct lowering given = {0};
     enum status st;
     *set = (struct program_set){0};
     TRY(arena_create(&set->memory));
@@ -198,12 +234,66 @@ enum status program_create_all(const struct graph *graph, const struct program_o
         TRY_GOTO(
             st, groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
             out);
-        TRY_GOTO(st, create_set(work, options, shares, twins, set), out);
+        given.work = work;
+        TRY_GOTO(st, arena_create(&given.scratch), out);
+        TRY_GOTO(st, create_set(&given, options, shares, twins, set), out);
     }
 out:
+    arena_destroy(given.scratch);
     groundwork_destroy(work);
     if (st != STATUS_OK)
         program_destroy_all(set);
+    return st;
+}
+
+static enum status measure_one(const struct lowering *given, const struct program_options *options,
+                               int worker, arena *memory, int64_t slab_bytes[BUFFER_CLASS_COUNT])
+{
+    struct program *p;
+    TRY(start(given, options, worker, memory, &p));
+    enum status st = place(p, given);
+    memcpy(slab_bytes, p->slab_bytes, sizeof p->slab_bytes);
+    destroy_groups(p);
+    arena_reset(memory);
+    arena_reset(given->scratch);
+    return st;
+}
+
+static enum status find_memory(struct lowering *given, const struct program_options *options,
+                               const struct program_set *shares, arena *memory,
+                               int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
+{
+    int *twin_of;
+    TRY(groundwork_find_twins(given->work, given->work->memory, &twin_of));
+    for (int i = 0; i < given->work->plan->n_workers; i++) {
+        given->shares = given->like = shares ? shares->programs[i] : NULL;
+        if (twin_of[i] == i)
+            TRY(measure_one(given, options, i, memory, slab_bytes[i]));
+        else
+            memcpy(slab_bytes[i], slab_bytes[twin_of[i]], sizeof slab_bytes[i]);
+    }
+    return STATUS_OK;
+}
+
+enum status program_find_memory(const struct graph *graph, const struct program_options *options,
+                                const struct program_set *shares,
+                                int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
+{
+    struct groundwork *work = NULL;
+    struct lowering given = {0};
+    arena *memory = NULL;
+    enum status st;
+    TRY_GOTO(st,
+             groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
+             out);
+    given.work = work;
+    TRY_GOTO(st, arena_create(&memory), out);
+    TRY_GOTO(st, arena_create(&given.scratch), out);
+    TRY_GOTO(st, find_memory(&given, options, shares, memory, slab_bytes), out);
+out:
+    arena_destroy(given.scratch);
+    arena_destroy(memory);
+    groundwork_destroy(work);
     return st;
 }
 

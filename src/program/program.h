@@ -59,6 +59,8 @@ struct buffer {
     int64_t parent_offset;     /* where in its parent */
     int64_t offset;            /* in the slab of its class */
     int first_write, last_use; /* instruction numbers; weights and optimizer state live always */
+    int held_until;            /* it lives on up to the instruction before: a send may be reading it
+                                  still, and whoever came into its place would wait; 0: no longer */
 };
 
 enum instr_kind {
@@ -240,6 +242,12 @@ enum status program_create_all(const struct graph *graph, const struct program_o
                                const struct program_set *shares, bool twins,
                                struct program_set *set) MUST_USE;
 void program_destroy_all(struct program_set *set); /* the programs, too; a zeroed set is fine */
+
+/* The slabs alone, by worker: what slab_bytes would be in the programs of program_create_all, of
+ * which no more than one exists at a time, and none has waits. */
+enum status program_find_memory(const struct graph *graph, const struct program_options *options,
+                                const struct program_set *shares,
+                                int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]) MUST_USE;
 
 /* Proves the program sound from its instructions alone; STATUS_FAILED names the instruction and
  * the buffer. */

@@ -3,210 +3,159 @@
  * An instruction that reads memory comes behind the last that wrote it; one that writes memory
  * comes behind all that read or wrote it before. Memory, not buffers: buffers that are never alive
  * together share places, and a send may still be reading when its buffer's life in the list is
- * over. Computation runs in order, so of the computations only the last matters, and only to
- * communication.
+ * over. So each class's slab is a line of segments with what was done to them last:
  *
- * Buffers that only computations touch, which are most, therefore matter to communication alone.
- * So there are two lists of every class, sorted by offset, of the communicated buffers and of the
- * others; what shares memory with a buffer is a span of each. State is kept by place in the lists:
+ *     | written by 3, read since by 9 | never touched | written by 7, read by 12 and 14 | ...
  *
- *     communicated  |--a--|--b--|    |--c--|           spans of d: a to c, and e
- *     others           |----d----|  |-e-|
- */
+ * A write makes its range one segment: whoever comes later waits for the write, and with it for
+ * all that came before. Classes of which nothing is communicated have no line: computations run in
+ * order anyway.
+ *
+ * Only what no other wait brings along becomes a wait. Waiting for an instruction, one also comes
+ * behind all that it waited for; and a computation behind whatever an earlier one waited for. The
+ * computations that are behind a communication are all from some number on, so one number each
+ * says it (`seen_at`), and so does one for the computations that a communication is behind. */
 #include "program/lowering.h"
 
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
-
-enum kind { COMMUNICATED, OTHER, KIND_COUNT };
 
 struct reader {
     int instr;
     const struct reader *next;
 };
 
-struct span {
-    int begin, end; /* places */
+struct segment {
+    int64_t begin;                /* up to the next one's */
+    int writer;                   /* the last instruction that wrote it, or -1 */
+    int computing_reader;         /* the last computation that read it since, or -1 */
+    const struct reader *readers; /* communication that read it since */
+};
+
+struct line {
+    int n, capacity; /* 0: nothing of the class is communicated */
+    struct segment *segments;
 };
 
 struct tracker {
     const struct program *p;
     arena *scratch;
-    bool *communicates; /* by instruction: it is no computation */
-    bool *communicated; /* by buffer: some communication touches it */
-    int n_places;
-    int *buffer_at, *place_of; /* the lists, one behind the other; -1: not in a list */
-    struct span list[KIND_COUNT][BUFFER_CLASS_COUNT];
-    int64_t *end;                  /* by place: of the buffer in its slab */
-    int64_t *reach;                /* the largest end up to here in the list */
-    struct span *near[KIND_COUNT]; /* by buffer: no others are in its memory, though not all of
-                                      these need be */
-    int *writer;                   /* by place: the last instruction that wrote it, or -1 */
-    int *computing_reader;         /* the last computation that read it since, or -1 */
-    const struct reader **readers; /* communication that read it since */
-    bool *pending;                 /* of writer and readers, some may not be in seen_by_compute */
-    bool *seen_by_compute;         /* by instruction: some computation has waited for it */
-    int last_compute;              /* the last computation that must have ended, or -1 */
-    int n_waits, *waits;           /* being gathered */
-    int *mark;                     /* by instruction: gathered for this one already */
+    struct line lines[BUFFER_CLASS_COUNT];
+    bool *communicates;  /* by instruction: it is no computation */
+    int *seen_at;        /* by communication: the first computation behind it, or INT_MAX */
+    int *behind;         /* by communication: the last computation it is behind, or -1 */
+    int last_compute;    /* the last computation that must have ended, or -1 */
+    int n_found, *found; /* communication that must have ended, being gathered */
+    int *mark;           /* by instruction: gathered for this one already; -1: implied */
+    int *stack;          /* see() */
 };
 
-/* ---- which buffers share memory ---- */
+/* ---- segments ---- */
 
-static bool is_placed(const struct buffer *b)
+/* The segment that `offset` lies in. */
+static int find_segment(const struct line *l, int64_t offset)
 {
-    return b->first_write >= 0 || b->class == BUFFER_WEIGHTS || b->class == BUFFER_OPTIMIZER;
-}
-
-static void note_communicated(struct tracker *t, int n, const int *buffers,
-                              bool classes[BUFFER_CLASS_COUNT])
-{
-    for (int i = 0; i < n; i++)
-        t->communicated[buffers[i]] = classes[t->p->buffers[buffers[i]].class] = true;
-}
-
-static enum status find_communicated(struct tracker *t, bool classes[BUFFER_CLASS_COUNT])
-{
-    const struct program *p = t->p;
-    TRY(arena_alloc_array(t->scratch, (size_t)p->n_instrs, sizeof *t->communicates,
-                          &t->communicates));
-    TRY(arena_alloc_array(t->scratch, (size_t)p->n_buffers, sizeof *t->communicated,
-                          &t->communicated));
-    for (int i = 0; i < p->n_instrs; i++) {
-        const struct instr *instr = &p->instrs[i];
-        t->communicates[i] = instr->stream == STREAM_COMMUNICATE;
-        if (!t->communicates[i])
-            continue;
-        note_communicated(t, instr->n_reads, instr->reads, classes);
-        note_communicated(t, instr->n_writes, instr->writes, classes);
+    int low = 0, high = l->n;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (l->segments[middle].begin <= offset)
+            low = middle;
+        else
+            high = middle;
     }
+    return low;
+}
+
+/* Room for two more: no access adds more than that. */
+static enum status make_room(struct tracker *t, struct line *l)
+{
+    if (l->n + 2 <= l->capacity)
+        return STATUS_OK;
+    struct segment *larger;
+    int more = 2 * l->capacity;
+    TRY(arena_alloc_array(t->scratch, (size_t)more, sizeof *larger, &larger));
+    memcpy(larger, l->segments, (size_t)l->n * sizeof *larger);
+    l->segments = larger;
+    l->capacity = more;
     return STATUS_OK;
 }
 
-struct entry {
-    int64_t offset;
-    int list, buffer;
-};
-
-static int by_place(const void *a, const void *b)
+/* Makes segment i begin at `offset`, which lies in it or at its begin; its number then. */
+static int split(struct line *l, int i, int64_t offset)
 {
-    const struct entry *x = a, *y = b;
-    if (x->list != y->list)
-        return x->list < y->list ? -1 : 1;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+    if (l->segments[i].begin == offset)
+        return i;
+    memmove(&l->segments[i + 1], &l->segments[i], (size_t)(l->n - i) * sizeof *l->segments);
+    l->n++;
+    l->segments[i + 1].begin = offset;
+    return i + 1;
 }
 
-static enum status make_lists(struct tracker *t, const struct entry *sorted)
+/* The number behind the last segment before `end`; afterwards none reaches across it. */
+static int split_end(struct line *l, int i, int64_t end, int64_t slab_bytes)
 {
-    const struct program *p = t->p;
-    size_t n = (size_t)t->n_places;
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->buffer_at, &t->buffer_at));
-    TRY(arena_alloc_array(t->scratch, (size_t)p->n_buffers, sizeof *t->place_of, &t->place_of));
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->end, &t->end));
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->reach, &t->reach));
-    for (int i = 0; i < p->n_buffers; i++)
-        t->place_of[i] = -1;
-    for (int i = 0; i < t->n_places; i++) {
-        const struct buffer *b = &p->buffers[sorted[i].buffer];
-        struct span *list =
-            &t->list[t->communicated[sorted[i].buffer] ? COMMUNICATED : OTHER][b->class];
-        if (list->end == 0)
-            list->begin = i;
-        t->buffer_at[i] = sorted[i].buffer;
-        t->place_of[sorted[i].buffer] = i;
-        t->end[i] = b->offset + b->n_bytes;
-        t->reach[i] = t->end[i];
-        if (list->end && t->reach[i - 1] > t->reach[i])
-            t->reach[i] = t->reach[i - 1];
-        list->end = i + 1;
-    }
+    while (i + 1 < l->n && l->segments[i + 1].begin < end)
+        i++;
+    if (i + 1 < l->n ? l->segments[i + 1].begin == end : end == slab_bytes)
+        return i + 1;
+    return split(l, i, end);
+}
+
+static void unite(struct line *l, int first, int behind)
+{
+    int gone = behind - first - 1;
+    if (gone > 0)
+        memmove(&l->segments[first + 1], &l->segments[behind],
+                (size_t)(l->n - behind) * sizeof *l->segments);
+    l->n -= gone;
+}
+
+/* ---- creating ---- */
+
+static enum status open_line(struct tracker *t, enum buffer_class class)
+{
+    enum { FIRST_CAPACITY = 256 };
+    struct line *l = &t->lines[class];
+    if (l->capacity || t->p->slab_bytes[class] == 0)
+        return STATUS_OK;
+    TRY(arena_alloc_array(t->scratch, FIRST_CAPACITY, sizeof *l->segments, &l->segments));
+    l->capacity = FIRST_CAPACITY;
+    l->n = 1;
+    l->segments[0] = (struct segment){.writer = -1, .computing_reader = -1};
     return STATUS_OK;
 }
 
-/* Only classes of which something is communicated have lists. */
-static enum status sort_buffers(struct tracker *t)
+static enum status open_lines(struct tracker *t, const struct instr *instr)
 {
-    const struct program *p = t->p;
-    bool classes[BUFFER_CLASS_COUNT] = {false};
-    struct entry *all;
-    TRY(find_communicated(t, classes));
-    TRY(arena_alloc_array(t->scratch, (size_t)p->n_buffers, sizeof *all, &all));
-    for (int i = 0; i < p->n_buffers; i++) {
-        const struct buffer *b = &p->buffers[i];
-        int list = (t->communicated[i] ? 0 : BUFFER_CLASS_COUNT) + (int)b->class;
-        if (classes[b->class] && is_placed(b))
-            all[t->n_places++] = (struct entry){b->offset, list, i};
-    }
-    qsort(all, (size_t)t->n_places, sizeof *all, by_place);
-    return make_lists(t, all);
-}
-
-/* The first place of the list that reaches behind `at`. */
-static int first_reaching(const struct tracker *t, struct span list, int64_t at)
-{
-    while (list.begin < list.end) {
-        int middle = (list.begin + list.end) / 2;
-        if (t->reach[middle] > at)
-            list.end = middle;
-        else
-            list.begin = middle + 1;
-    }
-    return list.begin;
-}
-
-/* The first place of the list that begins at `at` or behind. */
-static int first_from(const struct tracker *t, struct span list, int64_t at)
-{
-    while (list.begin < list.end) {
-        int middle = (list.begin + list.end) / 2;
-        if (t->p->buffers[t->buffer_at[middle]].offset >= at)
-            list.end = middle;
-        else
-            list.begin = middle + 1;
-    }
-    return list.begin;
-}
-
-static enum status find_near(struct tracker *t)
-{
-    const struct program *p = t->p;
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        TRY(arena_alloc_array(t->scratch, (size_t)p->n_buffers, sizeof *t->near[kind],
-                              &t->near[kind]));
-        for (int i = 0; i < t->n_places; i++) {
-            const struct buffer *b = &p->buffers[t->buffer_at[i]];
-            struct span list = t->list[kind][b->class], *near = &t->near[kind][t->buffer_at[i]];
-            near->begin = first_reaching(t, list, b->offset);
-            near->end = first_from(t, list, t->end[i]);
-        }
-    }
+    for (int k = 0; k < instr->n_reads; k++)
+        TRY(open_line(t, t->p->buffers[instr->reads[k]].class));
+    for (int k = 0; k < instr->n_writes; k++)
+        TRY(open_line(t, t->p->buffers[instr->writes[k]].class));
     return STATUS_OK;
 }
 
 static enum status create(struct tracker *t)
 {
-    size_t n_instrs = (size_t)t->p->n_instrs;
-    TRY(sort_buffers(t));
-    TRY(find_near(t));
-    size_t n = (size_t)t->n_places;
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->writer, &t->writer));
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->computing_reader, &t->computing_reader));
-    TRY(arena_alloc_array(t->scratch, n, sizeof(const struct reader *), &t->readers));
-    TRY(arena_alloc_array(t->scratch, n, sizeof *t->pending, &t->pending));
-    TRY(arena_alloc_array(t->scratch, n_instrs, sizeof *t->seen_by_compute, &t->seen_by_compute));
-    TRY(arena_alloc_array(t->scratch, n_instrs, sizeof *t->waits, &t->waits));
-    TRY(arena_alloc_array(t->scratch, n_instrs, sizeof *t->mark, &t->mark));
-    for (size_t i = 0; i < n; i++)
-        t->writer[i] = t->computing_reader[i] = -1;
+    size_t n = (size_t)t->p->n_instrs;
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->communicates, &t->communicates));
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->seen_at, &t->seen_at));
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->behind, &t->behind));
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->found, &t->found));
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->mark, &t->mark));
+    TRY(arena_alloc_array(t->scratch, n, sizeof *t->stack, &t->stack));
+    for (int i = 0; i < t->p->n_instrs; i++) {
+        t->communicates[i] = t->p->instrs[i].stream == STREAM_COMMUNICATE;
+        t->seen_at[i] = INT_MAX;
+        if (t->communicates[i])
+            TRY(open_lines(t, &t->p->instrs[i]));
+    }
     return STATUS_OK;
 }
 
-/* ---- going through the instructions ---- */
+/* ---- gathering ---- */
 
 /* Instruction `number` comes behind `before` (-1: nothing). */
-static void wait_for(struct tracker *t, int number, int before)
+static void come_behind(struct tracker *t, int number, int before)
 {
     if (before < 0 || before == number)
         return;
@@ -215,91 +164,147 @@ static void wait_for(struct tracker *t, int number, int before)
             t->last_compute = before;
         return;
     }
-    bool computes = !t->communicates[number];
-    if (t->mark[before] == number + 1 || (computes && t->seen_by_compute[before]))
+    bool known = !t->communicates[number] && t->seen_at[before] < number;
+    if (known || t->mark[before] == number + 1)
         return;
     t->mark[before] = number + 1;
-    t->seen_by_compute[before] |= computes;
-    t->waits[t->n_waits++] = before;
+    t->found[t->n_found++] = before;
 }
 
-/* Behind what was done at a place, before it is read or written. */
-static void wait_for_place(struct tracker *t, int number, int place, bool writes)
-{
-    wait_for(t, number, t->writer[place]);
-    if (!writes)
-        return;
-    wait_for(t, number, t->computing_reader[place]);
-    for (const struct reader *r = t->readers[place]; r; r = r->next)
-        wait_for(t, number, r->instr);
-}
-
-static void gather_for_compute(struct tracker *t, int number, int b, bool writes)
-{
-    struct span near = t->near[COMMUNICATED][b];
-    int64_t offset = t->p->buffers[b].offset;
-    for (int i = near.begin; i < near.end; i++) {
-        const bool *next = memchr(t->pending + i, true, (size_t)(near.end - i));
-        if (!next)
-            return;
-        i = (int)(next - t->pending);
-        if (t->end[i] <= offset)
-            continue;
-        wait_for_place(t, number, i, writes);
-        t->pending[i] = !writes;
-    }
-}
-
-static void gather_for_communication(struct tracker *t, int number, int b, bool writes)
-{
-    int64_t offset = t->p->buffers[b].offset;
-    for (int kind = 0; kind < KIND_COUNT; kind++)
-        for (int i = t->near[kind][b].begin; i < t->near[kind][b].end; i++)
-            if (t->end[i] > offset)
-                wait_for_place(t, number, i, writes);
-}
-
-static void gather(struct tracker *t, int number)
-{
-    const struct instr *instr = &t->p->instrs[number];
-    void (*gather_one)(struct tracker *, int, int, bool) =
-        t->communicates[number] ? gather_for_communication : gather_for_compute;
-    for (int k = 0; k < instr->n_reads; k++)
-        gather_one(t, number, instr->reads[k], false);
-    for (int k = 0; k < instr->n_writes; k++)
-        gather_one(t, number, instr->writes[k], true);
-}
-
-static enum status remember_read(struct tracker *t, int number, int place)
+static enum status note_read(struct tracker *t, struct segment *s, int number)
 {
     if (!t->communicates[number]) {
-        t->computing_reader[place] = number;
+        s->computing_reader = number;
         return STATUS_OK;
     }
     struct reader *r;
     TRY(arena_alloc(t->scratch, sizeof *r, &r));
-    *r = (struct reader){number, t->readers[place]};
-    t->readers[place] = r;
-    t->pending[place] = true;
+    *r = (struct reader){number, s->readers};
+    s->readers = r;
     return STATUS_OK;
 }
 
-static enum status remember(struct tracker *t, int number)
+static enum status read_buffer(struct tracker *t, int number, const struct buffer *b)
 {
-    const struct instr *instr = &t->p->instrs[number];
-    for (int k = 0; k < instr->n_reads; k++)
-        if (t->place_of[instr->reads[k]] >= 0)
-            TRY(remember_read(t, number, t->place_of[instr->reads[k]]));
-    for (int k = 0; k < instr->n_writes; k++) {
-        int place = t->place_of[instr->writes[k]];
-        if (place < 0)
-            continue;
-        t->writer[place] = number;
-        t->computing_reader[place] = -1;
-        t->readers[place] = NULL;
-        t->pending[place] = t->communicates[number];
+    struct line *l = &t->lines[b->class];
+    if (l->n == 0)
+        return STATUS_OK;
+    TRY(make_room(t, l));
+    int first = split(l, find_segment(l, b->offset), b->offset);
+    int behind = split_end(l, first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
+    for (int i = first; i < behind; i++) {
+        come_behind(t, number, l->segments[i].writer);
+        TRY(note_read(t, &l->segments[i], number));
     }
     return STATUS_OK;
+}
+
+static enum status write_buffer(struct tracker *t, int number, const struct buffer *b)
+{
+    struct line *l = &t->lines[b->class];
+    if (l->n == 0)
+        return STATUS_OK;
+    TRY(make_room(t, l));
+    int first = split(l, find_segment(l, b->offset), b->offset);
+    int behind = split_end(l, first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
+    for (int i = first; i < behind; i++) {
+        const struct segment *s = &l->segments[i];
+        come_behind(t, number, s->writer);
+        come_behind(t, number, s->computing_reader);
+        for (const struct reader *r = s->readers; r; r = r->next)
+            come_behind(t, number, r->instr);
+    }
+    unite(l, first, behind);
+    l->segments[first] =
+        (struct segment){.begin = b->offset, .writer = number, .computing_reader = -1};
+    return STATUS_OK;
+}
+
+static enum status gather(struct tracker *t, int number)
+{
+    const struct instr *instr = &t->p->instrs[number];
+    t->n_found = 0;
+    t->last_compute = -1;
+    for (int k = 0; k < instr->n_reads; k++)
+        TRY(read_buffer(t, number, &t->p->buffers[instr->reads[k]]));
+    for (int k = 0; k < instr->n_writes; k++)
+        TRY(write_buffer(t, number, &t->p->buffers[instr->writes[k]]));
+    return STATUS_OK;
+}
+
+/* ---- leaving out what is implied ---- */
+
+/* The latest first: it may imply those before it. Most are found in one order or the other. */
+static void sort_found(struct tracker *t)
+{
+    int n = t->n_found, *f = t->found;
+    if (n > 1 && f[0] < f[n - 1])
+        for (int i = 0; i < n / 2; i++) {
+            int other = f[n - 1 - i];
+            f[n - 1 - i] = f[i];
+            f[i] = other;
+        }
+    for (int i = 1; i < n; i++) {
+        int k = i, item = f[i];
+        for (; k > 0 && f[k - 1] < item; k--)
+            f[k] = f[k - 1];
+        f[k] = item;
+    }
+}
+
+/* Computation `number` comes behind a communication, and so behind all that this waited for. */
+static void see(struct tracker *t, int number, int before)
+{
+    int n = 0;
+    t->seen_at[before] = number;
+    t->stack[n++] = before;
+    while (n > 0) {
+        const struct instr *instr = &t->p->instrs[t->stack[--n]];
+        for (int k = 0; k < instr->n_waits; k++) {
+            int earlier = instr->waits[k];
+            if (!t->communicates[earlier] || t->seen_at[earlier] != INT_MAX)
+                continue;
+            t->seen_at[earlier] = number;
+            t->stack[n++] = earlier;
+        }
+    }
+}
+
+static int keep_for_compute(struct tracker *t, int number)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_found; i++)
+        if (t->seen_at[t->found[i]] == INT_MAX) {
+            see(t, number, t->found[i]);
+            t->found[n++] = t->found[i];
+        }
+    return n;
+}
+
+/* Communication knows what others waited for by one step only: more is hardly ever left. */
+static int keep_for_communication(struct tracker *t, int number)
+{
+    int n = 0, behind = -1;
+    for (int i = 0; i < t->n_found; i++)
+        if (t->behind[t->found[i]] > behind)
+            behind = t->behind[t->found[i]];
+    bool waits_for_last = t->last_compute > behind;
+    if (waits_for_last)
+        behind = t->last_compute;
+    t->behind[number] = behind;
+    for (int i = 0; i < t->n_found; i++) {
+        int before = t->found[i];
+        const struct instr *instr = &t->p->instrs[before];
+        if (t->seen_at[before] <= behind || t->mark[before] < 0)
+            continue;
+        t->found[n++] = before;
+        for (int k = 0; k < instr->n_waits; k++)
+            if (t->mark[instr->waits[k]] == number + 1)
+                t->mark[instr->waits[k]] = -1;
+    }
+    if (waits_for_last)
+        t->found[n++] = t->last_compute;
+    return n;
 }
 
 static enum status track(struct program *p, struct tracker *t)
@@ -307,26 +312,19 @@ static enum status track(struct program *p, struct tracker *t)
     TRY(create(t));
     for (int i = 0; i < p->n_instrs; i++) {
         struct instr *instr = &p->instrs[i];
-        int *waits;
-        t->n_waits = 0;
-        t->last_compute = -1;
-        gather(t, i);
-        if (t->last_compute >= 0 && t->communicates[i])
-            t->waits[t->n_waits++] = t->last_compute;
-        TRY(arena_alloc_array(p->memory, (size_t)t->n_waits, sizeof *waits, &waits));
-        memcpy(waits, t->waits, (size_t)t->n_waits * sizeof *waits);
-        instr->n_waits = t->n_waits;
+        TRY(gather(t, i));
+        sort_found(t);
+        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i), *waits;
+        TRY(arena_alloc_array(p->memory, (size_t)n, sizeof *waits, &waits));
+        memcpy(waits, t->found, (size_t)n * sizeof *waits);
+        instr->n_waits = n;
         instr->waits = waits;
-        TRY(remember(t, i));
     }
     return STATUS_OK;
 }
 
-enum status lowering_find_waits(struct program *p)
+enum status lowering_find_waits(struct program *p, const struct lowering *given)
 {
-    struct tracker t = {.p = p};
-    TRY(arena_create(&t.scratch));
-    enum status st = track(p, &t);
-    arena_destroy(t.scratch);
-    return st;
+    struct tracker t = {.p = p, .scratch = given->scratch};
+    return track(p, &t);
 }

@@ -268,13 +268,18 @@ static void put_load(struct writer *w, const struct program_load *load)
     put_named(w, " labels ", load->label_samples.end - load->label_samples.begin, 0);
 }
 
-static void put_update(struct writer *w, const struct program_param *param)
+static int count_states(const struct program_param *param)
 {
     int states = 0;
     for (int k = 0; k < 2; k++)
         states += param->state[k] != NO_BUFFER;
+    return states;
+}
+
+static void put_update(struct writer *w, const struct program_param *param)
+{
     put(w, "update ");
-    put_number(w, states);
+    put_number(w, count_states(param));
     put(w, " ");
     put_number(w, w->p->buffers[param->weight].n_bytes);
 }
@@ -401,53 +406,64 @@ static struct amount amount_of_pass(const struct group_spec *spec, enum pass pas
 
 /* What is folded in: a residual and an activation forward; backward the sum of several gradients,
  * times the activation's slope, written where the residual's gradient is. */
-static struct amount amount_of_folded(const struct program *p, const struct instr *instr)
+static struct amount amount_of_folded(const struct group_spec *spec, enum pass pass,
+                                      int n_gradients)
 {
-    const struct group_spec *spec = &p->groups[instr->group].spec;
-    const struct program_run *run = &p->runs[instr->index];
     double out = elements(&spec->op.output);
     bool activates = spec->activation != ACTIVATION_NONE;
-    if (instr->pass == PASS_FORWARD)
+    if (pass == PASS_FORWARD)
         return (struct amount){(spec->residual + activates) * out, spec->residual ? out : 0};
     bool folds = op_get_info(spec->op.op)->flags & OP_FOLDS_GRADIENTS;
-    if (!is_backward(instr->pass) || !folds ||
-        (spec->shared_statistics && instr->pass == PASS_BACKWARD))
+    if (!is_backward(pass) || !folds || (spec->shared_statistics && pass == PASS_BACKWARD))
         return (struct amount){0, 0};
-    int more = run->n_output_grads > 1 ? run->n_output_grads - 1 : 0;
+    int more = n_gradients > 1 ? n_gradients - 1 : 0;
     return (struct amount){(more + activates) * out, (more + (more || activates)) * out};
 }
 
-static void work_of_run(const struct program *p, const struct instr *instr, struct instr_work *work)
+static void name_group_family(const struct group_spec *spec, enum pass pass,
+                              struct instr_work *work)
 {
-    const struct group_spec *spec = &p->groups[instr->group].spec;
     const struct op_attrs *a = &spec->op.attrs;
     struct writer w;
-    start_family(&w, p, op_get_info(spec->op.op)->name);
+    start_family(&w, NULL, op_get_info(spec->op.op)->name);
     put_pair(&w, " k", a->kernel, 0);
     put_pair(&w, " s", a->stride, 0);
     if (a->groups > 1)
         put(&w, is_depthwise(&spec->op) ? " depthwise" : " grouped");
     put_flag(&w, " shared", spec->shared_statistics);
     put(&w, " ");
-    put(&w, pass_words[instr->pass]);
+    put(&w, pass_words[pass]);
     end_family(&w, work);
-    if (p->groups[instr->group].needs.output_is_input)
-        return;
-    struct amount op = amount_of_pass(spec, instr->pass), folded = amount_of_folded(p, instr);
-    work->flops = op.flops + folded.flops;
-    work->bytes = (op.elements + folded.elements) * element_bytes(p);
 }
 
-static void work_of_fold(const struct program *p, const struct program_fold *fold,
-                         struct instr_work *work)
+void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
+                   double element_size, struct instr_work *work)
+{
+    struct amount op = amount_of_pass(spec, pass);
+    struct amount folded = amount_of_folded(spec, pass, n_gradients);
+    name_group_family(spec, pass, work);
+    work->flops = op.flops + folded.flops;
+    work->bytes = (op.elements + folded.elements) * element_size;
+}
+
+static void work_of_run(const struct program *p, const struct instr *instr, struct instr_work *work)
+{
+    const struct group_spec *spec = &p->groups[instr->group].spec;
+    if (p->groups[instr->group].needs.output_is_input)
+        name_group_family(spec, instr->pass, work);
+    else
+        work_of_group(spec, instr->pass, p->runs[instr->index].n_output_grads, element_bytes(p),
+                      work);
+}
+
+void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
+                  struct instr_work *work)
 {
     struct writer w;
-    bool activates = fold->activation != ACTIVATION_NONE;
-    double n_bytes = (double)p->buffers[fold->to].n_bytes;
-    start_family(&w, p, "fold");
+    start_family(&w, NULL, "fold");
     end_family(&w, work);
-    work->flops = (fold->n_addends - 1 + activates) * n_bytes / element_bytes(p);
-    work->bytes = (fold->n_addends + activates + 1) * n_bytes;
+    work->flops = (n_addends - 1 + activates) * n_bytes / element_size;
+    work->bytes = (n_addends + activates + 1) * n_bytes;
 }
 
 /* "copy blocked16 plain": the kinds of the layouts, without their shapes. */
@@ -487,18 +503,13 @@ static void work_of_load(const struct program *p, const struct program_load *loa
         work->bytes += 2 * (double)p->buffers[load->labels].n_bytes;
 }
 
-static void work_of_update(const struct program *p, const struct program_param *param,
-                           struct instr_work *work)
+void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work)
 {
     struct writer w;
-    int states = 0;
-    for (int k = 0; k < 2; k++)
-        states += param->state[k] != NO_BUFFER;
-    double n_bytes = (double)p->buffers[param->weight].n_bytes;
-    start_family(&w, p, "update ");
+    start_family(&w, NULL, "update ");
     put_number(&w, states);
     end_family(&w, work);
-    work->flops = (2 + 3 * states) * n_bytes / element_bytes(p);
+    work->flops = (2 + 3 * states) * n_bytes / element_size;
     work->bytes = (3 + 2 * states) * n_bytes;
 }
 
@@ -524,7 +535,9 @@ void program_instr_work(const struct program *p, int i, struct instr_work *work)
         work_of_run(p, instr, work);
         break;
     case INSTR_FOLD:
-        work_of_fold(p, &p->folds[instr->index], work);
+        work_of_fold(p->folds[instr->index].n_addends,
+                     p->folds[instr->index].activation != ACTIVATION_NONE,
+                     (double)p->buffers[p->folds[instr->index].to].n_bytes, element_bytes(p), work);
         break;
     case INSTR_COPY:
         work_of_copy(p, &p->copies[instr->index].region, work);
@@ -540,7 +553,9 @@ void program_instr_work(const struct program *p, int i, struct instr_work *work)
         work_of_bytes(p, "stash", p->copies[instr->index].to, 2, work);
         break;
     case INSTR_UPDATE:
-        work_of_update(p, &p->params[instr->param], work);
+        work_of_update(count_states(&p->params[instr->param]),
+                       (double)p->buffers[p->params[instr->param].weight].n_bytes, element_bytes(p),
+                       work);
         break;
     case INSTR_SEND:
     case INSTR_RECEIVE:

@@ -22,6 +22,14 @@ void program_instr_work(const struct program *p, int i, struct instr_work *work)
 /* "" if it takes no time whatever the device (a group whose output is its input). */
 const char *program_instr_key(const struct program *p, int i, char *key, size_t size);
 
+/* The same without a program, for pieces that nobody lowered: one pass of a group, to which so many
+ * gradients come; the sum of gradients, times an activation's slope; an update. Fill *work. */
+void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
+                   double element_size, struct instr_work *work);
+void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
+                  struct instr_work *work);
+void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work);
+
 enum cost_origin { COST_NONE, COST_MEASURED, COST_FITTED, COST_ROOFLINE, COST_ORIGIN_COUNT };
 
 /* What a computing instruction takes. */

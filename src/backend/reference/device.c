@@ -22,11 +22,11 @@ static void device_close(device *d)
 {
     if (!d)
         return;
-    while (d->layouts) {
-        struct layout *next = d->layouts->next;
-        free(d->layouts);
-        d->layouts = next;
-    }
+    for (int i = 0; i < LAYOUT_BUCKETS; i++)
+        for (struct layout *l = d->layouts[i], *next; l; l = next) {
+            next = l->next;
+            free(l);
+        }
     free(d);
 }
 
@@ -124,9 +124,19 @@ static enum status event_wait(event *e, stream *s)
 
 /* ---- layouts ---- */
 
+static struct layout **bucket_of(device *d, const struct shape *shape)
+{
+    uint64_t h = (uint64_t)shape->rank;
+    for (int i = 0; i < shape->rank; i++)
+        h = (h ^ (uint64_t)shape->dim[i]) * 0x9E3779B97F4A7C15u;
+    return &d->layouts[(h >> 32) % LAYOUT_BUCKETS];
+}
+
 enum status reference_layout_plain(device *d, const struct shape *shape, const layout **out)
 {
-    for (struct layout *l = d->layouts; l; l = l->next)
+    struct layout **bucket = bucket_of(d, shape);
+    char extents[64];
+    for (struct layout *l = *bucket; l; l = l->next)
         if (shape_equal(&l->shape, shape)) {
             *out = l;
             return STATUS_OK;
@@ -136,9 +146,9 @@ enum status reference_layout_plain(device *d, const struct shape *shape, const l
         return status_no_memory(sizeof *l);
     l->shape = *shape;
     l->n_bytes = shape_elements(shape) * d->kernels->element_bytes;
-    l->next = d->layouts;
-    d->layouts = l;
-    *out = l;
+    (void)snprintf(l->text, sizeof l->text, "plain %s", shape_text(extents, sizeof extents, shape));
+    l->next = *bucket;
+    *out = *bucket = l;
     return STATUS_OK;
 }
 
@@ -154,8 +164,10 @@ static const struct shape *layout_shape(const layout *l)
 
 static const char *layout_text(const layout *l, char *text, size_t size)
 {
-    char extents[64];
-    (void)snprintf(text, size, "plain %s", shape_text(extents, sizeof extents, &l->shape));
+    size_t n = strlen(l->text);
+    n = n < size ? n : size - 1;
+    memcpy(text, l->text, n);
+    text[n] = '\0';
     return text;
 }
 

@@ -5,16 +5,19 @@
 #include "backend/backend.h"
 #include "backend/reference/kernels.h"
 
+enum { LAYOUT_BUCKETS = 256 };
+
 struct layout {
     struct shape shape;
     int64_t n_bytes;
-    struct layout *next;
+    struct layout *next; /* in its bucket */
+    char text[80];
 };
 
 struct device {
     enum precision precision;
     const struct kernel_table *kernels;
-    struct layout *layouts; /* one per shape asked for so far */
+    struct layout *layouts[LAYOUT_BUCKETS]; /* one per shape asked for so far */
 };
 
 struct stream {
