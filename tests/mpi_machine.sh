@@ -22,6 +22,7 @@ assert kinds == [("message", 2)] + sums, kinds
 assert all(c["transport"] == "mpi" and c["nodes"] == 1 for c in d["curves"])
 assert all(0 < p[1] < 30 and p[2] <= p[1] for c in d["curves"] for p in c["points"])
 assert d["wake_s"] > 0 and d["step_s"] > 0
+assert len(d["nodes"][0]["devices"]) == n and d["nodes"][0]["cores"] >= 1 and "host" not in d["nodes"][0]
 PYTHON
     "$CLEAVE" machine --machine here.json >again 2>stderr || fail "the file of $n ranks is no machine"
 done

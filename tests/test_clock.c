@@ -1,5 +1,7 @@
 /* The clock on costs and machines made by hand: what it says is what a formula says. Random plans
  * are in test_clock_plans. */
+#include "base/random.h"
+#include "clock/parts.h"
 #include "plan_suite.h"
 #include "scene.h"
 
@@ -47,9 +49,17 @@ static void test_a_step_on_cpus_has_a_fixed_part(void **state)
     scene_place(&s, "1x1:p100");
     s.machine->step_s = 0.25;
     assert_seconds(scene_step(&s), 0.5);
-    scene_place(&s, "1x1:cpu");
+    scene_place(&s, "1x1:cpu"); /* nobody to start */
     s.machine->step_s = 0.25;
+    assert_seconds(scene_step(&s), 0.5);
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "1x2:cpu");
+    scene_cost(&s, 0, 3, 0.5);
+    s.machine->step_s = 0.25;
+    s.options.free_communication = true;
     assert_seconds(scene_step(&s), 0.75);
+    s.options.step_s = 0.125; /* measured with the plan */
+    assert_seconds(scene_step(&s), 0.625);
     scene_close(&s);
 }
 
@@ -336,6 +346,122 @@ static void test_links_are_shared(void **state)
     assert_seconds(took[1], 1);
 }
 
+/* What a message cannot use of a link is the other's: 0 sends into a slow host, 1 into a fast one.
+ */
+static void test_what_is_left_is_handed_on(void **state)
+{
+    (void)state;
+    double took[2];
+    send_two("1x2:p100,intra=1e9GB/s,intra_latency=0,inter=2GB/s,latency=0,"
+             "1x1:p100,intra=1e9GB/s,intra_latency=0,inter=500MB/s,latency=0,"
+             "1x1:p100,intra=1e9GB/s,intra_latency=0,inter=8GB/s,latency=0",
+             "2", took);
+    assert_seconds(took[0], 2);
+    assert_seconds(took[1], 1 / 1.5);
+}
+
+enum { FLOWS = 12, LINKS = 5 };
+
+/* Flows that were made by hand, without workers. */
+struct crowd {
+    struct clock_run run;
+    struct resource resources[LINKS];
+    struct meeting meetings[FLOWS];
+    struct demand demands[FLOWS][LINKS];
+};
+
+static uint32_t draw(uint64_t seed, uint32_t what, int index)
+{
+    return random_word((struct random_key){seed, RANDOM_TEST, what}, 0, (uint64_t)index);
+}
+
+static void crowd_open(struct crowd *c, uint64_t seed, bool alike)
+{
+    *c = (struct crowd){.run = {.n_resources = LINKS}};
+    c->run.resources = c->resources;
+    c->run.meetings = c->meetings;
+    assert_ok(arena_create(&c->run.scratch));
+    assert_ok(flows_init(&c->run));
+    for (int i = 0; i < LINKS; i++)
+        c->resources[i].capacity = (double)(1 + draw(seed, 1, i) % 9);
+    for (int i = 0; i < FLOWS; i++) {
+        struct flow *f = &c->meetings[i].flow;
+        uint32_t bits = draw(seed, 2, i);
+        f->demands = c->demands[i];
+        f->least_s = bits % 4 ? 0 : 0.5 + (double)(bits / 4 % 8);
+        double amount = (double)(1 + bits / 32 % 4);
+        for (int k = 0; k < LINKS; k++)
+            if (draw(seed, 3, i * LINKS + k) % 3 == 0)
+                f->demands[f->n_demands++] = (struct demand){k, alike ? amount : amount + k};
+        assert_ok(flow_begin(&c->run, i));
+    }
+    assert_ok(flows_settle(&c->run));
+}
+
+static void crowd_close(struct crowd *c)
+{
+    free(c->run.events.heap);
+    arena_destroy(c->run.scratch);
+}
+
+static double crowd_usage(const struct crowd *c, int resource)
+{
+    double sum = 0;
+    for (int i = 0; i < c->resources[resource].n_flows; i++) {
+        const struct flow *f = &c->meetings[c->resources[resource].flows[i]].flow;
+        for (int k = 0; k < f->n_demands; k++)
+            sum += f->demands[k].resource == resource ? f->rate * f->demands[k].amount : 0;
+    }
+    return sum;
+}
+
+static bool is_held_up(const struct crowd *c, const struct flow *f, const struct demand *at)
+{
+    const struct resource *r = &c->resources[at->resource];
+    if (crowd_usage(c, at->resource) < r->capacity * (1 - 1e-9))
+        return false;
+    for (int i = 0; i < r->n_flows; i++) {
+        const struct flow *other = &c->meetings[r->flows[i]].flow;
+        for (int k = 0; k < other->n_demands; k++)
+            if (other->demands[k].resource == at->resource &&
+                other->rate * other->demands[k].amount > f->rate * at->amount * (1 + 1e-9))
+                return false;
+    }
+    return true;
+}
+
+/* Nobody takes more than there is; and who could go faster by himself has no less than anybody else
+ * of a link that is full. */
+static void check_crowd(const struct crowd *c, bool alike)
+{
+    for (int i = 0; i < LINKS; i++)
+        assert_true(crowd_usage(c, i) <= c->resources[i].capacity * (1 + 1e-9));
+    for (int i = 0; i < FLOWS; i++) {
+        const struct flow *f = &c->meetings[i].flow;
+        bool held_up = f->least_s > 0 && f->rate >= 1 / f->least_s * (1 - 1e-9);
+        for (int k = 0; k < f->n_demands && !held_up; k++)
+            held_up = is_held_up(c, f, &f->demands[k]);
+        assert_true(!f->active || !isfinite(f->rate) || f->rate > 0);
+        assert_true(!alike || !f->active || f->n_demands == 0 || held_up);
+    }
+}
+
+static void test_shares_are_fair(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        struct crowd c;
+        bool alike = seed % 4 != 0; /* a flow's amounts */
+        crowd_open(&c, seed, alike);
+        check_crowd(&c, alike);
+        for (int i = 0; i < FLOWS; i += 2)
+            assert_ok(flow_end(&c.run, i));
+        assert_ok(flows_settle(&c.run));
+        check_crowd(&c, alike);
+        crowd_close(&c);
+    }
+}
+
 static void test_latency(void **state)
 {
     (void)state;
@@ -353,7 +479,7 @@ static void test_latency(void **state)
 /* ---- CPUs ---- */
 
 /* Every sum takes 1 s, of which the cores work 0.4. */
-static const struct machine_point flat[2] = {{1, 1, 0.4}, {1e9, 1, 0.4}};
+static const struct machine_point flat[2] = {{1, 1, 0.4, 0}, {1e9, 1, 0.4, 0}};
 static struct machine_curve curves[2] = {
     {"threads", true, COMM_RING, 2, 1, 2, flat},
     {"threads", false, COMM_GATHER, 2, 1, 2, flat},
@@ -388,11 +514,31 @@ static void test_communication_takes_cores(void **state)
     assert_seconds(r->workers[1].compute_s, 10.4);
     assert_seconds(r->workers[1].wait_s, 1);
     assert_seconds(r->workers[1].communicate_s, 2);
-    /* Whoever is asleep must be woken: to start the second sum, and to go on behind it. */
+    /* Whoever is asleep must be woken to go on behind the second sum, after a sleep of 1 s. */
     s.machine->wake_s = 0.01;
+    s.machine->deep_wake_s = 0.02;
     assert_seconds(scene_step(&s), 10.4 + 1 + 0.02);
     s.options.free_communication = true;
     assert_seconds(scene_step(&s), 10);
+    scene_close(&s);
+}
+
+/* Who comes last rings for those who sleep, which delays what it brings, and itself if it has
+ * anything else to do. */
+static void test_sleepers_are_rung_for(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    place_on_cores(&s, "1x2:cpu");
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, -1), 3);
+    double before_s = scene_step(&s);
+    s.machine->ring_s = 0.125; /* once for worker 1, and once for worker 0, which then sleeps */
+    assert_seconds(scene_step(&s), before_s + 0.25);
+    s.machine->wake_s = s.machine->deep_wake_s = 0.5;
+    assert_seconds(scene_step(&s), before_s + 0.25 + 1);
     scene_close(&s);
 }
 
@@ -426,16 +572,65 @@ static void test_networks_take_cores(void **state)
     s.machine->curves = network;
     for (int w = 0; w < 2; w++)
         scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
-    assert_seconds(scene_step(&s), 10.4 + 1);
-    network[0].members = 3; /* somebody else's */
-    double step_s = scene_step(&s);
-    assert_true(step_s > 10.4 && step_s < 10.4 + 0.41);
+    /* Of what a core does with nothing else to do, 0.4 are needed. */
+    assert_seconds(scene_step(&s), 10.16 + 1);
+    network[0].members = 3; /* somebody else's: 4/3 of the bytes */
+    assert_seconds(scene_step(&s), 10.16 + 0.75);
     scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
     int backward = scene_find_run(s.programs[1], true, 0, 0);
     scene_cost(&s, 1, backward, 10);
     (void)scene_run(&s);
-    assert_seconds(scene_took(&s, 1, scene_find_kind(s.programs[1], INSTR_SEND, 0)), 0.4);
-    assert_seconds(scene_took(&s, 1, backward), 10 + 0.4 * 0.95);
+    assert_seconds(scene_took(&s, 1, scene_find_kind(s.programs[1], INSTR_SEND, 0)), 0.16);
+    assert_seconds(scene_took(&s, 1, backward), 10 + 0.16 * 0.95);
+    scene_close(&s);
+}
+
+/* A sender goes on when the rest of its message is in buffers. */
+static void test_networks_buffer_messages(void **state)
+{
+    (void)state;
+    const struct machine_point points[2] = {{1, 1, 0, 0.25}, {1e9, 1, 0, 0.25}};
+    struct machine_curve curve = {"threads", false, COMM_GATHER, 2, 2, 2, points};
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1MB/s,latency=0");
+    s.machine->curves = &curve;
+    s.machine->n_curves = 1;
+    (void)scene_run(&s);
+    const struct program *p = s.programs[0];
+    int send = scene_find_kind(p, INSTR_SEND, 0);
+    double whole_s = (double)p->messages[p->instrs[send].index].n_bytes / 1e6;
+    int receive = scene_find_kind(s.programs[1], INSTR_RECEIVE, 0);
+    assert_seconds(scene_took(&s, 0, send), 0.25 * whole_s);
+    assert_seconds(scene_took(&s, 1, receive), whole_s);
+    scene_close(&s);
+}
+
+/* Two nodes on one host: with a core for each they do not hinder each other; with one in all they
+ * do, and so does communication. */
+static void test_nodes_share_a_host(void **state)
+{
+    (void)state;
+    struct machine_curve network = curves[0];
+    network.nodes = 2;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
+    s.machine->curves = &network;
+    s.machine->n_curves = 1;
+    for (int i = 0; i < 2; i++) {
+        s.machine->nodes[i].host = "one";
+        s.machine->nodes[i].cores = 3;
+    }
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    assert_seconds(scene_step(&s), 10 + 1); /* 0.32 of the third core are enough */
+    s.machine->nodes[0].cores = 1;
+    assert_seconds(scene_step(&s), 20 + 0.32 + 1);
+    s.machine->nodes[1].host = "";
+    assert_seconds(scene_step(&s), 10.16 + 1);
     scene_close(&s);
 }
 
@@ -683,10 +878,15 @@ int main(void)
         cmocka_unit_test(test_pipedream),
         cmocka_unit_test(test_bytes_of_a_window),
         cmocka_unit_test(test_links_are_shared),
+        cmocka_unit_test(test_what_is_left_is_handed_on),
+        cmocka_unit_test(test_shares_are_fair),
         cmocka_unit_test(test_latency),
         cmocka_unit_test(test_communication_takes_cores),
+        cmocka_unit_test(test_sleepers_are_rung_for),
         cmocka_unit_test(test_messages_take_cores),
         cmocka_unit_test(test_networks_take_cores),
+        cmocka_unit_test(test_networks_buffer_messages),
+        cmocka_unit_test(test_nodes_share_a_host),
         cmocka_unit_test(test_cores_are_shared_by_sums),
         cmocka_unit_test(test_busy_neighbours),
         cmocka_unit_test(test_data_for_gpus),

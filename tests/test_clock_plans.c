@@ -52,9 +52,9 @@ static const char *const machines[] = {
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
 static const struct machine_point message_points[] = {
-    {64, 3e-6, 2e-6}, {4096, 6e-6, 5e-6}, {1e6, 4e-4, 3e-4}};
+    {64, 3e-6, 2e-6, 0}, {4096, 6e-6, 5e-6, 0}, {1e6, 4e-4, 3e-4, 0}};
 static const struct machine_point sum_points[] = {
-    {64, 1e-5, 8e-6}, {4096, 3e-5, 2e-5}, {1e6, 1e-3, 9e-4}};
+    {64, 1e-5, 8e-6, 0}, {4096, 3e-5, 2e-5, 0}, {1e6, 1e-3, 9e-4, 0}};
 static struct machine_curve curves[] = {
     {"threads", false, COMM_GATHER, 2, 1, 3, message_points},
     {"threads", true, COMM_RING, 4, 1, 3, sum_points},

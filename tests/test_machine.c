@@ -43,6 +43,8 @@ static void assert_same_parts(const struct machine *a, const struct machine *b)
         assert_int_equal(a->nodes[i].first_device, b->nodes[i].first_device);
         assert_int_equal(a->nodes[i].n_devices, b->nodes[i].n_devices);
         assert_true(a->nodes[i].memory_bytes == b->nodes[i].memory_bytes);
+        assert_int_equal(a->nodes[i].cores, b->nodes[i].cores);
+        assert_string_equal(a->nodes[i].host, b->nodes[i].host);
         assert_int_equal(a->node_out[i], b->node_out[i]);
         assert_int_equal(a->node_in[i], b->node_in[i]);
     }
@@ -359,6 +361,7 @@ static void test_uneven_links(void **state)
         "   \"pairs\": [{\"from\": 2, \"to\": 0, \"link\": \"bus\"},"
         "               {\"between\": [0, 1], \"bytes_per_s\": \"50GB/s\"}]},"
         "   {\"count\": 2, \"name\": \"b\", \"inter\": 2e9, \"latency\": 0, \"memory_bytes\": 7,"
+        "    \"cores\": 8, \"host\": \"c\","
         "    \"devices\": [{\"kind\": \"cpu\", \"count\": 2}]}]}");
     int hops[MACHINE_MAX_HOPS];
     assert_int_equal(m->n_nodes, 3);

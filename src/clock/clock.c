@@ -29,20 +29,57 @@ static enum status find_streams(struct clock_run *c, const struct program *p, st
     return STATUS_OK;
 }
 
+/* The worker before this one that runs the same program; NULL: none does. */
+static const struct worker *find_twin(const struct clock_run *c, int number)
+{
+    for (int i = number - 1; i >= 0; i--)
+        if (c->workers[i].program == c->workers[number].program)
+            return &c->workers[i];
+    return NULL;
+}
+
 static enum status take_streams(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
-    for (int i = number - 1; i >= 0; i--)
-        if (c->workers[i].program == w->program) {
-            w->streams = c->workers[i].streams;
-            w->comm_position = c->workers[i].comm_position;
-            return STATUS_OK;
-        }
+    const struct worker *twin = find_twin(c, number);
+    if (twin) {
+        w->streams = twin->streams;
+        w->comm_position = twin->comm_position;
+        return STATUS_OK;
+    }
     struct streams *streams;
     TRY(arena_alloc(c->scratch, sizeof *streams, &streams));
     *streams = (struct streams){0};
     w->streams = streams;
     return find_streams(c, w->program, streams, &w->comm_position);
+}
+
+static enum status make_done(struct clock_run *c, struct worker *w)
+{
+    size_t n_comm = w->streams ? (size_t)w->streams->n_comm : 0;
+    return arena_alloc_array(c->scratch, n_comm, sizeof *w->done, &w->done);
+}
+
+static void join_host(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    struct host *h = &c->hosts[w->host];
+    for (int i = h->first_worker; i >= 0 && h->pooled; i = c->workers[i].next_on_host)
+        h->pooled = c->workers[i].node != w->node;
+    h->pooled = h->pooled && w->on_cpu;
+    h->population++;
+    w->next_on_host = h->first_worker;
+    h->first_worker = number;
+}
+
+static enum status prepare_hosts(struct clock_run *c)
+{
+    const struct machine *m = c->machine;
+    TRY(arena_alloc_array(c->scratch, (size_t)m->n_nodes, sizeof *c->hosts, &c->hosts));
+    for (int i = 0; i < m->n_nodes; i++)
+        c->hosts[i] = (struct host){
+            .cores = m->nodes[i].cores, .first_worker = -1, .pooled = m->nodes[i].cores > 0};
+    return STATUS_OK;
 }
 
 static enum status add_worker(struct clock_run *c, const struct clock_worker *from, int number)
@@ -53,16 +90,18 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
         return status_fail(STATUS_USAGE, "worker %d has no device: %s has %d", number, m->name,
                            m->n_devices);
     const struct machine_kind *kind = &m->kinds[m->devices[from->device].kind];
+    int node = m->devices[from->device].node;
     *w = (struct worker){.program = from->program,
                          .costs = from->costs,
                          .pace = from->pace > 0 ? from->pace : 1,
                          .device = from->device,
-                         .node = m->devices[from->device].node,
+                         .node = node,
+                         .host = machine_find_host(m, node),
                          .cores = kind->cores > 0 ? kind->cores : 1,
                          .on_cpu = kind->class == MACHINE_CPU};
-    c->population[w->node]++;
+    join_host(c, number);
     TRY(take_streams(c, number));
-    return arena_alloc_array(c->scratch, (size_t)w->streams->n_comm, sizeof *w->done, &w->done);
+    return make_done(c, w);
 }
 
 static enum status prepare_result(struct clock_run *c)
@@ -81,11 +120,9 @@ static enum status prepare_result(struct clock_run *c)
 
 static enum status prepare(struct clock_run *c, const struct clock_worker *workers)
 {
-    size_t n_nodes = (size_t)c->machine->n_nodes;
     c->n_resources = c->n_workers + c->machine->n_links;
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_workers, sizeof *c->workers, &c->workers));
-    TRY(arena_alloc_array(c->scratch, n_nodes, sizeof *c->busy, &c->busy));
-    TRY(arena_alloc_array(c->scratch, n_nodes, sizeof *c->population, &c->population));
+    TRY(prepare_hosts(c));
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_resources, sizeof *c->resources, &c->resources));
     for (int i = 0; i < c->n_resources; i++)
         c->resources[i].capacity =
@@ -93,6 +130,7 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
     TRY(prepare_result(c));
+    TRY(flows_init(c));
     return meetings_init(c);
 }
 
@@ -157,15 +195,26 @@ static enum status check_ended(const struct clock_run *c)
     return STATUS_OK;
 }
 
+/* The next event, once what shares cores and links has settled. */
+static enum status take_event(struct clock_run *c, struct clock_event *e, bool *there)
+{
+    const struct clock_events *all = &c->events;
+    if (c->area.n_changed > 0 && (all->n == 0 || all->heap[0].t_s > c->now_s))
+        TRY(flows_settle(c));
+    *there = events_take(&c->events, e);
+    return STATUS_OK;
+}
+
 static enum status run(struct clock_run *c)
 {
-    struct clock_event e;
+    struct clock_event e = {0};
     for (int i = 0; i < c->n_workers; i++)
-        worker_prepare(c, i);
+        TRY(worker_prepare(c, i));
     for (int i = 0; i < c->n_workers; i++)
         TRY(worker_begin(c, i));
-    while (events_take(&c->events, &e)) {
-        if (is_stale(c, &e))
+    for (bool there = true; there;) {
+        TRY(take_event(c, &e, &there));
+        if (!there || is_stale(c, &e))
             continue;
         c->now_s = e.t_s;
         TRY(handle(c, &e));
@@ -233,11 +282,17 @@ static int64_t find_sent_bytes(const struct worker *w, int number)
     return sum;
 }
 
+/* Starting and gathering the workers. */
+static double find_step(const struct clock_run *c)
+{
+    double step_s = c->options->step_s > 0 ? c->options->step_s : c->machine->step_s;
+    return c->workers[0].on_cpu && c->n_workers > 1 ? step_s : 0;
+}
+
 static void sum_up(struct clock_run *c)
 {
     struct clock_result *r = c->result;
     int n_steps = c->workers[0].program->n_steps;
-    bool on_cpu = c->workers[0].on_cpu;
     double rest_s = 0;
     for (int i = 0; i < c->n_workers; i++) {
         const struct program *p = c->workers[i].program;
@@ -252,7 +307,7 @@ static void sum_up(struct clock_run *c)
     for (int i = 0; i < c->machine->n_links; i++)
         r->link_bytes[i] /= n_steps;
     r->bytes_moved /= n_steps;
-    r->run_s = c->now_s + rest_s + (on_cpu ? c->machine->step_s : 0);
+    r->run_s = c->now_s + rest_s + find_step(c);
     r->step_s = r->run_s / n_steps;
     find_error(c);
 }
@@ -261,8 +316,11 @@ enum status clock_run(const struct clock_worker *workers, int n_workers,
                       const struct clock_options *options, arena *memory,
                       struct clock_result *result)
 {
+    const struct comm_table *table =
+        options->transport ? comm_find_table(options->transport) : NULL;
     struct clock_run c = {.options = options,
                           .machine = options->machine,
+                          .attends = table && table->shared_work,
                           .memory = memory,
                           .n_workers = n_workers,
                           .result = result};

@@ -4,8 +4,8 @@
  * It follows the executor instruction by instruction: the computing stream in order, the
  * communicating stream started in order, the same waits. What is under way is a flow with demands
  * on resources; resources are the cores of CPU workers (an instruction computes on them, and so
- * does a transfer that copies or adds), and links. All flows on a resource share it evenly, and a
- * flow goes as fast as its slowest resource lets it.
+ * does a transfer that copies or adds), and links. Flows share resources max-min fairly: what one
+ * cannot use of its share is the others'.
  *
  *     worker 0  [forward conv1][forward conv2]...[backward fc][backward conv2]
  *     core 0     ^ flow: 1.2 ms of it              ^ shares the core with the sum of fc's gradients
@@ -43,6 +43,9 @@ struct clock_feed {
 struct clock_options {
     const struct machine *machine;
     const char *transport; /* whose curves count for workers of one CPU host */
+    /* What a step of several workers of a CPU host costs beside its instructions; 0: the machine's.
+     */
+    double step_s;
     struct clock_feed feed;
     bool free_communication; /* transfers and sums take no time: the bound */
     bool keep_times;         /* fill clock_worker_result.times */

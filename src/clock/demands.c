@@ -107,7 +107,7 @@ static struct machine_point measured(const struct clock_run *c, bool reduces,
     if (curve)
         return machine_curve_at(curve, n_bytes);
     double copies = reduces ? 2 : 1, s = UNKNOWN_LATENCY_S + copies * n_bytes / UNKNOWN_BYTES_PER_S;
-    return (struct machine_point){n_bytes, s, s};
+    return (struct machine_point){n_bytes, s, s, 0};
 }
 
 static void demand_cores(struct basket *b, const int *members, int n, double cpu_s)
@@ -117,6 +117,12 @@ static void demand_cores(struct basket *b, const int *members, int n, double cpu
 }
 
 /* ---- between CPU hosts ---- */
+
+/* With one member on each node there is nothing but the ring. */
+static enum comm_method method_of(const struct comm_reduction *r)
+{
+    return r->method == COMM_HIERARCHICAL && r->node_size == 1 ? COMM_RING : r->method;
+}
 
 /* On how many nodes the members are; 0 if one of them is no CPU. They ascend, and so do their
  * nodes. */
@@ -132,13 +138,28 @@ static int count_nodes(const struct clock_run *c, const int *members, int n)
     return nodes;
 }
 
+/* Of the time that a core was seen at work with nothing else to do, so much is left when others
+ * want to compute: the rest is looking again and again whether something has come. */
+static const double NEEDED = 0.4;
+
+/* How much longer the sums that were measured take than the ring's bytes on the slowest link. */
+static double find_slowness(const struct machine_curve *curve, const struct basket *b,
+                            const struct machine_point *p)
+{
+    double n = curve->members, each = 2 * (n - 1) / n * p->bytes;
+    if (curve->method != COMM_RING || !isfinite(b->slowest))
+        return 1;
+    return fmax(1, p->seconds / (each / b->slowest + 2 * (n - 1) * b->latency_s));
+}
+
 /* Networks take time of the cores, too: what was measured. How long it takes follows from the
- * links, unless a sum over just as many was measured itself. */
+ * links, unless a sum over just as many was measured itself; other sums are slower than their bytes
+ * by as much as the one that was measured. */
 static void demand_network(struct basket *b, struct meeting *m, const int *members, int n,
                            double n_bytes)
 {
     const struct clock_run *c = b->c;
-    enum comm_method method = m->reduces ? m->reduction->method : COMM_GATHER;
+    enum comm_method method = m->reduces ? method_of(m->reduction) : COMM_GATHER;
     int nodes = count_nodes(c, members, n);
     const struct machine_curve *curve =
         nodes > 1 ? machine_find_network_curve(c->machine, c->options->transport, m->reduces,
@@ -147,10 +168,15 @@ static void demand_network(struct basket *b, struct meeting *m, const int *membe
     if (!curve)
         return;
     struct machine_point p = machine_curve_at(curve, n_bytes);
-    demand_cores(b, members, n, p.cpu_s);
-    if (m->reduces && curve->method == method && curve->members == n && curve->nodes == nodes) {
+    demand_cores(b, members, n, NEEDED * p.cpu_s);
+    if (!m->reduces) {
+        m->flow.sent_left = p.sent_s > 0 ? 1 - p.sent_s / p.seconds : 0;
+    } else if (curve->method == method && curve->members == n && curve->nodes == nodes) {
         m->flow.least_s = p.seconds;
         m->latency_s = 0;
+    } else {
+        double way_s = 2.0 * (n - 1) / n * n_bytes / b->slowest;
+        m->flow.least_s = fmax(m->flow.least_s, way_s) * find_slowness(curve, b, &p);
     }
 }
 
@@ -225,7 +251,7 @@ static enum status demand_sum(struct clock_run *c, struct meeting *m)
         struct machine_point p = measured(c, true, r->method, r->n_members, n_bytes);
         m->flow.least_s = p.seconds;
         demand_cores(&b, r->members, r->n_members, p.cpu_s);
-    } else if (r->method == COMM_RING) {
+    } else if (method_of(r) == COMM_RING) {
         m->latency_s = ring(&b, r->members, r->n_members, 1, n_bytes);
     } else if (r->method == COMM_TREE) {
         m->flow.least_s = tree(&b, r->members, r->n_members, n_bytes);

@@ -1,24 +1,41 @@
-/* What is under way shares cores and links. A flow's rate is that of its slowest resource, of which
- * it gets an even share:
+/* What is under way shares cores and links, max-min fairly: nobody's rate can be raised without
+ * lowering that of one who has no more of what both use. TCP's streams come near to that.
  *
- *     rate = min over demands ( capacity / flows on it / amount ),  at most 1 / least_s
+ *     link 0 [== a, b, c ==]   capacity 3: b is held up by link 1 and leaves half of its third;
+ *     link 1 [== b, d ==]      capacity 1  a and c get it: 1.25, 0.5, 1.25; and d 0.5
  *
- * What one flow leaves unused of its share is not handed to the others: with few flows on a link it
- * makes no difference, and rates stay simple to follow. */
+ * Rates are found by filling. Every resource offers each of its flows an even share of what is
+ * left of it; a flow could go as fast as its least offer lets it,
+ *
+ *     rate = min over demands ( left / flows that are not settled / amount ),  at most 1 / least_s
+ *
+ * and is settled at that if it cannot gain any more: it goes at most so fast by itself, or the
+ * resource that holds it up would be full if all went like this. What settled flows leave is
+ * offered again to the others.
+ *
+ * Only flows that are joined to one that came or went, by a resource or through others, can change.
+ * All changes of a moment are settled together, before time goes on. In a crowd of more than
+ * MOST_TOGETHER flows only the direct neighbours are looked at, and what one leaves is not handed
+ * on: there all links are about as full as each other. */
 #include "clock/parts.h"
 
 #include <math.h>
 
-static double find_rate(const struct clock_run *c, const struct flow *f)
+enum { MOST_TOGETHER = 128 };
+/* What is as good as full, or as slow as. */
+static const double NEARLY = 1 - 1e-12;
+
+static struct flow *flow_of(const struct clock_run *c, int number)
 {
-    double rate = f->least_s > 0 ? 1 / f->least_s : INFINITY;
-    for (int i = 0; i < f->n_demands; i++) {
-        const struct resource *r = &c->resources[f->demands[i].resource];
-        if (f->demands[i].amount > 0)
-            rate = fmin(rate, r->capacity / r->n_flows / f->demands[i].amount);
-    }
-    return rate;
+    return &c->meetings[number].flow;
 }
+
+static double own_limit(const struct flow *f)
+{
+    return f->least_s > 0 ? 1 / f->least_s : INFINITY;
+}
+
+/* ---- rates ---- */
 
 /* Cores that the flow works on compute so much slower. */
 static enum status tell_cores(struct clock_run *c, const struct flow *f, double change)
@@ -34,18 +51,18 @@ static enum status tell_cores(struct clock_run *c, const struct flow *f, double 
 
 static enum status plan_end(struct clock_run *c, int number)
 {
-    struct flow *f = &c->meetings[number].flow;
-    double rest_s = f->rate > 0 ? f->left / f->rate : 0;
+    struct flow *f = flow_of(c, number);
+    double until = f->sent ? 0 : f->sent_left;
+    double rest_s = f->rate > 0 ? fmax(0, f->left - until) / f->rate : 0;
     return events_add(&c->events, c->now_s + rest_s, EVENT_FLOW_END, number, ++f->version);
 }
 
-static enum status settle(struct clock_run *c, int number)
+static enum status set_rate(struct clock_run *c, int number, double rate)
 {
-    struct flow *f = &c->meetings[number].flow;
-    double rate = find_rate(c, f);
-    if (rate == f->rate)
-        return STATUS_OK;
+    struct flow *f = flow_of(c, number);
     double before = f->rate;
+    if (fabs(rate - before) <= (1 - NEARLY) * before)
+        return STATUS_OK;
     if (isfinite(before))
         f->left = fmax(0, f->left - (c->now_s - f->since) * before);
     f->since = c->now_s;
@@ -57,17 +74,197 @@ static enum status settle(struct clock_run *c, int number)
     return plan_end(c, number);
 }
 
-/* All flows that meet the one that came or went. */
-static enum status settle_neighbours(struct clock_run *c, int number)
+/* ---- filling ---- */
+
+static double find_offer(const struct clock_run *c, const struct flow *f)
 {
-    struct flow *f = &c->meetings[number].flow;
+    double rate = own_limit(f);
     for (int i = 0; i < f->n_demands; i++) {
         const struct resource *r = &c->resources[f->demands[i].resource];
-        for (int k = 0; k < r->n_flows; k++)
-            if (r->flows[k] != number)
-                TRY(settle(c, r->flows[k]));
+        rate = fmin(rate, r->left / r->n_open / f->demands[i].amount);
+    }
+    return rate;
+}
+
+static void offer(struct clock_run *c)
+{
+    const struct flow_area *a = &c->area;
+    for (int i = 0; i < a->n_resources; i++)
+        c->resources[a->resources[i]].wanted = 0;
+    for (int i = 0; i < a->n_open; i++) {
+        struct flow *f = flow_of(c, a->flows[i]);
+        f->offer = find_offer(c, f);
+        for (int k = 0; k < f->n_demands; k++)
+            c->resources[f->demands[k].resource].wanted += f->offer * f->demands[k].amount;
+    }
+}
+
+static double fullness(const struct resource *r)
+{
+    return r->n_open ? r->wanted / r->left : 0;
+}
+
+/* Where amounts are of unlike proportions no resource may be full: then the fullest counts. */
+static double find_fullest(const struct clock_run *c)
+{
+    double most = 0;
+    for (int i = 0; i < c->area.n_resources; i++)
+        most = fmax(most, fullness(&c->resources[c->area.resources[i]]));
+    return most;
+}
+
+static bool is_settled(const struct clock_run *c, const struct flow *f, double full)
+{
+    if (f->offer >= own_limit(f) * NEARLY)
+        return true;
+    for (int i = 0; i < f->n_demands; i++) {
+        const struct resource *r = &c->resources[f->demands[i].resource];
+        double share = r->left / r->n_open;
+        if (fullness(r) >= full * NEARLY && f->offer * f->demands[i].amount >= share * NEARLY)
+            return true;
+    }
+    return false;
+}
+
+/* Those that are settled come behind the open ones, and take what they got only when all have been
+ * looked at. */
+static void part(struct clock_run *c, double full)
+{
+    struct flow_area *a = &c->area;
+    for (int i = a->n_open - 1; i >= 0; i--) {
+        int number = a->flows[i];
+        if (!is_settled(c, flow_of(c, number), full))
+            continue;
+        a->flows[i] = a->flows[--a->n_open];
+        a->flows[a->n_open] = number;
+    }
+}
+
+static void settle_some(struct clock_run *c)
+{
+    struct flow_area *a = &c->area;
+    int before = a->n_open;
+    part(c, 1);
+    if (a->n_open == before)
+        part(c, find_fullest(c));
+    if (a->n_open == before) /* no more than rounding is left to give away */
+        a->n_open = 0;
+    for (int i = a->n_open; i < before; i++) {
+        const struct flow *f = flow_of(c, a->flows[i]);
+        for (int k = 0; k < f->n_demands; k++) {
+            struct resource *r = &c->resources[f->demands[k].resource];
+            r->left = fmax(0, r->left - f->offer * f->demands[k].amount);
+            r->n_open--;
+        }
+    }
+}
+
+static enum status fill(struct clock_run *c)
+{
+    struct flow_area *a = &c->area;
+    for (int i = 0; i < a->n_resources; i++) {
+        struct resource *r = &c->resources[a->resources[i]];
+        r->left = r->capacity;
+        r->n_open = r->n_flows;
+    }
+    for (a->n_open = a->n_flows; a->n_open > 0;) {
+        offer(c);
+        settle_some(c);
+    }
+    for (int i = 0; i < a->n_flows; i++)
+        TRY(set_rate(c, a->flows[i], flow_of(c, a->flows[i])->offer));
+    return STATUS_OK;
+}
+
+/* ---- who is joined to whom ---- */
+
+static void add_resource(struct clock_run *c, int resource)
+{
+    struct resource *r = &c->resources[resource];
+    if (r->mark == c->area.mark)
+        return;
+    r->mark = c->area.mark;
+    c->area.resources[c->area.n_resources++] = resource;
+}
+
+/* Flows and resources that are joined to `resource`; false if they are too many. */
+static bool find_area(struct clock_run *c, int resource)
+{
+    struct flow_area *a = &c->area;
+    a->mark++;
+    a->n_flows = a->n_resources = 0;
+    add_resource(c, resource);
+    for (int i = 0; i < a->n_resources; i++) {
+        const struct resource *r = &c->resources[a->resources[i]];
+        for (int k = 0; k < r->n_flows; k++) {
+            struct flow *f = flow_of(c, r->flows[k]);
+            if (f->mark == a->mark)
+                continue;
+            if (a->n_flows == MOST_TOGETHER)
+                return false;
+            f->mark = a->mark;
+            a->flows[a->n_flows++] = r->flows[k];
+            for (int d = 0; d < f->n_demands; d++)
+                add_resource(c, f->demands[d].resource);
+        }
+    }
+    return true;
+}
+
+/* Even shares, nothing handed on. */
+static enum status settle_crowd(struct clock_run *c, const struct resource *r)
+{
+    for (int k = 0; k < r->n_flows; k++) {
+        const struct flow *f = flow_of(c, r->flows[k]);
+        double rate = own_limit(f);
+        for (int i = 0; i < f->n_demands; i++) {
+            const struct resource *own = &c->resources[f->demands[i].resource];
+            rate = fmin(rate, own->capacity / own->n_flows / f->demands[i].amount);
+        }
+        TRY(set_rate(c, r->flows[k], rate));
     }
     return STATUS_OK;
+}
+
+enum status flows_init(struct clock_run *c)
+{
+    struct flow_area *a = &c->area;
+    size_t n = (size_t)c->n_resources;
+    TRY(arena_alloc_array(c->scratch, n, sizeof *a->changed, &a->changed));
+    TRY(arena_alloc_array(c->scratch, n, sizeof *a->resources, &a->resources));
+    return arena_alloc_array(c->scratch, MOST_TOGETHER, sizeof *a->flows, &a->flows);
+}
+
+enum status flows_settle(struct clock_run *c)
+{
+    struct flow_area *a = &c->area;
+    int first_mark = a->mark;
+    for (int i = 0; i < a->n_changed; i++) {
+        struct resource *r = &c->resources[a->changed[i]];
+        r->changed = false;
+        if (r->filled > first_mark)
+            continue; /* it is joined to another that changed */
+        if (!find_area(c, a->changed[i])) {
+            TRY(settle_crowd(c, r));
+            continue;
+        }
+        TRY(fill(c));
+        for (int k = 0; k < a->n_resources; k++)
+            c->resources[a->resources[k]].filled = a->mark;
+    }
+    a->n_changed = 0;
+    return STATUS_OK;
+}
+
+/* ---- coming and going ---- */
+
+static void note_change(struct clock_run *c, int resource)
+{
+    struct resource *r = &c->resources[resource];
+    if (r->changed)
+        return;
+    r->changed = true;
+    c->area.changed[c->area.n_changed++] = resource;
 }
 
 static enum status join(struct clock_run *c, struct resource *r, int number)
@@ -95,25 +292,38 @@ static void leave(struct resource *r, int number)
 
 enum status flow_begin(struct clock_run *c, int number)
 {
-    struct flow *f = &c->meetings[number].flow;
+    struct flow *f = flow_of(c, number);
     f->active = true;
     f->left = 1;
     f->rate = 0;
     f->since = c->now_s;
-    for (int i = 0; i < f->n_demands; i++)
+    for (int i = 0; i < f->n_demands; i++) {
         TRY(join(c, &c->resources[f->demands[i].resource], number));
-    TRY(settle(c, number));
-    return settle_neighbours(c, number);
+        note_change(c, f->demands[i].resource);
+    }
+    return f->n_demands == 0 ? set_rate(c, number, own_limit(f)) : STATUS_OK;
+}
+
+enum status flow_pass(struct clock_run *c, int number)
+{
+    struct flow *f = flow_of(c, number);
+    if (isfinite(f->rate))
+        f->left = fmax(0, f->left - (c->now_s - f->since) * f->rate);
+    f->since = c->now_s;
+    f->sent = true;
+    return plan_end(c, number);
 }
 
 enum status flow_end(struct clock_run *c, int number)
 {
-    struct flow *f = &c->meetings[number].flow;
+    struct flow *f = flow_of(c, number);
     f->active = false;
     f->version++;
     if (isfinite(f->rate))
         TRY(tell_cores(c, f, -f->rate));
-    for (int i = 0; i < f->n_demands; i++)
+    for (int i = 0; i < f->n_demands; i++) {
         leave(&c->resources[f->demands[i].resource], number);
-    return settle_neighbours(c, number);
+        note_change(c, f->demands[i].resource);
+    }
+    return STATUS_OK;
 }

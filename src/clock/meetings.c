@@ -1,5 +1,6 @@
 /* Transfers and reductions. Both sides of a message, or all members of a sum, must have come; then
- * it takes its latency, flows, and ends for all of them at once, as the transports do it. */
+ * it takes its latency, flows, and ends for all of them at once, as the transports do it. Only the
+ * sender of a message over a network may go on earlier, when the rest of it is in buffers. */
 #include "clock/parts.h"
 
 enum { LEAST_BUCKETS = 1024 };
@@ -96,6 +97,17 @@ static void leave_bucket(struct clock_run *c, int number)
     *link = c->meetings[number].next;
 }
 
+/* Who comes last wakes the others, and is late by it. */
+static void ring_for_sleepers(struct clock_run *c, struct meeting *m, int w)
+{
+    double ring_s = c->attends ? c->machine->ring_s : 0;
+    for (int i = 0; i < m->n_members; i++)
+        if (m->workers[i] != w && worker_sleeps(c, &c->workers[m->workers[i]])) {
+            m->latency_s += ring_s;
+            c->workers[w].owed_s += ring_s;
+        }
+}
+
 enum status meetings_post(struct clock_run *c, int w, int instr)
 {
     struct meeting like = describe(&c->workers[w], w, instr);
@@ -107,8 +119,10 @@ enum status meetings_post(struct clock_run *c, int w, int instr)
     if (m->n_posted < m->n_members)
         return STATUS_OK;
     leave_bucket(c, number);
-    if (!c->options->free_communication)
+    if (!c->options->free_communication) {
         TRY(demands_find(c, m));
+        ring_for_sleepers(c, m, w);
+    }
     return events_add(&c->events, c->now_s + m->latency_s, EVENT_FLOW_BEGIN, number, 0);
 }
 
@@ -124,11 +138,26 @@ enum status meetings_begin(struct clock_run *c, int number)
     return flow_begin(c, number);
 }
 
+/* Of all members, or of the sender of a message alone. */
+static enum status tell(struct clock_run *c, int number, bool sender, bool others)
+{
+    for (int i = 0; i < c->meetings[number].n_members; i++) {
+        const struct meeting *m = &c->meetings[number];
+        if (!m->reduces && m->workers[i] == m->first ? sender : others)
+            TRY(worker_communicated(c, m->workers[i], m->instrs[i]));
+    }
+    return STATUS_OK;
+}
+
 enum status meetings_end(struct clock_run *c, int number)
 {
-    if (c->meetings[number].flow.active)
+    const struct flow *f = &c->meetings[number].flow;
+    bool was_sent = f->sent;
+    if (f->active && f->sent_left > 0 && !f->sent) {
+        TRY(flow_pass(c, number));
+        return tell(c, number, true, false);
+    }
+    if (f->active)
         TRY(flow_end(c, number));
-    for (int i = 0; i < c->meetings[number].n_members; i++)
-        TRY(worker_communicated(c, c->meetings[number].workers[i], c->meetings[number].instrs[i]));
-    return STATUS_OK;
+    return tell(c, number, !was_sent, true);
 }

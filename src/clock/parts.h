@@ -55,14 +55,34 @@ struct flow {
     int n_demands;
     struct demand *demands;
     double left;        /* 1 at its begin, 0 at its end */
+    double sent_left;   /* of `left` when the sender of a message may go on: its buffers hold it */
+    bool sent;          /* it went on */
     double rate, since; /* of `left` per second, and from when on */
     int version;
+    int mark;     /* of the area that it was last part of */
+    double offer; /* the rate it could have, while rates are looked for */
 };
 
 struct resource {
     double capacity;
     int n_flows, flow_capacity;
-    int *flows; /* meeting numbers */
+    int *flows;   /* meeting numbers */
+    bool changed; /* a flow came or went, and rates were not settled since */
+    int mark;     /* of the area that it was last part of */
+    int filled;   /* the last such area whose rates were settled */
+    /* While rates are looked for: what settled flows leave, flows that are not settled, and what
+     * they would take of it. */
+    double left, wanted;
+    int n_open;
+};
+
+/* Flows and resources that are joined; those of one change at a time. */
+struct flow_area {
+    int n_changed, *changed; /* resources, before anything is settled */
+    int mark;                /* of the last one */
+    int n_resources, *resources;
+    int n_flows, *flows;
+    int n_open; /* of the flows, which come first, that are not settled */
 };
 
 /* ---- meetings.c ---- */
@@ -95,7 +115,8 @@ struct worker {
     const struct instr_cost *costs;
     double pace;
     const struct streams *streams;
-    int device, node;
+    int device, node, host;
+    int next_on_host; /* the next worker of its host; -1: none */
     bool on_cpu;
     int compute_at;     /* position in streams->compute of what runs, or waits to */
     int comm_at;        /* position in streams->comm of the first that was not started */
@@ -103,8 +124,10 @@ struct worker {
     bool *done;         /* [n_comm], by position */
     int *comm_position; /* [n_instrs], shared by twins */
     bool computing, resuming, starting;
-    bool busy;     /* it computes, or is about to */
-    double left_s; /* of what runs, at full speed */
+    bool starts_later; /* looks what it may start when the instruction that runs has ended */
+    bool busy;         /* it computes, or is about to */
+    double left_s;     /* of what runs, at full speed */
+    double owed_s;     /* what it did for others between instructions, and has to catch up on */
     double rate, since;
     int version;
     double reached_s; /* when the instruction at compute_at was reached */
@@ -117,20 +140,33 @@ struct worker {
     int feed_version;
 };
 
+/* What shares cores: a node, or several of them (machine_node.host). */
+struct host {
+    int cores;            /* 0: unknown */
+    int first_worker;     /* -1: none */
+    int population, busy; /* workers; of them, that compute or are about to */
+    /* No worker is bound to cores of its own, since each has a node to itself: computing and
+     * communicating go wherever a core is free. */
+    bool pooled;
+    double busy_cores; /* those of all that are busy */
+    double comm_usage; /* cores that all transfers and sums take now */
+};
+
 struct clock_run {
     const struct clock_options *options;
     const struct machine *machine;
     arena *memory, *scratch;
     double now_s;
+    bool attends; /* workers communicate between their instructions, and have no thread for it */
     int n_workers;
     struct worker *workers;
-    int *busy;       /* by node: workers that compute, or are about to */
-    int *population; /* by node: workers */
-    int n_resources; /* n_workers cores, then the machine's links */
+    struct host *hosts; /* by the host's first node */
+    int n_resources;    /* n_workers cores, then the machine's links */
     struct resource *resources;
     int n_meetings, meeting_capacity;
     struct meeting *meetings;
     int n_buckets, *buckets;
+    struct flow_area area;
     double *amounts; /* [n_resources], see demands.c */
     int *touched;
     struct clock_events events;
@@ -147,13 +183,20 @@ enum status meetings_end(struct clock_run *c, int number) MUST_USE;
 /* What a meeting whose members have all come takes: latency, least time, demands. */
 enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
 
-/* That of meeting `number`. */
+enum status flows_init(struct clock_run *c) MUST_USE;
+/* That of meeting `number`. Rates are those of before until flows_settle. */
 enum status flow_begin(struct clock_run *c, int number) MUST_USE;
 enum status flow_end(struct clock_run *c, int number) MUST_USE;
+/* It has come to sent_left, and goes on. */
+enum status flow_pass(struct clock_run *c, int number) MUST_USE;
+/* To be called before time goes on: rates of all that what came and went has changed. */
+enum status flows_settle(struct clock_run *c) MUST_USE;
 
 /* Of worker `number`. All are prepared before the first one begins. */
-void worker_prepare(struct clock_run *c, int number);
+enum status worker_prepare(struct clock_run *c, int number) MUST_USE;
 enum status worker_begin(struct clock_run *c, int number) MUST_USE;
+/* It waits, and has to be rung for. */
+bool worker_sleeps(const struct clock_run *c, const struct worker *w);
 enum status worker_computed(struct clock_run *c, int number) MUST_USE;
 enum status worker_resume(struct clock_run *c, int number) MUST_USE;
 enum status worker_start_comm(struct clock_run *c, int number) MUST_USE;

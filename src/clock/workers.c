@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-/* The executor looks on for so long before it sleeps. */
-static const double SPIN_S = 20e-6;
+/* The computing thread looks on for so long before it sleeps; longer where it moves what it waits
+ * for itself. */
+static const double SPIN_S = 20e-6, SPIN_ATTENDING_S = 50e-6;
 /* A core that only communicates still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
@@ -29,10 +30,20 @@ static bool may_start(const struct worker *w, const struct instr *instr)
     return true;
 }
 
-/* What it takes to wake a sleeping thread, because of communication. */
-static double find_wake(const struct clock_run *c, const struct worker *w)
+/* What it takes to wake a thread that slept for so long, because of communication. */
+static double find_wake(const struct clock_run *c, const struct worker *w, double slept_s)
 {
-    return w->on_cpu && !c->options->free_communication ? c->machine->wake_s : 0;
+    const struct machine *m = c->machine;
+    if (!w->on_cpu || c->options->free_communication)
+        return 0;
+    double depth = slept_s > MACHINE_NAP_S ? fmin(1, log10(slept_s / MACHINE_NAP_S)) : 0;
+    return m->wake_s + depth * (m->deep_wake_s - m->wake_s);
+}
+
+bool worker_sleeps(const struct clock_run *c, const struct worker *w)
+{
+    return w->on_cpu && !w->computing && !w->resuming &&
+           c->now_s - w->reached_s > (c->attends ? SPIN_ATTENDING_S : SPIN_S);
 }
 
 /* ---- data ---- */
@@ -80,26 +91,37 @@ double worker_feed_rest(struct clock_run *c, int number)
 
 /* ---- computing ---- */
 
-static void set_busy(struct clock_run *c, struct worker *w, bool busy)
+/* As many as have a core, and were measured side by side. */
+static int most_at_once(const struct host *h, const struct worker *w)
 {
-    c->busy[w->node] += busy - w->busy;
-    w->busy = busy;
+    int room = h->pooled ? h->cores / w->cores : h->population;
+    return room < h->population ? room : h->population;
 }
 
 /* Between alone and all busy, by how many of the host compute. */
 static double find_cost(const struct clock_run *c, const struct worker *w, int instr)
 {
     const struct instr_cost *cost = &w->costs[instr];
-    int others = c->population[w->node] - 1;
+    const struct host *h = &c->hosts[w->host];
+    int others = most_at_once(h, w) - 1;
     if (!w->on_cpu || others <= 0)
         return w->pace * cost->busy_s;
-    double load = (double)(c->busy[w->node] - 1) / others;
+    double load = fmin(1, (double)(h->busy - 1) / others);
     return w->pace * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+}
+
+/* Of those that compute on a host whose cores are anybody's; who communicates comes first. */
+static double pool_speed(const struct host *h)
+{
+    double left = h->cores - h->comm_usage;
+    return h->busy_cores <= left ? 1 : fmax(0, left / h->busy_cores);
 }
 
 static double find_speed(const struct clock_run *c, const struct worker *w)
 {
-    return w->on_cpu ? fmax(LEAST_RATE, 1 - w->comm_usage - feed_usage(c, w)) : 1;
+    const struct host *h = &c->hosts[w->host];
+    double speed = h->pooled ? pool_speed(h) : 1 - w->comm_usage;
+    return w->on_cpu ? fmax(LEAST_RATE, speed - feed_usage(c, w)) : 1;
 }
 
 static enum status plan_end(struct clock_run *c, int number)
@@ -109,6 +131,35 @@ static enum status plan_end(struct clock_run *c, int number)
     w->since = c->now_s;
     return events_add(&c->events, c->now_s + w->left_s / w->rate, EVENT_COMPUTED, number,
                       ++w->version);
+}
+
+static enum status change_speed(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    if (!w->computing)
+        return STATUS_OK;
+    w->left_s = fmax(0, w->left_s - (c->now_s - w->since) * w->rate);
+    return plan_end(c, number);
+}
+
+/* Everybody's, where the cores are anybody's. */
+static enum status change_pool(struct clock_run *c, const struct host *h, double before)
+{
+    if (!h->pooled || fabs(pool_speed(h) - before) < 1e-12)
+        return STATUS_OK;
+    for (int i = h->first_worker; i >= 0; i = c->workers[i].next_on_host)
+        TRY(change_speed(c, i));
+    return STATUS_OK;
+}
+
+static enum status set_busy(struct clock_run *c, struct worker *w, bool busy)
+{
+    struct host *h = &c->hosts[w->host];
+    double before = pool_speed(h);
+    h->busy += busy - w->busy;
+    h->busy_cores += (busy - w->busy) * w->cores;
+    w->busy = busy;
+    return change_pool(c, h, before);
 }
 
 static void keep_begin(struct clock_run *c, int number, int instr)
@@ -125,9 +176,10 @@ static enum status compute(struct clock_run *c, int number)
     struct worker *w = &c->workers[number];
     int instr = w->streams->compute[w->compute_at];
     settle_feed(c, w);
-    set_busy(c, w, true);
+    TRY(set_busy(c, w, true));
     w->computing = true;
-    w->left_s = find_cost(c, w, instr);
+    w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
+    w->owed_s = 0;
     keep_begin(c, number, instr);
     TRY(plan_fed(c, number));
     return plan_end(c, number);
@@ -146,8 +198,7 @@ static enum status go_on(struct clock_run *c, int number)
     w->reached_s = c->now_s;
     if (w->compute_at < w->streams->n_compute && may_start(w, next_instr(w)))
         return compute(c, number);
-    set_busy(c, w, false);
-    return STATUS_OK;
+    return set_busy(c, w, false);
 }
 
 enum status worker_computed(struct clock_run *c, int number)
@@ -162,27 +213,24 @@ enum status worker_computed(struct clock_run *c, int number)
     r->compute_s += c->now_s - w->began_s;
     if (r->times)
         r->times[instr].end_s = c->now_s;
-    if (w->streams->wakes_comm[instr] && !w->starting && w->comm_at < w->streams->n_comm) {
-        double wake_s = w->under_way ? 0 : find_wake(c, w);
+    bool starts = w->streams->wakes_comm[instr] || w->starts_later;
+    w->starts_later = false;
+    if (starts && !w->starting && w->comm_at < w->streams->n_comm) {
+        double wake_s = w->under_way || c->attends ? 0 : find_wake(c, w, 0);
         w->starting = true;
         TRY(events_add(&c->events, c->now_s + wake_s, EVENT_START_COMM, number, 0));
     }
     return go_on(c, number);
 }
 
-static enum status change_speed(struct clock_run *c, int number)
-{
-    struct worker *w = &c->workers[number];
-    if (!w->computing)
-        return STATUS_OK;
-    w->left_s = fmax(0, w->left_s - (c->now_s - w->since) * w->rate);
-    return plan_end(c, number);
-}
-
 enum status worker_change_usage(struct clock_run *c, int number, double usage)
 {
-    c->workers[number].comm_usage = usage > 1e-9 ? usage : 0;
-    return change_speed(c, number);
+    struct worker *w = &c->workers[number];
+    struct host *h = &c->hosts[w->host];
+    double before = pool_speed(h), new_usage = usage > 1e-9 ? usage : 0;
+    h->comm_usage = fmax(0, h->comm_usage + new_usage - w->comm_usage);
+    w->comm_usage = new_usage;
+    return h->pooled ? change_pool(c, h, before) : change_speed(c, number);
 }
 
 enum status worker_fed(struct clock_run *c, int number)
@@ -221,23 +269,25 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
         r->times[instr].end_s = c->now_s;
     if (--w->under_way == 0)
         r->communicate_s += c->now_s - w->under_way_since;
-    if (!w->starting && w->comm_at < w->streams->n_comm) {
+    if (c->attends && w->computing) {
+        w->starts_later = true;
+    } else if (!w->starting && w->comm_at < w->streams->n_comm) {
         w->starting = true;
         TRY(events_add(&c->events, c->now_s, EVENT_START_COMM, number, 0));
     }
     bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
     if (!waits || !may_start(w, next_instr(w)))
         return STATUS_OK;
-    bool slept = c->now_s - w->reached_s > SPIN_S;
+    bool slept = worker_sleeps(c, w);
     w->resuming = true;
-    set_busy(c, w, true);
-    return events_add(&c->events, c->now_s + (slept ? find_wake(c, w) : 0), EVENT_RESUME, number,
-                      0);
+    TRY(set_busy(c, w, true));
+    return events_add(&c->events, c->now_s + (slept ? find_wake(c, w, c->now_s - w->reached_s) : 0),
+                      EVENT_RESUME, number, 0);
 }
 
 /* ---- beginning ---- */
 
-void worker_prepare(struct clock_run *c, int number)
+enum status worker_prepare(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
     const struct range *samples = &w->program->samples;
@@ -246,7 +296,7 @@ void worker_prepare(struct clock_run *c, int number)
     if (feed->sample_s > 0 && feed->threads > 0)
         w->feed_left_s =
             (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;
-    set_busy(c, w, w->streams->n_compute > 0 && may_start(w, next_instr(w)));
+    return set_busy(c, w, w->streams->n_compute > 0 && may_start(w, next_instr(w)));
 }
 
 enum status worker_begin(struct clock_run *c, int number)

@@ -156,12 +156,14 @@ enum status machine_add_node(struct machine_builder *b, const struct machine_nod
     TRY(grow(m->memory, &m->node_out, n, &again, sizeof *m->node_out));
     TRY(grow(m->memory, &m->node_in, n, &room, sizeof *m->node_in));
     struct machine_node *to = &m->nodes[n];
-    *to = (struct machine_node){.first_device = m->n_devices, .memory_bytes = node->memory_bytes};
+    *to = (struct machine_node){
+        .first_device = m->n_devices, .memory_bytes = node->memory_bytes, .cores = node->cores};
     if (node->name)
         TRY(copy(m->memory, node->name, &to->name));
     else
         TRY(arena_print(m->memory, &to->name, "node%d", n));
     TRY(copy(m->memory, node->about, &to->about));
+    TRY(copy(m->memory, node->host, &to->host));
     m->node_out[n] = m->node_in[n] = MACHINE_NO_LINK;
     m->n_nodes++;
     return STATUS_OK;

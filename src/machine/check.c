@@ -206,6 +206,8 @@ static enum status check_curve(const struct machine *m, int number)
             return fail_curve(number, "bytes and seconds must be above 0, cpu_s 0 or more");
         if (p->cpu_s > p->seconds)
             return fail_curve(number, "cpu_s is a part of the seconds");
+        if (!is_duration(p->sent_s) || p->sent_s > p->seconds)
+            return fail_curve(number, "sent_s is a part of the seconds");
         if (i > 0 && p->bytes <= p[-1].bytes)
             return fail_curve(number, "its points must ascend in bytes");
     }
@@ -228,7 +230,9 @@ enum status machine_check(const struct machine *m)
         TRY(check_pair(m, i));
     for (int i = 0; i < m->n_curves; i++)
         TRY(check_curve(m, i));
-    if (!is_duration(m->wake_s) || !is_duration(m->step_s))
-        return status_fail(STATUS_FAILED, "wake_s and step_s must be 0 or more");
+    if (!is_duration(m->wake_s) || !is_duration(m->deep_wake_s) || !is_duration(m->ring_s) ||
+        !is_duration(m->step_s))
+        return status_fail(STATUS_FAILED,
+                           "wake_s, deep_wake_s, ring_s and step_s must be 0 or more");
     return STATUS_OK;
 }

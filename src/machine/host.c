@@ -132,11 +132,30 @@ static enum status add_gpus(struct machine_builder *b, const struct machine_host
     return STATUS_OK;
 }
 
+/* The same for all nodes (containers, namespaces) of one running kernel; "" if it does not say. */
+static void read_boot(char *text, int size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    text[0] = '\0';
+    if (!f)
+        return;
+    if (!fgets(text, size, f))
+        text[0] = '\0';
+    (void)fclose(f);
+    text[strcspn(text, "\n")] = '\0';
+}
+
 static enum status add_host(struct machine_builder *b, const struct machine_host *h, int threads,
                             bool gpus_alone)
 {
-    struct machine_node node = {
-        .name = *h->name ? h->name : NULL, .about = h->about, .memory_bytes = h->memory_bytes};
+    char boot[64] = "";
+    if (h->here)
+        read_boot(boot, sizeof boot);
+    struct machine_node node = {.name = *h->name ? h->name : NULL,
+                                .about = h->about,
+                                .memory_bytes = h->memory_bytes,
+                                .cores = h->units,
+                                .host = boot};
     TRY(machine_add_node(b, &node));
     if (!gpus_alone)
         TRY(add_cpus(b, h, threads));

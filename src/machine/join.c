@@ -87,15 +87,52 @@ static struct machine_port port_of(const struct machine *m, int device)
     return (struct machine_port){m->links[out].bytes_per_s, 2 * m->links[out].latency_s};
 }
 
-static enum status add_host(struct machine_builder *b, const struct machine *host)
+static enum status add_device(struct machine_builder *b, const struct machine *host, int number)
 {
+    int kind = 0;
+    TRY(use_kind(b, &host->kinds[host->devices[number].kind], &kind));
+    TRY(machine_add_device(b, kind));
+    return machine_add_device_port(b, port_of(host, number));
+}
+
+/* CPU devices are what its ranks run on: as many as they are, and not one for each core. */
+static enum status add_host(struct machine_builder *b, const struct machine *host, int n_ranks)
+{
+    int n = host->nodes[0].n_devices, n_cpus = 0;
+    while (n_cpus < n && host->kinds[host->devices[n_cpus].kind].class == MACHINE_CPU)
+        n_cpus++;
     TRY(machine_add_node(b, &host->nodes[0]));
-    for (int i = 0; i < host->nodes[0].n_devices; i++) {
-        int kind = 0;
-        TRY(use_kind(b, &host->kinds[host->devices[i].kind], &kind));
-        TRY(machine_add_device(b, kind));
-        TRY(machine_add_device_port(b, port_of(host, i)));
+    for (int i = 0; i < n_ranks && n_cpus > 0; i++)
+        TRY(add_device(b, host, i % n_cpus));
+    for (int i = n_cpus; i < n; i++)
+        TRY(add_device(b, host, i));
+    return STATUS_OK;
+}
+
+static int count_ranks(const comm *process, const int *node_of_rank, int node)
+{
+    int n = 0;
+    for (int i = 0; i < process->size; i++)
+        n += node_of_rank[i] == node;
+    return n;
+}
+
+/* A host that several nodes share is named after the first of them; others need no name. */
+static enum status name_hosts(struct machine *m)
+{
+    const char **names;
+    TRY(arena_alloc_array(m->memory, (size_t)m->n_nodes, sizeof *names, &names));
+    for (int i = 0; i < m->n_nodes; i++) {
+        int first = i, n = 0;
+        for (int k = m->n_nodes - 1; k >= 0; k--)
+            if (!strcmp(m->nodes[k].host, m->nodes[i].host)) {
+                first = k;
+                n++;
+            }
+        names[i] = *m->nodes[i].host && n > 1 ? m->nodes[first].name : "";
     }
+    for (int i = 0; i < m->n_nodes; i++)
+        m->nodes[i].host = names[i];
     return STATUS_OK;
 }
 
@@ -111,10 +148,10 @@ static enum status add_hosts(struct machine_builder *b, const comm *process,
             continue;
         if (node_of_rank[rank] > next)
             return status_fail(STATUS_USAGE, "nodes are numbered in the order of their first rank");
-        next++;
+        int n_ranks = count_ranks(process, node_of_rank, next++);
         TRY(machine_parse_json(t->all + rank * t->room, (size_t)t->sizes[rank], "a host's machine",
                                &host));
-        enum status st = add_host(b, host);
+        enum status st = add_host(b, host, n_ranks);
         if (st == STATUS_OK && rank == 0) /* everybody's machine has the same name */
             st = arena_copy_text(b->m->memory, host->name, &b->m->name);
         machine_destroy(host);
@@ -136,6 +173,8 @@ enum status machine_join(comm *process, const struct machine *own, const int *no
     TRY_GOTO(st, exchange(process, own, &t), out);
     TRY_GOTO(st, machine_begin("", source, &b), out);
     st = add_hosts(&b, process, node_of_rank, &t);
+    if (st == STATUS_OK)
+        st = name_hosts(b.m);
     if (st == STATUS_OK)
         st = machine_finish(&b, out);
     else

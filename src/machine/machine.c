@@ -52,6 +52,14 @@ int machine_route(const struct machine *m, int a, int b, int hops[MACHINE_MAX_HO
 
 /* ---- memory ---- */
 
+int machine_find_host(const struct machine *m, int node)
+{
+    for (int i = 0; i < node && *m->nodes[node].host; i++)
+        if (!strcmp(m->nodes[i].host, m->nodes[node].host))
+            return i;
+    return node;
+}
+
 int64_t machine_device_memory(const struct machine *m, int device)
 {
     const struct machine_device *d = &m->devices[device];
@@ -126,14 +134,16 @@ struct machine_point machine_curve_at(const struct machine_curve *c, double byte
 {
     const struct machine_point *p = c->points, *last = &p[c->n_points - 1];
     if (bytes <= p[0].bytes)
-        return (struct machine_point){bytes, p[0].seconds, p[0].cpu_s};
-    if (bytes >= last->bytes) {
-        double times = bytes / last->bytes;
-        return (struct machine_point){bytes, last->seconds * times, last->cpu_s * times};
+        return (struct machine_point){bytes, p[0].seconds, p[0].cpu_s, p[0].sent_s};
+    if (bytes >= last->bytes) { /* the buffers stay as large as they are */
+        double times = bytes / last->bytes, seconds = last->seconds * times;
+        double sent_s = last->sent_s > 0 ? seconds - (last->seconds - last->sent_s) : 0;
+        return (struct machine_point){bytes, seconds, last->cpu_s * times, sent_s};
     }
     while (p[1].bytes < bytes)
         p++;
     double t = log(bytes / p[0].bytes) / log(p[1].bytes / p[0].bytes);
     return (struct machine_point){bytes, between(p[0].seconds, p[1].seconds, t),
-                                  between(p[0].cpu_s, p[1].cpu_s, t)};
+                                  between(p[0].cpu_s, p[1].cpu_s, t),
+                                  between(p[0].sent_s, p[1].sent_s, t)};
 }

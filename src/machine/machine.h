@@ -38,6 +38,8 @@
 
 enum { MACHINE_MAX_HOPS = 4, MACHINE_MAX_DEVICES = 4096 };
 
+#define MACHINE_NAP_S 0.2e-3
+
 enum machine_device_class { MACHINE_CPU, MACHINE_GPU };
 
 /* What a device is. `peak` figures are the maker's; `reached` ones what good kernels get (the
@@ -66,6 +68,10 @@ struct machine_node {
     const char *about;           /* "1 package, 8 cores, 2 NUMA nodes, L3 32 MiB", or "" */
     int n_devices, first_device; /* devices of a node are neighbours in the list */
     int64_t memory_bytes;        /* of the host, shared by its CPU devices; 0: unknown */
+    int cores;                   /* processing units of the host; 0: unknown */
+    /* Nodes with the same text here (containers, namespaces) are on one host and share its cores;
+     * "": the node has its own. */
+    const char *host;
 };
 
 struct machine_link {
@@ -87,6 +93,9 @@ struct machine_point {
     double bytes;   /* of the message, or of the array that is summed */
     double seconds; /* from the last worker's start to the last one's end */
     double cpu_s;   /* of it, the time that each member's cores work and cannot compute */
+    /* Of a message over a network: after so long its sender may go on, the rest being in buffers of
+     * the system; 0: it goes on when the message has arrived. */
+    double sent_s;
 };
 struct machine_curve {
     const char *transport;   /* "threads", "mpi" */
@@ -118,9 +127,11 @@ struct machine {
     struct machine_pair *pairs; /* sorted by from, then to */
     int n_curves;
     struct machine_curve *curves;
-    /* CPU hosts: from a message's arrival to a sleeping worker's going on, and what a step costs
-     * beside its instructions (starting and gathering the workers). */
-    double wake_s, step_s;
+    /* CPU hosts: from ringing for a worker to its going on, if it slept for MACHINE_NAP_S or less
+     * and if it slept ten times as long or more, for the longer a core rests the deeper; what
+     * ringing takes the one who does it; and what a step costs beside its instructions (starting
+     * and gathering the workers). */
+    double wake_s, deep_wake_s, ring_s, step_s;
 };
 
 /* `text` is one of
@@ -175,6 +186,9 @@ enum status machine_check(const struct machine *m) MUST_USE;
 
 /* The links from device a to device b, in order; 0 if a == b or nothing is in the way. */
 int machine_route(const struct machine *m, int a, int b, int hops[MACHINE_MAX_HOPS]);
+
+/* The first node of the host that a node is on: itself, unless several are on one host. */
+int machine_find_host(const struct machine *m, int node);
 
 /* What a device can hold: a GPU's own memory; of CPUs an even share of the node's. 0: unknown. */
 int64_t machine_device_memory(const struct machine *m, int device);

@@ -98,13 +98,20 @@ static enum status measure_memory(struct machine *m, const struct machine_measur
     return STATUS_OK;
 }
 
+static enum status measure_waking(struct machine *m, const struct machine_measure_options *o)
+{
+    double ring_s;
+    TRY(machine_measure_wake(o, MACHINE_NAP_S, &m->wake_s, &ring_s));
+    return machine_measure_wake(o, 10 * MACHINE_NAP_S, &m->deep_wake_s, &m->ring_s);
+}
+
 enum status machine_measure_threads(struct machine *m, const struct machine_measure_options *o)
 {
     if (o->workers < 1 || o->workers > MACHINE_MAX_DEVICES)
         return status_fail(STATUS_USAGE, "%d workers: 1 to %d can be measured", o->workers,
                            MACHINE_MAX_DEVICES);
     TRY(measure_memory(m, o));
-    TRY(machine_measure_wake(o, &m->wake_s));
+    TRY(measure_waking(m, o));
     TRY(machine_measure_step(o, &m->step_s));
     if (o->workers > 1)
         TRY(measure_curves(m, o));
@@ -160,11 +167,13 @@ static void set_links(struct machine *m, const struct survey *s)
 static enum status measure_wake(struct machine *m, comm *process,
                                 const struct machine_measure_options *o)
 {
-    enum status st = machine_measure_wake(o, &m->wake_s);
+    enum status st = measure_waking(m, o);
     if (st != STATUS_OK) {
         process->table->abort(process, st, status_message());
         return st;
     }
+    TRY(process->table->broadcast(process, 0, &m->ring_s, sizeof m->ring_s));
+    TRY(process->table->broadcast(process, 0, &m->deep_wake_s, sizeof m->deep_wake_s));
     return process->table->broadcast(process, 0, &m->wake_s, sizeof m->wake_s);
 }
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 enum { ROUNDS = 101, COPY_BYTES = 16 << 20, COPIES = 5 };
-static const long nap_ns = 100000; /* until a thread that waits is asleep for sure */
+static const long nap_ns = 500000; /* until a thread that waits is asleep for sure */
 
 static void bind_to(const struct machine_measure_options *o, int worker)
 {
@@ -85,17 +85,29 @@ struct waking {
     pthread_cond_t rung, answered;
     int round, heard;
     int64_t rung_ns;
-    double times[ROUNDS];
+    int64_t nap_ns; /* how long the sleeper may sleep */
+    char *memory;   /* of COPY_BYTES, for the ringer to work on */
+    double times[ROUNDS], rings[ROUNDS];
 };
+
+/* As a worker does before it rings: its caches are full of other things then. */
+static void work_a_while(struct waking *w, int round)
+{
+    enum { PART = 1 << 16 };
+    int64_t until_ns = timer_now_ns() + w->nap_ns;
+    for (size_t at = 0; timer_now_ns() < until_ns; at = (at + PART) % COPY_BYTES)
+        memset(w->memory + at, round, PART);
+}
 
 static void ring(struct waking *w)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = nap_ns}, NULL);
+        work_a_while(w, i);
         (void)pthread_mutex_lock(&w->lock);
         w->rung_ns = timer_now_ns();
         w->round++;
         (void)pthread_cond_signal(&w->rung);
+        w->rings[i] = (double)(timer_now_ns() - w->rung_ns) / 1e9;
         while (w->heard < w->round)
             (void)pthread_cond_wait(&w->answered, &w->lock);
         (void)pthread_mutex_unlock(&w->lock);
@@ -125,14 +137,22 @@ static void take_part_in_waking(int number, void *user)
         sleep_and_wake(w);
 }
 
-enum status machine_measure_wake(const struct machine_measure_options *o, double *seconds)
+enum status machine_measure_wake(const struct machine_measure_options *o, double slept_s,
+                                 double *wake_s, double *ring_s)
 {
     struct waking w = {.options = o,
+                       .nap_ns = (int64_t)(slept_s * 1e9),
                        .lock = PTHREAD_MUTEX_INITIALIZER,
                        .rung = PTHREAD_COND_INITIALIZER,
-                       .answered = PTHREAD_COND_INITIALIZER};
-    TRY(machine_run_threads(2, take_part_in_waking, &w));
-    *seconds = survey_median(w.times, ROUNDS);
+                       .answered = PTHREAD_COND_INITIALIZER,
+                       .memory = malloc(COPY_BYTES)};
+    if (!w.memory)
+        return status_no_memory(COPY_BYTES);
+    enum status st = machine_run_threads(2, take_part_in_waking, &w);
+    free(w.memory);
+    TRY(st);
+    *wake_s = survey_median(w.times, ROUNDS);
+    *ring_s = survey_median(w.rings, ROUNDS);
     return STATUS_OK;
 }
 

@@ -4,8 +4,10 @@
 
 #include "machine/measure.h"
 
-/* From one thread's signal to another's going on, each on its own worker's cores. */
-enum status machine_measure_wake(const struct machine_measure_options *o, double *seconds) MUST_USE;
+/* From one thread's signal to the going on of another, which slept for about so long, each on its
+ * own worker's cores; and what signalling takes the first. */
+enum status machine_measure_wake(const struct machine_measure_options *o, double slept_s,
+                                 double *wake_s, double *ring_s) MUST_USE;
 
 /* From telling the workers' threads to start to hearing that all are done, with nothing in between.
  */

@@ -39,7 +39,8 @@ enum status machine_add_kind(struct machine_builder *b, const struct machine_kin
                              int *out) MUST_USE;
 enum status machine_add_link(struct machine_builder *b, const char *name, struct machine_port port,
                              int *out) MUST_USE;
-/* Its name, about and memory_bytes count; it has no links yet. A NULL name: "node3". */
+/* Its name, about, memory_bytes, cores and host count; it has no links yet. A NULL name: "node3".
+ */
 enum status machine_add_node(struct machine_builder *b, const struct machine_node *node) MUST_USE;
 /* On the last node; no links yet. */
 enum status machine_add_device(struct machine_builder *b, int kind) MUST_USE;

@@ -378,13 +378,16 @@ static enum status read_node(struct reading *r, const struct machine_place *at,
 {
     static const char *const keys[] = {"name",  "about", "count", "memory_bytes",  "devices",
                                        "intra", "inter", "pairs", "intra_latency", "latency",
-                                       "out",   "in",    NULL};
+                                       "out",   "in",    "cores", "host",          NULL};
     struct machine_node node = {0};
-    int64_t count = 1;
+    int64_t count = 1, cores = 0;
     TRY(machine_read_object(at, object, keys));
     TRY(machine_read_text(at, object, "name", &node.name));
     TRY(machine_read_text(at, object, "about", &node.about));
     TRY(machine_read_bytes(at, object, "memory_bytes", &node.memory_bytes));
+    TRY(machine_read_text(at, object, "host", &node.host));
+    TRY(machine_read_integer(at, object, "cores", 0, MACHINE_MAX_DEVICES, &cores));
+    node.cores = (int)cores;
     TRY(machine_read_integer(at, object, "count", 1, MOST_REPEATS, &count));
     return add_repeated(r, at, object, node, count);
 }
@@ -401,9 +404,10 @@ static bool has_several_nodes(const json_t *root)
 static enum status read_point(const struct machine_place *at, const json_t *value,
                               struct machine_point *out)
 {
-    double *const parts[] = {&out->bytes, &out->seconds, &out->cpu_s};
-    bool fine = json_is_array(value) && json_array_size(value) == 3;
-    for (size_t i = 0; fine && i < 3; i++) {
+    double *const parts[] = {&out->bytes, &out->seconds, &out->cpu_s, &out->sent_s};
+    size_t n = json_array_size(value);
+    bool fine = json_is_array(value) && (n == 3 || n == 4);
+    for (size_t i = 0; fine && i < n; i++) {
         fine = json_is_number(json_array_get(value, i));
         *parts[i] = json_number_value(json_array_get(value, i));
     }
@@ -486,6 +490,9 @@ static enum status read_all(struct reading *r)
     TRY(read_each(r, r->top, r->root, "nodes", read_node));
     TRY(read_each(r, r->top, r->root, "curves", read_curve));
     TRY(machine_read_seconds(r->top, r->root, "wake_s", &m->wake_s));
+    m->deep_wake_s = m->wake_s;
+    TRY(machine_read_seconds(r->top, r->root, "deep_wake_s", &m->deep_wake_s));
+    TRY(machine_read_seconds(r->top, r->root, "ring_s", &m->ring_s));
     return machine_read_seconds(r->top, r->root, "step_s", &m->step_s);
 }
 
@@ -503,9 +510,10 @@ static enum status finish(struct reading *r, struct machine **out)
 static enum status read_machine(const struct machine_place *top, const json_t *root,
                                 struct machine **out)
 {
-    static const char *const keys[] = {"cleave_machine", "name",   "source", "kinds",   "links",
-                                       "nodes",          "intra",  "inter",  "latency", "curves",
-                                       "intra_latency",  "wake_s", "step_s", NULL};
+    static const char *const keys[] = {"cleave_machine", "name",   "source",        "kinds",
+                                       "links",          "nodes",  "intra",         "inter",
+                                       "latency",        "curves", "intra_latency", "wake_s",
+                                       "deep_wake_s",    "ring_s", "step_s",        NULL};
     struct reading r = {.top = top, .root = root};
     const char *name = top->file, *source = top->file;
     if (!json_is_object(root))

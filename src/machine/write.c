@@ -129,6 +129,12 @@ static enum status write_node(FILE *f, const struct machine *m, int node)
     (void)fputs(", ", f);
     TRY(write_member(f, "about", n->about));
     (void)fprintf(f, ", \"memory_bytes\": %lld", (long long)n->memory_bytes);
+    if (n->cores)
+        (void)fprintf(f, ", \"cores\": %d", n->cores);
+    if (*n->host) {
+        (void)fputs(", ", f);
+        TRY(write_member(f, "host", n->host));
+    }
     TRY(write_end(f, m, "out", m->node_out[node]));
     TRY(write_end(f, m, "in", m->node_in[node]));
     (void)fputs(",\n     \"devices\": [\n", f);
@@ -155,6 +161,10 @@ static enum status write_curve(FILE *f, const struct machine_curve *c)
         write_number(f, c->points[i].seconds);
         (void)fputs(", ", f);
         write_number(f, c->points[i].cpu_s);
+        if (c->points[i].sent_s > 0) {
+            (void)fputs(", ", f);
+            write_number(f, c->points[i].sent_s);
+        }
         (void)fputc(']', f);
     }
     (void)fputs("]}", f);
@@ -198,6 +208,8 @@ enum status machine_write(const struct machine *m, FILE *out)
     (void)fputs(",\n", out);
     TRY(write_lists(out, m));
     write_real(out, "wake_s", m->wake_s);
+    write_real(out, "deep_wake_s", m->deep_wake_s);
+    write_real(out, "ring_s", m->ring_s);
     write_real(out, "step_s", m->step_s);
     (void)fputs("\n}\n", out);
     if (fflush(out) != 0 || ferror(out))
