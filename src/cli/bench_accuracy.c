@@ -33,9 +33,9 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
                        "images in a step"),
         OPTION_INTEGER("--threads", "N", &f->threads, 1, 4096, "1", "of each worker"),
         OPTION_INTEGER("--steps", "N", &o->steps, 1, 100000, NULL,
-                       "of each turn that count [about 2 s, 6 to 60]"),
-        OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "2",
-                       "turns of training that each plan gets"),
+                       "of each turn that count [as many as the turn has room for]"),
+        OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "3",
+                       "turns of predicting and training that each plan gets"),
         OPTION_TEXT("--backend", "NAME", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
@@ -43,7 +43,8 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
                     "~/.cache/cleave/profile.db]"),
         OPTION_FLAG("--no-measure", &f->no_measure,
                     "measure nothing before training: estimate what is not in the profile"),
-        OPTION_FLAG("--fresh", &o->fresh, "use no costs but those that this run measures"),
+        OPTION_FLAG("--fresh", &o->fresh,
+                    "use no costs but those that this run measures, each turn anew"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events case, skipped, order and done"),
         OPTION_FLAG("--quiet", &o->quiet, "print the summary alone, and no progress"),
         OPTION_END,
@@ -53,7 +54,7 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
     (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
     const struct option_set set = {
         .command = "bench accuracy",
-        .about = "Predicts steps of training, then trains, and sets the two side by side: time,\n"
+        .about = "Predicts and trains in turns, and sets the two side by side: time,\n"
                  "memory, bytes moved, and whether the order of the plans was right. Exit code 1:\n"
                  "memory or bytes are not as predicted.",
         .positionals = positionals,
@@ -254,17 +255,14 @@ static enum status make_folder(char folder[PATH_MAX])
     return STATUS_OK;
 }
 
-/* The file, and what SQLite may have put beside it. */
-static void remove_folder(const char *folder)
+void accuracy_clear_profile(const char *path)
 {
-    static const char *const names[] = {"profile.db", "profile.db-journal", "profile.db-wal",
-                                        "profile.db-shm"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[PATH_MAX];
-        (void)snprintf(path, sizeof path, "%.*s/%s", PATH_MAX - 32, folder, names[i]);
-        (void)unlink(path);
+    static const char *const ends[] = {"", "-journal", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char name[PATH_MAX];
+        (void)snprintf(name, sizeof name, "%.*s%s", PATH_MAX - 16, path, ends[i]);
+        (void)unlink(name);
     }
-    (void)rmdir(folder);
 }
 
 static enum status run_fresh(struct accuracy_study *s, struct accuracy_options *o)
@@ -275,7 +273,8 @@ static enum status run_fresh(struct accuracy_study *s, struct accuracy_options *
     o->forecast.profile = path;
     enum status st = run_study(s);
     o->forecast.profile = NULL;
-    remove_folder(folder);
+    accuracy_clear_profile(path);
+    (void)rmdir(folder);
     return st;
 }
 

@@ -1,10 +1,12 @@
 /* bench_accuracy.h: predictions beside what training really takes, for networks and plans.
  *
- * Each subject, a network on a kind of data, is one turn after the other in one process: all of its
- * plans are predicted, which measures what the profile lacks, then all are trained; each further
- * round trains them again in another order. A round's time is the median of its steps, the time of
- * a case the median of its rounds, and how far rounds are apart is the noise of the machine, below
- * which no prediction can be told from a better one.
+ * Predicting and training take turns, for the speed of a machine that others use, too, changes by
+ * tens of percent within a second: in each round every plan is predicted, which measures what the
+ * profile lacks (with --fresh everything), and trained between the rehearsals, twenty times a
+ * second. A turn's time is the mean of its steps without the tenths at both ends; predicted,
+ * measured and error of a case are the medians of its turns. How far the turns'
+ * times are apart is the noise of the machine, below which no prediction can be told from a better
+ * one.
  */
 #ifndef CLEAVE_CLI_BENCH_ACCURACY_H
 #define CLEAVE_CLI_BENCH_ACCURACY_H
@@ -17,7 +19,7 @@ enum { ACCURACY_MAX_ROUNDS = 32 };
 struct accuracy_options {
     struct forecast_options forecast; /* its model and data are those of the subject at hand */
     const char *models, *data, *plans, *workers;
-    int64_t steps; /* of each turn that count; 0: by what they are predicted to take */
+    int64_t steps; /* of each turn that count; 0: as many as there are */
     int64_t rounds;
     bool fresh, json, quiet;
 };
@@ -28,12 +30,14 @@ struct accuracy_case {
     int workers;
     const char *skipped; /* why it was not run; then nothing below counts */
 
-    double predicted_s, error_s; /* of a step: the prediction, and its error bar */
+    int n_predicted;
+    double predicted_rounds_s[ACCURACY_MAX_ROUNDS];
+    double predicted_s, error_s; /* of a step: their median, and the error bar */
     double share[COST_ORIGIN_COUNT];
     int64_t predicted_memory, predicted_moved; /* bytes */
 
     int window;      /* steps that one run of its programs covers */
-    int64_t n_steps; /* of each turn that count */
+    int64_t n_steps; /* of the last turn that counted */
     int n_rounds;    /* that were trained so far */
     int64_t rounds_ns[ACCURACY_MAX_ROUNDS];
     int64_t memory, moved; /* bytes */
@@ -57,15 +61,20 @@ struct accuracy_study {
     double weight_done; /* of the subjects that are done; all of them have 1 */
 };
 
+/* Removes the file, and what SQLite may have put beside it. */
+void accuracy_clear_profile(const char *path);
+
 /* Predicts and trains all cases of one subject (bench_accuracy_run.c). A plan that cannot be used
  * gets its reason in `skipped`; what else fails comes out. */
 enum status accuracy_measure(struct accuracy_study *s, struct accuracy_subject *subject) MUST_USE;
 
 /* ---- figures (bench_accuracy_report.c) ---- */
 
+/* Of up to ACCURACY_MAX_ROUNDS. */
+double accuracy_median(const double *values, int n);
 /* The median of the rounds. */
 double accuracy_measured_s(const struct accuracy_case *c);
-/* Predicted over measured, less 1. */
+/* Predicted over measured, less 1: the median of the turns. */
 double accuracy_error(const struct accuracy_case *c);
 /* The distance between the slowest and the fastest round over the median; 0 for one round. */
 double accuracy_noise(const struct accuracy_case *c);

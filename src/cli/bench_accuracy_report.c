@@ -6,11 +6,26 @@
 #include "cli/output.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double near_enough = 0.02; /* a plan so much slower than the fastest is as good */
 
 /* ---- figures of a case ---- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double accuracy_median(const double *values, int n)
+{
+    double sorted[ACCURACY_MAX_ROUNDS];
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_numbers);
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
 
 double accuracy_measured_s(const struct accuracy_case *c)
 {
@@ -21,7 +36,10 @@ double accuracy_measured_s(const struct accuracy_case *c)
 
 double accuracy_error(const struct accuracy_case *c)
 {
-    return c->predicted_s / accuracy_measured_s(c) - 1;
+    double errors[ACCURACY_MAX_ROUNDS] = {0};
+    for (int i = 0; i < c->n_rounds; i++)
+        errors[i] = c->predicted_rounds_s[i] / ((double)c->rounds_ns[i] * 1e-9) - 1;
+    return c->n_rounds ? accuracy_median(errors, c->n_rounds) : 0;
 }
 
 double accuracy_noise(const struct accuracy_case *c)
@@ -36,7 +54,7 @@ double accuracy_noise(const struct accuracy_case *c)
 
 static bool is_within_bar(const struct accuracy_case *c)
 {
-    return fabs(c->predicted_s - accuracy_measured_s(c)) <= c->error_s;
+    return fabs(accuracy_error(c)) * accuracy_measured_s(c) <= c->error_s;
 }
 
 /* ---- the order of plans ---- */
@@ -302,11 +320,12 @@ static void print_totals(const struct totals *t)
 
 /* ---- JSON ---- */
 
-static json_t *rounds_json(const struct accuracy_case *c)
+static json_t *rounds_json(const struct accuracy_case *c, bool predicted)
 {
     json_t *rounds = json_array();
     for (int i = 0; i < c->n_rounds; i++)
-        (void)json_array_append_new(rounds, json_real((double)c->rounds_ns[i] * 1e-9));
+        (void)json_array_append_new(rounds, json_real(predicted ? c->predicted_rounds_s[i]
+                                                                : (double)c->rounds_ns[i] * 1e-9));
     return rounds;
 }
 
@@ -320,15 +339,16 @@ static enum status write_case(const struct accuracy_study *study, const struct a
                                      c->workers, "reason", c->skipped));
     return output_json(json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:I, s:f, s:o, s:b, s:I, s:I, "
-        "s:I, s:I, s:{s:f, s:f, s:f}}",
+        "s:I, s:I, s:o, s:{s:f, s:f, s:f}}",
         "event", "case", "model", s->model, "data", s->data, "plan", c->plan, "workers", c->workers,
         "threads", (json_int_t)f->threads, "batch", (json_int_t)f->batch, "predicted_step_s",
         c->predicted_s, "error_s", c->error_s, "measured_step_s", accuracy_measured_s(c),
-        "rounds_s", rounds_json(c), "steps", (json_int_t)c->n_steps, "error", accuracy_error(c),
-        "noise", c->n_rounds > 1 ? json_real(accuracy_noise(c)) : json_null(), "within_error",
-        is_within_bar(c), "predicted_memory_bytes", (json_int_t)c->predicted_memory, "memory_bytes",
-        (json_int_t)c->memory, "predicted_bytes_moved", (json_int_t)c->predicted_moved,
-        "bytes_moved", (json_int_t)c->moved, "costs", "measured", c->share[COST_MEASURED], "fitted",
+        "rounds_s", rounds_json(c, false), "steps", (json_int_t)c->n_steps, "error",
+        accuracy_error(c), "noise", c->n_rounds > 1 ? json_real(accuracy_noise(c)) : json_null(),
+        "within_error", is_within_bar(c), "predicted_memory_bytes", (json_int_t)c->predicted_memory,
+        "memory_bytes", (json_int_t)c->memory, "predicted_bytes_moved",
+        (json_int_t)c->predicted_moved, "bytes_moved", (json_int_t)c->moved, "predicted_rounds_s",
+        rounds_json(c, true), "costs", "measured", c->share[COST_MEASURED], "fitted",
         c->share[COST_FITTED], "roofline", c->share[COST_ROOFLINE]));
 }
 

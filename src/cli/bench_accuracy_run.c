@@ -4,26 +4,25 @@
 #include "base/timer.h"
 #include "cli/bench.h"
 #include "cli/bench_accuracy.h"
+#include "cli/training.h"
 #include "runtime/plan_choice.h"
-#include "runtime/trainer.h"
+#include "runtime/stop.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_STEPS = 6, MOST_STEPS = 60, WARMUP_STEPS = 2, PROGRESS_INTERVAL_NS = 200000000 };
-static const double turn_s = 2;           /* about as long is one turn of training */
-static const double timeout_s = 600;      /* a worker may have to wait for a long step of another */
-static const double learning_rate = 1e-3; /* losses stay finite; what is learnt does not matter */
+enum { LEAST_STEPS = 6, PROGRESS_INTERVAL_NS = 200000000 };
+/* A plan is rehearsed and trained in slices so short that both meet the same weather. */
+static const double slice_s = 0.05, measure_s = 1.5;
 
 /* ---- progress ---- */
 
-/* Predicting a plan counts as much as training it once: it rehearses it about as long. */
 static double left_s(const struct accuracy_study *s, const struct accuracy_subject *subject,
                      int n_done)
 {
-    double all = (double)subject->n_cases * (double)(s->options->rounds + 1);
+    double all = (double)subject->n_cases * (double)s->options->rounds;
     double done = s->weight_done + subject->weight * (double)n_done / all;
     double elapsed_s = (double)(timer_now_ns() - s->began_ns) * 1e-9;
     return done > 0 ? elapsed_s * (1 - done) / done : 0;
@@ -39,7 +38,7 @@ static const char *time_left(char *buffer, size_t size, double seconds)
 }
 
 static void show_progress(const struct accuracy_study *s, const struct accuracy_subject *subject,
-                          const struct accuracy_case *c, const char *what, int n_done)
+                          const struct accuracy_case *c, int n_done)
 {
     char left[32] = "";
     double seconds = left_s(s, subject, n_done);
@@ -47,7 +46,7 @@ static void show_progress(const struct accuracy_study *s, const struct accuracy_
         return;
     if (seconds > 0)
         (void)time_left(left, sizeof left, seconds);
-    log_progress("%s on %s: %s %s, %d worker%s%s%s%s", subject->model, subject->data, what, c->plan,
+    log_progress("%s on %s: %s, %d worker%s%s%s%s", subject->model, subject->data, c->plan,
                  c->workers, c->workers == 1 ? "" : "s", *left ? "; " : "", left,
                  *left ? " left" : "");
 }
@@ -89,45 +88,155 @@ static enum status check_case(const struct accuracy_study *s,
     return STATUS_OK;
 }
 
-static int64_t choose_steps(const struct accuracy_options *o, double step_s)
+/* ---- predicting and training at the same time ---- */
+
+/* One turn of one case. */
+struct turn {
+    const struct accuracy_study *study;
+    const struct accuracy_subject *subject;
+    const struct accuracy_case *c;
+    int n_before; /* turns of the subject that are done */
+    training *training;
+    int64_t next_slice_ns, next_progress_ns;
+};
+
+/* While the plan is being rehearsed: a slice of training whenever the rehearsal had one. */
+static enum status alternate(void *user, double share, const char *what)
 {
-    if (o->steps)
-        return o->steps;
-    double n = ceil(turn_s / fmax(step_s, 1e-9));
-    return n < LEAST_STEPS ? LEAST_STEPS : n > MOST_STEPS ? MOST_STEPS : (int64_t)n;
+    struct turn *t = user;
+    int64_t now_ns = timer_now_ns();
+    (void)share, (void)what;
+    if (now_ns >= t->next_progress_ns) {
+        t->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
+        show_progress(t->study, t->subject, t->c, t->n_before);
+    }
+    if (now_ns < t->next_slice_ns)
+        return STATUS_OK;
+    TRY(training_let(t->training));
+    t->next_slice_ns = timer_now_ns() + (int64_t)(slice_s * 1e9);
+    return STATUS_OK;
 }
 
-/* Whole windows alone count. */
-static void take_prediction(const struct accuracy_options *o, const struct prediction *p,
-                            struct accuracy_case *c)
+static enum status train_enough(struct turn *t)
 {
-    c->predicted_s = p->clock.step_s;
+    int64_t wanted = t->study->options->steps ? t->study->options->steps : LEAST_STEPS;
+    const int64_t *times_ns;
+    while (training_times(t->training, &times_ns) < wanted) {
+        if (stop_requested())
+            return status_fail(STATUS_STOPPED, "stopped while training");
+        TRY(training_let(t->training));
+    }
+    return STATUS_OK;
+}
+
+/* The mean without the tenth at either end: the speed of a shared machine jumps between a few
+ * values, and a median would jump with it. */
+static int64_t find_middle(const int64_t *times_ns, int64_t n, int64_t *sorted)
+{
+    int64_t sum = 0, cut = n / 10;
+    memcpy(sorted, times_ns, (size_t)n * sizeof *sorted);
+    (void)bench_median(sorted, n); /* sorts */
+    for (int64_t i = cut; i < n - cut; i++)
+        sum += sorted[i];
+    return sum / (n - 2 * cut);
+}
+
+static enum status take_times(const struct turn *t, struct accuracy_case *c)
+{
+    const int64_t *times_ns;
+    int64_t n = training_times(t->training, &times_ns);
+    int64_t *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return status_no_memory((size_t)n * sizeof *sorted);
+    c->rounds_ns[c->n_rounds++] = find_middle(times_ns, n, sorted);
+    c->n_steps = n;
+    c->memory = training_memory_bytes(t->training);
+    c->moved = training_bytes_moved(t->training);
+    free(sorted);
+    return STATUS_OK;
+}
+
+static void take_prediction(const struct prediction *p, struct accuracy_case *c)
+{
+    c->predicted_rounds_s[c->n_predicted++] = p->clock.step_s;
+    c->predicted_s = accuracy_median(c->predicted_rounds_s, c->n_predicted);
     c->error_s = p->clock.error_s;
     memcpy(c->share, p->clock.share, sizeof c->share);
     c->predicted_memory = p->largest_bytes;
     c->predicted_moved = p->clock.bytes_moved;
-    c->window = p->programs[0]->n_steps;
-    int64_t n_windows = (choose_steps(o, c->predicted_s) + c->window - 1) / c->window;
-    c->n_steps = n_windows * c->window;
 }
 
-static enum status predict_case(const struct accuracy_study *s,
-                                const struct accuracy_subject *subject, struct forecast *f,
-                                struct accuracy_case *c)
+/* The next turn measures again: the machine may be faster or slower by then. */
+static enum status forget_costs(struct forecast *f, const struct prediction *p)
+{
+    TRY(profile_forget(f->profile, &p->measured.setting));
+    return profile_forget(f->profile, &p->measured.alone);
+}
+
+static enum status predict_and_train(struct turn *t, struct forecast *f, const struct plan *plan,
+                                     struct accuracy_case *c)
+{
+    struct prediction *p;
+    TRY(forecast_plan(f, plan, false, &p));
+    take_prediction(p, c);
+    enum status st = t->study->options->fresh ? forget_costs(f, p) : STATUS_OK;
+    prediction_destroy(p);
+    TRY(st);
+    TRY(train_enough(t));
+    return take_times(t, c);
+}
+
+static enum status open_training(struct turn *t)
+{
+    const struct forecast_options *f = &t->study->options->forecast;
+    struct training_request r = {.model = t->subject->model,
+                                 .data = t->subject->data,
+                                 .plan = t->c->plan,
+                                 .backend = f->backend,
+                                 .workers = t->c->workers,
+                                 .threads = (int)f->threads,
+                                 .window = t->c->window,
+                                 .batch = f->batch,
+                                 .slice_s = slice_s,
+                                 .most_steps = t->study->options->steps};
+    return training_open(&r, &t->training);
+}
+
+static enum status check_plan_fits(const struct accuracy_study *s,
+                                   const struct accuracy_subject *subject, struct forecast *f,
+                                   const struct plan *plan, struct accuracy_case *c)
+{
+    struct prediction *p;
+    struct predict_request r = forecast_request(f, plan, false);
+    TRY(predict_memory(&r, &p));
+    c->window = p->programs[0]->n_steps;
+    enum status st = check_case(s, subject, c, p);
+    prediction_destroy(p);
+    return st;
+}
+
+static enum status play_turn(struct turn *t, struct forecast *f, struct forecast_options *o,
+                             struct accuracy_case *c)
 {
     struct plan_request request = {.n_workers = c->workers};
     struct plan *plan;
-    struct prediction *p;
     TRY(plan_choose(c->plan, f->graph, &request, &plan));
-    enum status st = forecast_plan(f, plan, false, &p);
+    enum status st = check_plan_fits(t->study, t->subject, f, plan, c);
+    if (st == STATUS_OK)
+        st = open_training(t);
     if (st == STATUS_OK) {
-        take_prediction(s->options, p, c);
-        st = check_case(s, subject, c, p);
-        prediction_destroy(p);
+        o->on_progress = alternate;
+        o->user = t;
+        st = predict_and_train(t, f, plan, c);
+        o->on_progress = NULL;
+        o->user = NULL;
+        training_close(t->training);
     }
     plan_destroy(plan);
     return st;
 }
+
+/* ---- turns ---- */
 
 /* The cases from `first` on that have as many workers: they share what is measured of the host. */
 static int count_alike(const struct accuracy_subject *subject, int first)
@@ -139,137 +248,6 @@ static int count_alike(const struct accuracy_subject *subject, int first)
     return n;
 }
 
-static enum status predict_with(struct accuracy_study *s, struct accuracy_subject *subject,
-                                struct forecast *f, int first, int n)
-{
-    subject->n_train = f->data.n_train;
-    for (int i = first; i < first + n; i++) {
-        struct accuracy_case *c = &subject->cases[i];
-        show_progress(s, subject, c, "predicting", i);
-        TRY(skip_cases(s, c, 1, predict_case(s, subject, f, c)));
-    }
-    return STATUS_OK;
-}
-
-static enum status predict_alike(struct accuracy_study *s, struct accuracy_subject *subject,
-                                 int first, int n)
-{
-    struct forecast_options o = s->options->forecast;
-    struct forecast f;
-    o.model = subject->model;
-    o.data = subject->data;
-    enum status st = forecast_open(&f, &o, subject->cases[first].workers);
-    if (st == STATUS_OK)
-        st = predict_with(s, subject, &f, first, n);
-    else /* the network may not suit the data */
-        st = skip_cases(s, &subject->cases[first], n, st);
-    forecast_close(&f);
-    return st;
-}
-
-static enum status predict_all(struct accuracy_study *s, struct accuracy_subject *subject)
-{
-    for (int i = 0, n; i < subject->n_cases; i += n) {
-        n = count_alike(subject, i);
-        TRY(predict_alike(s, subject, i, n));
-    }
-    return STATUS_OK;
-}
-
-/* ---- training ---- */
-
-/* One turn of one case, while it runs. */
-struct turn {
-    const struct accuracy_study *study;
-    const struct accuracy_subject *subject;
-    const struct accuracy_case *c;
-    int n_before;                         /* turns of the subject that are done */
-    int64_t steps_per_epoch, whole_steps; /* of an epoch, and of them in whole windows */
-    int64_t n_warmup, n_seen;             /* steps in whole windows */
-    int64_t *times_ns;                    /* those behind the warm-up */
-    int64_t next_progress_ns;
-};
-
-static enum status on_step(const struct trainer_step *step, void *user)
-{
-    struct turn *t = user;
-    int64_t now_ns = timer_now_ns();
-    if (now_ns >= t->next_progress_ns) {
-        t->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
-        show_progress(t->study, t->subject, t->c, "training", t->n_before);
-    }
-    if ((step->step - 1) % t->steps_per_epoch >= t->whole_steps)
-        return STATUS_OK;
-    int64_t at = t->n_seen++ - t->n_warmup;
-    if (at >= 0 && at < t->c->n_steps)
-        t->times_ns[at] = step->step_ns;
-    return STATUS_OK;
-}
-
-/* The steps of a run in which that many are in whole windows, the last of them at its end. */
-static int64_t count_steps(const struct turn *t, int64_t n_counted)
-{
-    int64_t n_epochs = (n_counted - 1) / t->whole_steps;
-    return n_epochs * t->steps_per_epoch + n_counted - n_epochs * t->whole_steps;
-}
-
-static struct trainer_options describe_run(const struct turn *t)
-{
-    const struct forecast_options *f = &t->study->options->forecast;
-    struct trainer_options o = trainer_default_options();
-    o.model = t->subject->model;
-    o.data = t->subject->data;
-    o.batch = f->batch;
-    o.epochs = 0;
-    o.max_steps = count_steps(t, t->n_warmup + t->c->n_steps);
-    o.backend = f->backend;
-    o.threads = (int)f->threads;
-    o.workers = t->c->workers;
-    o.plan = t->c->plan;
-    o.timeout_s = timeout_s;
-    o.rule.learning_rate = learning_rate;
-    o.evaluate = false;
-    return o;
-}
-
-static enum status run_turn(struct turn *turn, struct accuracy_case *c)
-{
-    const struct trainer_options o = describe_run(turn);
-    const struct trainer_callbacks calls = {.on_step = on_step};
-    trainer *t;
-    TRY(trainer_create(&o, &t));
-    c->memory = trainer_get_info(t)->memory_bytes;
-    c->moved = trainer_get_info(t)->bytes_moved;
-    enum status st = trainer_run(t, &calls, turn);
-    trainer_destroy(t);
-    if (st == STATUS_OK && turn->n_seen < turn->n_warmup + c->n_steps)
-        st = status_fail(STATUS_FAILED, "%s: its epochs are shorter than expected", o.data);
-    return st;
-}
-
-static enum status train_case(const struct accuracy_study *s,
-                              const struct accuracy_subject *subject, struct accuracy_case *c,
-                              int n_before)
-{
-    int64_t batch = s->options->forecast.batch;
-    struct turn t = {.study = s,
-                     .subject = subject,
-                     .c = c,
-                     .n_before = n_before,
-                     .steps_per_epoch = (subject->n_train + batch - 1) / batch,
-                     .whole_steps = count_windows(s, subject, c) * c->window,
-                     .n_warmup = c->window > 1 ? c->window : WARMUP_STEPS};
-    show_progress(s, subject, c, "training", n_before);
-    t.times_ns = calloc((size_t)c->n_steps, sizeof *t.times_ns);
-    if (!t.times_ns)
-        return status_no_memory((size_t)c->n_steps * sizeof *t.times_ns);
-    enum status st = run_turn(&t, c);
-    if (st == STATUS_OK)
-        c->rounds_ns[c->n_rounds++] = bench_median(t.times_ns, c->n_steps);
-    free(t.times_ns);
-    return st;
-}
-
 /* Every other round goes backwards, and each pair of them begins elsewhere, so that no plan always
  * follows the same one. */
 static int choose_turn(int round, int i, int n)
@@ -278,26 +256,57 @@ static int choose_turn(int round, int i, int n)
     return round % 2 ? n - 1 - at : at;
 }
 
-static enum status train_all(struct accuracy_study *s, struct accuracy_subject *subject)
+static enum status take_turn(struct accuracy_study *s, struct accuracy_subject *subject,
+                             struct forecast *f, struct forecast_options *o,
+                             struct accuracy_case *c, int n_before)
 {
-    int n = subject->n_cases;
-    for (int round = 0; round < (int)s->options->rounds; round++)
-        for (int i = 0; i < n; i++) {
-            struct accuracy_case *c = &subject->cases[choose_turn(round, i, n)];
-            if (!c->skipped)
-                TRY(train_case(s, subject, c, n * (1 + round) + i));
-        }
+    struct turn t = {.study = s, .subject = subject, .c = c, .n_before = n_before};
+    if (c->skipped)
+        return STATUS_OK;
+    show_progress(s, subject, c, n_before);
+    return skip_cases(s, c, 1, play_turn(&t, f, o, c));
+}
+
+static enum status take_turns(struct accuracy_study *s, struct accuracy_subject *subject, int round,
+                              int first, int n)
+{
+    struct forecast_options o = s->options->forecast;
+    struct forecast f;
+    o.model = subject->model;
+    o.data = subject->data;
+    o.quiet = s->options->quiet;
+    o.measure_s = measure_s;
+    enum status st = forecast_open(&f, &o, subject->cases[first].workers);
+    subject->n_train = f.data.n_train;
+    if (st != STATUS_OK) /* the network may not suit the data */
+        st = skip_cases(s, &subject->cases[first], n, st);
+    for (int i = 0; i < n && st == STATUS_OK; i++)
+        st = take_turn(s, subject, &f, &o, &subject->cases[first + choose_turn(round, i, n)],
+                       round * subject->n_cases + first + i);
+    forecast_close(&f);
+    return st;
+}
+
+/* What is measured of the host is measured again, too. */
+static enum status take_round(struct accuracy_study *s, struct accuracy_subject *subject, int round)
+{
+    if (s->options->fresh)
+        accuracy_clear_profile(s->options->forecast.profile);
+    for (int i = 0, n; i < subject->n_cases; i += n) {
+        n = count_alike(subject, i);
+        TRY(take_turns(s, subject, round, i, n));
+    }
     return STATUS_OK;
 }
 
 enum status accuracy_measure(struct accuracy_study *s, struct accuracy_subject *subject)
 {
     struct dataset_info info;
+    enum status st = STATUS_OK;
     TRY(dataset_describe(subject->data, &info));
     memcpy(subject->data_name, info.name, sizeof subject->data_name);
-    enum status st = predict_all(s, subject);
-    if (st == STATUS_OK)
-        st = train_all(s, subject);
+    for (int round = 0; round < (int)s->options->rounds && st == STATUS_OK; round++)
+        st = take_round(s, subject, round);
     log_progress_end();
     return st;
 }

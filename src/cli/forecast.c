@@ -28,8 +28,12 @@ static bool is_stopped(void *user)
 
 static struct measure_callbacks callbacks_of(const struct forecast *f)
 {
-    return (struct measure_callbacks){.on_progress = f->options->quiet ? NULL : show_progress,
-                                      .stops = is_stopped};
+    const struct forecast_options *o = f->options;
+    return (struct measure_callbacks){.on_progress = o->on_progress ? o->on_progress
+                                                     : o->quiet     ? NULL
+                                                                    : show_progress,
+                                      .stops = is_stopped,
+                                      .user = o->user};
 }
 
 /* ---- opening ---- */
@@ -43,35 +47,88 @@ static enum status open_profile(struct forecast *f)
     return profile_open(path, &f->profile);
 }
 
-static enum status open_local(struct forecast *f, int workers)
+/* What computes here, and what is known of it. */
+static enum status open_costs(struct forecast *f)
+{
+    f->local = true;
+    f->backend = backend_list()[0];
+    if (f->options->backend)
+        TRY(backend_find(f->options->backend, &f->backend));
+    return open_profile(f);
+}
+
+static enum status open_feed(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
-    const struct measure_callbacks callbacks = callbacks_of(f);
-    int cores = pin_count_cores(), shared = cores / workers;
-    f->local = true;
-    f->threads = o->threads ? (int)o->threads : shared > 0 ? shared : 1;
-    f->backend = backend_list()[0];
-    if (o->backend)
-        TRY(backend_find(o->backend, &f->backend));
-    TRY(open_profile(f));
-    TRY(predict_local_machine(f->profile, workers, f->threads, o->no_measure, &callbacks,
-                              &f->machine));
+    struct profile_cost cost;
+    struct feed_request feed = {.data = o->data, .batch = o->batch, .callbacks = callbacks_of(f)};
     if (o->no_data || o->no_measure)
         return STATUS_OK;
-    struct profile_cost cost;
-    struct feed_request feed = {.data = o->data, .batch = o->batch, .callbacks = callbacks};
     TRY(profile_measure_feed(f->profile, &feed, &cost, NULL));
     f->feed = (struct clock_feed){.sample_s = cost.seconds,
                                   .threads = f->data.in_memory ? 1 : f->threads};
     return STATUS_OK;
 }
 
-/* Devices that are not here have no kernels of ours: dense tensors, and rooflines. */
+static enum status open_local(struct forecast *f, int workers)
+{
+    const struct forecast_options *o = f->options;
+    const struct measure_callbacks callbacks = callbacks_of(f);
+    int cores = pin_count_cores(), shared = cores / workers;
+    f->threads = o->threads ? (int)o->threads : shared > 0 ? shared : 1;
+    TRY(open_costs(f));
+    TRY(predict_local_machine(f->profile, workers, f->threads, o->no_measure, &callbacks,
+                              &f->machine));
+    return open_feed(f);
+}
+
+/* Which kinds of the machine's devices this host has, by the model of the processor; the number of
+ * the first in *first, or -1. */
+static enum status find_kinds_here(struct forecast *f, int *first)
+{
+    struct machine *m = f->machine, *host;
+    bool *here;
+    TRY(machine_discover(1, &host));
+    const struct machine_kind *own = &host->kinds[host->devices[0].kind];
+    enum status st = arena_alloc_array(m->memory, (size_t)m->n_kinds, sizeof *here, &here);
+    *first = -1;
+    for (int i = m->n_kinds - 1; i >= 0 && st == STATUS_OK; i--) {
+        const struct machine_kind *k = &m->kinds[i];
+        here[i] = k->class == MACHINE_CPU && own->class == MACHINE_CPU && *k->about &&
+                  !strcmp(k->about, own->about);
+        *first = here[i] ? i : *first;
+    }
+    if (st == STATUS_OK)
+        f->kinds_here = here;
+    machine_destroy(host);
+    return st;
+}
+
+/* Ranks, if the machine was measured with them. */
+static const char *find_transport(const struct machine *m)
+{
+    for (int i = 0; i < m->n_curves; i++)
+        if (!strcmp(m->curves[i].transport, "mpi"))
+            return "mpi";
+    return "threads";
+}
+
+/* Devices that are not here have no kernels of ours: dense tensors, and rooflines. Those of the
+ * same kind as this host's cost what they cost here. */
 static enum status open_distant(struct forecast *f)
 {
+    const struct forecast_options *o = f->options;
+    int kind = -1;
     f->threads = 1;
     TRY(backend_find("reference", &f->backend));
-    return machine_parse(f->options->machine, &f->machine);
+    TRY(machine_parse(o->machine, &f->machine));
+    TRY(find_kinds_here(f, &kind));
+    if (kind < 0)
+        return STATUS_OK;
+    f->threads = o->threads ? (int)o->threads : f->machine->kinds[kind].cores;
+    f->transport = find_transport(f->machine);
+    TRY(open_costs(f));
+    return open_feed(f);
 }
 
 static enum status build_graph(const struct forecast *f, int64_t batch, struct graph **out)
@@ -220,7 +277,9 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
                                 .threads = f->threads,
                                 .n_states = 1,
                                 .local = f->local,
+                                .kinds_here = f->kinds_here,
                                 .profile = f->profile,
+                                .measure_s = f->options->measure_s,
                                 .look_only = f->options->no_measure,
                                 .scale = f->scale,
                                 .feed = f->feed,

@@ -19,6 +19,10 @@ struct forecast_options {
     int64_t eval_batch;      /* 0: batch */
     double calibrate;        /* images/s of one device alone; 0: rooflines as they are */
     int64_t calibrate_batch; /* with which it reaches them; 0: batch */
+    double measure_s;        /* predict_request's */
+    /* Called while a plan is measured, now and then, in place of showing progress; or NULL. */
+    enum status (*on_progress)(void *user, double share, const char *what);
+    void *user;
     bool no_measure, no_data;
     bool no_eval; /* the run has no test: its programs need no memory */
     bool quiet;   /* no progress line */
@@ -56,6 +60,8 @@ struct forecast {
     profile *profile;
     struct machine *machine;
     bool local;
+    const bool
+        *kinds_here; /* of the machine, where it is not this host; NULL: it is, or has none */
     int threads;
     const char *transport;
     double scale;

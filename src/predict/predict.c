@@ -39,16 +39,15 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
 }
 
 static enum status add_other(const struct predict_request *r, struct prediction *p,
-                             const struct predict_other *other)
+                             const struct predict_other *other,
+                             int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
 {
     struct program_options o = describe(r, p);
-    struct program_set set;
     o.training = other->training;
     o.n_steps = 1;
-    TRY(program_create_all(other->graph, &o, &p->set, true, &set));
+    TRY(program_find_memory(other->graph, &o, &p->set, slab_bytes));
     for (int i = 0; i < p->n_workers; i++)
-        take_larger(p->memory[i], set.programs[i]->slab_bytes);
-    program_destroy_all(&set);
+        take_larger(p->memory[i], slab_bytes[i]);
     return STATUS_OK;
 }
 
@@ -62,11 +61,13 @@ static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
 
 static enum status find_memory(const struct predict_request *r, struct prediction *p)
 {
+    int64_t(*others)[BUFFER_CLASS_COUNT];
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *others, &others));
     for (int i = 0; i < p->n_workers; i++)
         take_larger(p->memory[i], p->programs[i]->slab_bytes);
     for (int k = 0; k < r->n_others; k++)
-        TRY(add_other(r, p, &r->others[k]));
+        TRY(add_other(r, p, &r->others[k], others));
     for (int i = 0; i < p->n_workers; i++) {
         int64_t all = sum_classes(p->memory[i]);
         if (all > p->largest_bytes) {
@@ -144,15 +145,33 @@ static bool has_idle_workers(const struct plan *plan)
     return plan->n_stages > 1 || plan->n_servers > 0;
 }
 
+/* Workers that share the cores of one host, at most. */
+static enum status find_crowd(const struct predict_request *r, struct prediction *p, int *out)
+{
+    const struct machine *m = r->machine;
+    int *n;
+    TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
+    *out = 1;
+    for (int i = 0; i < p->n_workers; i++) {
+        int host = machine_find_host(m, m->devices[device_of(m, i)].node);
+        *out = ++n[host] > *out ? n[host] : *out;
+    }
+    return STATUS_OK;
+}
+
 static enum status measure(const struct predict_request *r, struct prediction *p)
 {
+    int crowd = 1;
+    TRY(find_crowd(r, p, &crowd));
     struct measure_request m = {.graph = r->graph,
                                 .plan = r->plan,
                                 .backend = r->backend,
                                 .threads = r->threads,
                                 .n_states = r->n_states,
                                 .programs = p->programs,
+                                .most_at_once = crowd,
                                 .alone = has_idle_workers(r->plan),
+                                .budget_s = r->measure_s,
                                 .look_only = r->look_only || p->too_large_worker >= 0,
                                 .callbacks = r->callbacks};
     return profile_measure(r->profile, &m, &p->measured);
@@ -171,7 +190,8 @@ static enum status find_costs(const struct predict_request *r, struct prediction
         if (p->costs[i])
             continue;
         struct instr_cost *costs;
-        struct cost_source source = {.profile = r->local ? r->profile : NULL,
+        bool here = r->local && (!r->kinds_here || r->kinds_here[kind - m->kinds]);
+        struct cost_source source = {.profile = here ? r->profile : NULL,
                                      .busy = p->measured.setting,
                                      .alone = p->measured.alone,
                                      .kind = kind,
@@ -187,15 +207,12 @@ static enum status find_costs(const struct predict_request *r, struct prediction
 /* Nobody is faster than that, however far the others drift. */
 static const double LEAST_PACE = 0.25;
 
-/* How far workers drift apart: the spread of whole rounds, as a standard deviation. */
-static double find_drift(const struct predict_request *r, const struct prediction *p)
+/* How the workers of this host go together, if it is known. */
+static bool find_pace(const struct predict_request *r, const struct prediction *p,
+                      struct profile_cost *pace)
 {
-    static const double QUARTILE = 0.6745; /* of a normal distribution, in deviations */
-    struct profile_cost pace;
-    if (!r->local || !r->profile || p->n_workers == 1 ||
-        !profile_find(r->profile, &p->measured.setting, MEASURE_PACE_KEY, &pace))
-        return 0;
-    return pace.spread / QUARTILE;
+    return r->local && r->profile && p->n_workers > 1 &&
+           profile_find(r->profile, &p->measured.setting, MEASURE_PACE_KEY, pace);
 }
 
 /* Where a worker stands among the others when all drift alike: the expected place, in deviations,
@@ -215,13 +232,18 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
 {
     struct clock_worker *workers;
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
-    double drift = find_drift(r, p);
+    static const double QUARTILE = 0.6745; /* of a normal distribution, in deviations */
+    struct profile_cost pace = {0};
+    if (!find_pace(r, p, &pace))
+        pace = (struct profile_cost){0};
+    double drift = pace.spread / QUARTILE;
     for (int i = 0; i < p->n_workers; i++)
         workers[i] =
             (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),
                                   fmax(LEAST_PACE, 1 + drift * find_place(i, p->n_workers))};
     struct clock_options o = {.machine = r->machine,
                               .transport = r->transport,
+                              .step_s = pace.seconds,
                               .feed = r->feed,
                               .free_communication = free_communication,
                               .keep_times = keep_times};
@@ -242,7 +264,7 @@ enum status prediction_free_communication(const struct predict_request *r, struc
 static enum status check_request(const struct predict_request *r)
 {
     const struct machine *m = r->machine;
-    if (!r->local && r->plan->n_workers > m->n_devices)
+    if ((!r->local || r->kinds_here) && r->plan->n_workers > m->n_devices)
         return status_fail(STATUS_USAGE, "the plan has %d workers, but %s has %d device%s",
                            r->plan->n_workers, m->name, m->n_devices, m->n_devices == 1 ? "" : "s");
     if (r->plan->n_workers > 1 && !comm_find_table(r->transport))

@@ -32,8 +32,12 @@ struct predict_request {
     const char *transport;         /* "threads" or "mpi" */
     int threads;                   /* of each worker */
     int n_states;                  /* of the optimizer, per trained parameter */
-    bool local;       /* the machine is this host: measured costs of this backend count */
+    bool local; /* this host has the machine's devices: measured costs of this backend count */
+    /* By kind of device: whether this host has such ones; others get rooflines. NULL: the machine
+     * is this host, and workers beyond its devices take turns. */
+    const bool *kinds_here;
     profile *profile; /* where they are kept; NULL: rooflines only */
+    double measure_s; /* about how long each measuring of a plan may take; 0: as usual */
     bool look_only;   /* nothing is measured: what is not known is estimated */
     double scale;     /* times every roofline; 0: 1 */
     struct clock_feed feed;

@@ -23,6 +23,15 @@ static bool look_up(const struct cost_source *source, const struct profile_setti
     return profile_estimate(source->profile, setting, &like, cost);
 }
 
+double costs_estimate(const struct cost_source *source, const struct instr_work *work)
+{
+    struct profile_work like = {work->family, work->flops, work->bytes};
+    struct profile_cost cost;
+    if (source->profile && profile_estimate(source->profile, &source->busy, &like, &cost))
+        return cost.seconds;
+    return roofline(source, work);
+}
+
 static struct instr_cost find_cost(const struct cost_source *source, const struct program *p, int i)
 {
     char key[WORK_KEY_BYTES];

@@ -24,4 +24,8 @@ struct cost_source {
 void costs_find(const struct cost_source *source, const struct program *p,
                 struct instr_cost *costs);
 
+/* Of work that has no key because it was not lowered: fitted, else the roofline, all neighbours
+ * being busy. */
+double costs_estimate(const struct cost_source *source, const struct instr_work *work);
+
 #endif

@@ -2,16 +2,16 @@
 
 #include "base/arena.h"
 #include "base/timer.h"
+#include "profile/pace.h"
 #include "profile/rehearsal.h"
 #include "program/work.h"
 #include "runtime/pin.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 25 };
-static const double BUDGET_S = 1.5;
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 200 };
+static const double BUDGET_S = 1;
 
 /* A key of the plan that is not in the profile. */
 struct wanted {
@@ -19,7 +19,7 @@ struct wanted {
     struct instr_work work;
 };
 
-/* A time of a wanted key: of one round, or the median of one instruction's rounds. */
+/* A time of a wanted key: of one round, or the middle of one instruction's rounds. */
 struct sample {
     int wanted;
     double seconds;
@@ -40,9 +40,11 @@ struct session {
     struct profile_setting setting;
     int n_wanted;
     struct wanted *wanted; /* sorted by key */
-    struct samples rounds, medians;
-    struct samples paces; /* of whole rounds: a worker's time over its median one */
-    double *scratch;      /* room for the rounds of an instruction */
+    struct samples rounds, middles;
+    double start_s; /* of the last rehearsal: what starting and gathering the workers takes */
+    int n_paces;
+    struct pace_row *paces; /* [all who rehearse] */
+    double *scratch;        /* room for the rounds of an instruction */
     /* of the rehearsals to do, which one this is */
     int n_turns, turn;
     char what[96];
@@ -252,11 +254,17 @@ static uint64_t identify(const struct program *p)
     return hash;
 }
 
-/* Of numbers in s->scratch. */
-static double median_of(struct session *s, int n)
+/* Of numbers in s->scratch: their mean without the tenth at either end. What strikes only now and
+ * then is left out; but where a core's speed jumps between a few values, as that of a shared one
+ * does, a median would jump with it. */
+static double middle_of(struct session *s, int n)
 {
+    int cut = n / 10;
+    double sum = 0;
     qsort(s->scratch, (size_t)n, sizeof *s->scratch, compare_numbers);
-    return (s->scratch[(n - 1) / 2] + s->scratch[n / 2]) / 2;
+    for (int i = cut; i < n - cut; i++)
+        sum += s->scratch[i];
+    return sum / (n - 2 * cut);
 }
 
 /* What one worker's rounds were. */
@@ -271,11 +279,11 @@ static double time_of(const struct take *t, int round, int instr)
     return t->seconds[(size_t)round * (size_t)t->program->n_instrs + (size_t)instr];
 }
 
-static double median_instr(struct session *s, const struct take *t, int instr)
+static double middle_instr(struct session *s, const struct take *t, int instr)
 {
     for (int round = 0; round < t->n_rounds; round++)
         s->scratch[round] = time_of(t, round, instr);
-    return median_of(s, t->n_rounds);
+    return middle_of(s, t->n_rounds);
 }
 
 static double sum_round(const struct take *t, int round)
@@ -286,17 +294,28 @@ static double sum_round(const struct take *t, int round)
     return sum;
 }
 
-/* The median round over the sum of all medians. Medians leave out what strikes only now and then,
- * an interrupt or a neighbour's burst; but over a whole program it strikes somewhere every time, so
- * that the medians alone sum up to too little. */
+/* The middle round over the sum of all middles, which leave out an interrupt or a neighbour's
+ * burst; but over a whole program it strikes somewhere every time, so that they alone sum up to too
+ * little.
+ */
 static double find_scale(struct session *s, const struct take *t)
 {
-    double medians = 0;
+    double middles = 0;
     for (int i = 0; i < t->program->n_instrs; i++)
-        medians += median_instr(s, t, i);
+        middles += middle_instr(s, t, i);
     for (int round = 0; round < t->n_rounds; round++)
         s->scratch[round] = sum_round(t, round);
-    return medians > 0 ? median_of(s, t->n_rounds) / medians : 1;
+    return middles > 0 ? middle_of(s, t->n_rounds) / middles : 1;
+}
+
+static enum status keep_pace(struct session *s, const struct take *t)
+{
+    double *seconds;
+    TRY(arena_alloc_array(s->memory, (size_t)t->n_rounds, sizeof *seconds, &seconds));
+    for (int round = 0; round < t->n_rounds; round++)
+        seconds[round] = sum_round(t, round);
+    s->paces[s->n_paces++] = (struct pace_row){s->turn, identify(t->program), t->n_rounds, seconds};
+    return STATUS_OK;
 }
 
 static enum status take_worker(void *user, const struct program *p, int n_rounds,
@@ -306,9 +325,7 @@ static enum status take_worker(void *user, const struct program *p, int n_rounds
     struct take t = {p, n_rounds, seconds};
     char key[WORK_KEY_BYTES];
     double scale = find_scale(s, &t);
-    int same = (int)(identify(p) % INT_MAX);
-    for (int round = 0; round < n_rounds; round++)
-        TRY(add_sample(&s->paces, same, sum_round(&t, round)));
+    TRY(keep_pace(s, &t));
     for (int i = 0; i < p->n_instrs; i++) {
         if (!computes(p, i))
             continue;
@@ -317,7 +334,7 @@ static enum status take_worker(void *user, const struct program *p, int n_rounds
             continue;
         for (int round = 0; round < n_rounds; round++)
             TRY(add_sample(&s->rounds, wanted, time_of(&t, round, i)));
-        TRY(add_sample(&s->medians, wanted, scale * median_instr(s, &t, i)));
+        TRY(add_sample(&s->middles, wanted, scale * middle_instr(s, &t, i)));
     }
     return STATUS_OK;
 }
@@ -351,63 +368,49 @@ static double mean_of(const struct samples *s, struct range r)
 }
 
 /* The mean over instructions and workers, whose cores may differ; how far the rounds scatter. */
-static struct profile_cost cost_of(const struct session *s, struct range medians,
+static struct profile_cost cost_of(const struct session *s, struct range middles,
                                    struct range rounds)
 {
-    double middle = mean_of(&s->medians, medians);
+    double middle = mean_of(&s->middles, middles);
     double scatter = quantile(&s->rounds, rounds, 0.75) - quantile(&s->rounds, rounds, 0.25);
     return (struct profile_cost){.seconds = middle,
                                  .spread = middle > 0 ? scatter / 2 / middle : 0,
                                  .count = (int)(rounds.end - rounds.begin)};
 }
 
-/* How far whole rounds of workers that do the same scatter, from round to round and from core to
- * core; kept with the first ones of a setting. */
-static struct profile_entry describe_pace(struct session *s)
+static enum status describe_pace(struct session *s, struct profile_entry *out)
 {
-    struct samples *p = &s->paces;
-    qsort(p->of, (size_t)p->n, sizeof *p->of, compare_samples);
-    for (int first = 0; first < p->n;) {
-        struct range same = range_of(p, p->of[first].wanted, first);
-        double mean = mean_of(p, same);
-        for (int64_t i = same.begin; i < same.end; i++)
-            p->of[i] = (struct sample){0, mean > 0 ? p->of[i].seconds / mean : 1};
-        first = (int)same.end;
-    }
-    qsort(p->of, (size_t)p->n, sizeof *p->of, compare_samples);
-    struct range all = {0, p->n};
-    double scatter = quantile(p, all, 0.75) - quantile(p, all, 0.25);
-    return (struct profile_entry){
-        .key = MEASURE_PACE_KEY,
-        .work = {.family = MEASURE_PACE_KEY},
-        .cost = {.seconds = quantile(p, all, 0.5), .spread = scatter / 2, .count = p->n}};
+    *out = (struct profile_entry){.key = MEASURE_PACE_KEY,
+                                  .work = {.family = MEASURE_PACE_KEY},
+                                  .cost = {.seconds = s->start_s, .count = s->n_paces}};
+    return pace_find_spread(s->paces, s->n_paces, s->memory, &out->cost.spread);
 }
 
 /* Turns all samples into entries, and forgets them. */
 static enum status add_entries(struct session *s, int *n_added)
 {
     struct profile_entry *entries;
-    int n = 0, in_medians = 0, in_rounds = 0;
+    int n = 0, in_middles = 0, in_rounds = 0;
     TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *entries, &entries));
-    qsort(s->medians.of, (size_t)s->medians.n, sizeof *s->medians.of, compare_samples);
+    qsort(s->middles.of, (size_t)s->middles.n, sizeof *s->middles.of, compare_samples);
     qsort(s->rounds.of, (size_t)s->rounds.n, sizeof *s->rounds.of, compare_samples);
     for (int i = 0; i < s->n_wanted; i++) {
         const struct wanted *w = &s->wanted[i];
-        struct range medians = range_of(&s->medians, i, in_medians);
+        struct range middles = range_of(&s->middles, i, in_middles);
         struct range rounds = range_of(&s->rounds, i, in_rounds);
-        in_medians = (int)medians.end;
+        in_middles = (int)middles.end;
         in_rounds = (int)rounds.end;
-        if (medians.begin == medians.end)
+        if (middles.begin == middles.end)
             continue;
         entries[n++] =
             (struct profile_entry){.key = w->key,
                                    .work = {w->work.family, w->work.flops, w->work.bytes},
-                                   .cost = cost_of(s, medians, rounds)};
+                                   .cost = cost_of(s, middles, rounds)};
     }
     *n_added += n;
-    if (s->paces.n)
-        entries[n++] = describe_pace(s);
-    s->medians.n = s->rounds.n = s->paces.n = 0;
+    if (s->n_paces > 1)
+        TRY(describe_pace(s, &entries[n++]));
+    s->middles.n = s->rounds.n = s->n_paces = 0;
     return profile_add(s->profile, &s->setting, entries, n);
 }
 
@@ -425,7 +428,7 @@ static enum status look_up(void *user, double share)
 }
 
 /* `workers` at the same time. */
-static enum status rehearse(struct session *s, int n, const int *workers, int first_place)
+static enum status rehearse(struct session *s, int n, const int *workers, bool takes_turns)
 {
     const struct measure_request *q = s->request;
     struct rehearsal_request r = {.graph = q->graph,
@@ -436,7 +439,7 @@ static enum status rehearse(struct session *s, int n, const int *workers, int fi
                                   .n_states = q->n_states,
                                   .n = n,
                                   .workers = workers,
-                                  .first_place = first_place,
+                                  .takes_turns = takes_turns,
                                   .pins = q->plan->n_workers > 1,
                                   .n_places = s->at_once,
                                   .budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S,
@@ -448,7 +451,7 @@ static enum status rehearse(struct session *s, int n, const int *workers, int fi
     TRY(arena_alloc_array(s->memory, (size_t)r.most_rounds, sizeof *s->scratch, &s->scratch));
     (void)snprintf(s->what, sizeof s->what, "%.40s %.20s, %d of %d workers at a time",
                    q->graph->name, q->plan->name, n, q->plan->n_workers);
-    TRY(rehearsal_run(&r, take_worker, s));
+    TRY(rehearsal_run(&r, take_worker, s, &s->start_s));
     s->turn++;
     return STATUS_OK;
 }
@@ -488,7 +491,7 @@ static enum status choose_workers(struct session *s, int **workers, int *n)
 
 /* All workers at once where they fit; else one worker for each different program, as many at a time
  * as fit, the last ones together with some again. */
-static enum status rehearse_busy(struct session *s, int *n_added)
+static enum status rehearse_all(struct session *s, bool takes_turns, int *n_added)
 {
     int n_workers = s->request->plan->n_workers, n = n_workers, *workers, *now;
     TRY(choose_workers(s, &workers, &n));
@@ -497,21 +500,13 @@ static enum status rehearse_busy(struct session *s, int *n_added)
             workers[n] = n;
     TRY(arena_alloc_array(s->memory, (size_t)s->at_once, sizeof *now, &now));
     s->n_turns = (n + s->at_once - 1) / s->at_once;
+    TRY(arena_alloc_array(s->memory, (size_t)s->n_turns * (size_t)s->at_once, sizeof *s->paces,
+                          &s->paces));
     for (int first = 0; first < n; first += s->at_once) {
         for (int k = 0; k < s->at_once; k++)
             now[k] = workers[(first + k) % n];
-        TRY(rehearse(s, s->at_once, now, 0));
+        TRY(rehearse(s, s->at_once, now, takes_turns));
     }
-    return add_entries(s, n_added);
-}
-
-static enum status rehearse_alone(struct session *s, int *n_added)
-{
-    int n, *workers;
-    TRY(choose_workers(s, &workers, &n));
-    s->n_turns = n;
-    for (int k = 0; k < n; k++)
-        TRY(rehearse(s, 1, &workers[k], workers[k] % s->at_once));
     return add_entries(s, n_added);
 }
 
@@ -525,7 +520,7 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     s->turn = 0;
     if (s->n_wanted == 0 || s->request->look_only)
         return STATUS_OK;
-    return alone ? rehearse_alone(s, &result->n_measured) : rehearse_busy(s, &result->n_measured);
+    return rehearse_all(s, alone, &result->n_measured);
 }
 
 static enum status measure_all(struct session *s, struct measure_result *result)
@@ -576,8 +571,7 @@ enum status profile_measure(profile *p, const struct measure_request *request,
         request->backend->device_close(d);
     }
     free(s.rounds.of);
-    free(s.medians.of);
-    free(s.paces.of);
+    free(s.middles.of);
     arena_destroy(s.memory);
     result->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
     return st;

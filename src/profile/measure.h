@@ -18,8 +18,8 @@
 
 enum { MEASURE_DEVICE_BYTES = 256 };
 
-/* The entry of a setting whose spread says how far a worker's whole rounds scatter: how much one
- * may be behind the others at any moment. Its time means nothing. */
+/* The entry of a setting whose spread says how far workers drift apart (pace.h), and whose time
+ * what it takes to start them all and to hear that they are done. */
 #define MEASURE_PACE_KEY "pace"
 
 /* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
@@ -45,8 +45,8 @@ struct measure_request {
     bool alone;       /* what each takes with no neighbour busy is measured, too */
     bool look_only;   /* finds out what is missing, and measures nothing */
 
-    double budget_s;               /* for each rehearsal; 0: 1.5 */
-    int least_rounds, most_rounds; /* 0: 3 and 25 */
+    double budget_s;               /* for each rehearsal; 0: 1 */
+    int least_rounds, most_rounds; /* 0: 3 and 200 */
     struct measure_callbacks callbacks;
 };
 

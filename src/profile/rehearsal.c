@@ -3,12 +3,11 @@
 #include "base/random.h"
 #include "base/timer.h"
 #include "runtime/executor.h"
+#include "runtime/gang.h"
 #include "runtime/pin.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* How often a worker may repeat its program in a round while it waits for the longest. */
 enum { MOST_REPEATS = 1000 };
@@ -18,17 +17,17 @@ struct rehearsal;
 struct actor {
     struct rehearsal *all;
     int place;
+    bool plays; /* its round is not over */
     device *device;
     struct program *program;
     executor *executor;
     float *images;
     int32_t *labels;
     struct executor_batch batch;
-    double *seconds;  /* [most_rounds][n_instrs] */
-    int64_t round_ns; /* its program once, in the last round */
-    int repeats;      /* in a round */
-    pthread_t thread;
-    bool has_thread;
+    double *seconds;   /* [most_rounds][n_instrs] */
+    int64_t round_ns;  /* its program once, in the last round */
+    int64_t played_ns; /* all of its last round */
+    int repeats;       /* in a round */
     struct status_error error;
 };
 
@@ -36,15 +35,14 @@ struct rehearsal {
     const struct rehearsal_request *request;
     struct update_rule rule;
     struct actor *actors;
-    int n_rounds; /* kept so far */
+    int n_rounds;     /* kept so far */
+    double *starts_s; /* [most_rounds] */
 
-    /* ---- between the calling thread and the actors' ---- */
+    gang *gang;
+    enum status (*scene)(struct actor *a); /* that all of them play */
     pthread_mutex_t lock;
-    pthread_cond_t called, answered;
-    uint64_t call; /* counts scenes; an actor that has not seen it yet plays it */
-    enum status (*scene)(struct actor *a);
-    int n_answers, n_threads;
-    bool quit;
+    pthread_cond_t passed;
+    int turn; /* takes_turns: the actor who plays; the others sleep */
 };
 
 /* ---- one actor ---- */
@@ -97,11 +95,42 @@ static int steps_of(const struct plan *plan)
     return plan->window < enough ? plan->window : enough;
 }
 
+/* ---- taking turns ---- */
+
+/* The lock is held. */
+static void pass_on(struct rehearsal *r)
+{
+    int n = r->request->n, next = r->turn;
+    do
+        next = (next + 1) % n;
+    while (!r->actors[next].plays && next != r->turn);
+    r->turn = next;
+    pthread_cond_broadcast(&r->passed);
+}
+
+static void await_turn(struct actor *a)
+{
+    while (a->all->turn != a->place)
+        pthread_cond_wait(&a->all->passed, &a->all->lock);
+}
+
+/* Where a worker would wait for the others, they play on. */
+static void let_others_play(void *actor)
+{
+    struct actor *a = actor;
+    pthread_mutex_lock(&a->all->lock);
+    pass_on(a->all);
+    await_turn(a);
+    pthread_mutex_unlock(&a->all->lock);
+}
+
+/* ---- opening and closing one ---- */
+
 static enum status open_actor(struct actor *a)
 {
     const struct rehearsal_request *r = a->all->request;
     if (r->pins)
-        (void)pin_thread(r->first_place + a->place, r->n_places, r->threads);
+        (void)pin_thread(a->place, r->n_places, r->threads);
     struct device_options wanted = {.precision = r->precision, .threads = r->threads};
     TRY(r->backend->device_open(&wanted, &a->device));
     struct program_options o = {.backend = r->backend,
@@ -114,6 +143,8 @@ static enum status open_actor(struct actor *a)
     TRY(program_create(r->graph, &o, &a->program));
     const struct program *const programs[] = {a->program};
     TRY(executor_create_rehearsal(programs, 1, &a->executor));
+    if (r->takes_turns)
+        executor_wait_in_rehearsal(a->executor, let_others_play, a);
     TRY(make_batch(a));
     size_t count = (size_t)r->most_rounds * (size_t)a->program->n_instrs + 1;
     a->seconds = calloc(count, sizeof *a->seconds);
@@ -141,8 +172,26 @@ static void keep_seconds(struct actor *a)
         to[i] = (double)(times[i].end_ns - times[i].begin_ns) * 1e-9;
 }
 
+static enum status play_in_turn(struct actor *a)
+{
+    struct rehearsal *r = a->all;
+    pthread_mutex_lock(&r->lock);
+    await_turn(a);
+    pthread_mutex_unlock(&r->lock);
+    enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
+    if (st == STATUS_OK)
+        keep_seconds(a);
+    pthread_mutex_lock(&r->lock);
+    a->plays = false;
+    pass_on(r);
+    pthread_mutex_unlock(&r->lock);
+    return st;
+}
+
 static enum status play_round(struct actor *a)
 {
+    if (a->all->request->takes_turns)
+        return play_in_turn(a);
     for (int i = 0; i < a->repeats; i++) {
         int64_t start_ns = timer_now_ns();
         TRY(executor_rehearse(a->executor, 0, &a->batch, &a->all->rule));
@@ -156,76 +205,26 @@ static enum status play_round(struct actor *a)
 
 /* ---- all of them together ---- */
 
-static void play(struct actor *a)
+static void play(int place, void *user)
 {
+    struct rehearsal *r = user;
+    struct actor *a = &r->actors[place];
+    int64_t start_ns = timer_now_ns();
     enum status st = a->all->scene(a);
+    a->played_ns = timer_now_ns() - start_ns;
     a->error.status = STATUS_OK;
     if (st != STATUS_OK)
         status_take(st, &a->error);
 }
 
-static void *act(void *user)
-{
-    struct actor *a = user;
-    struct rehearsal *r = a->all;
-    uint64_t seen = 0;
-    pthread_mutex_lock(&r->lock);
-    while (!r->quit) {
-        if (r->call == seen) {
-            pthread_cond_wait(&r->called, &r->lock);
-            continue;
-        }
-        seen = r->call;
-        pthread_mutex_unlock(&r->lock);
-        play(a);
-        pthread_mutex_lock(&r->lock);
-        if (++r->n_answers == r->n_threads)
-            pthread_cond_signal(&r->answered);
-    }
-    pthread_mutex_unlock(&r->lock);
-    return NULL;
-}
-
-/* Signals are for the thread that called. */
-static enum status start_threads(struct rehearsal *r)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = 0;
-    for (int i = 0; i < r->request->n && !error; i++) {
-        error = pthread_create(&r->actors[i].thread, NULL, act, &r->actors[i]);
-        r->actors[i].has_thread = !error;
-        r->n_threads += !error;
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
-    return STATUS_OK;
-}
-
-static void stop_threads(struct rehearsal *r)
-{
-    pthread_mutex_lock(&r->lock);
-    r->quit = true;
-    pthread_cond_broadcast(&r->called);
-    pthread_mutex_unlock(&r->lock);
-    for (int i = 0; i < r->request->n; i++)
-        if (r->actors[i].has_thread)
-            (void)pthread_join(r->actors[i].thread, NULL);
-}
-
 /* Every actor plays the scene on its thread; the first failure comes out. */
 static enum status play_all(struct rehearsal *r, enum status (*scene)(struct actor *a))
 {
-    pthread_mutex_lock(&r->lock);
     r->scene = scene;
-    r->n_answers = 0;
-    r->call++;
-    pthread_cond_broadcast(&r->called);
-    while (r->n_answers < r->n_threads)
-        pthread_cond_wait(&r->answered, &r->lock);
-    pthread_mutex_unlock(&r->lock);
+    r->turn = 0;
+    for (int i = 0; i < r->request->n; i++)
+        r->actors[i].plays = true;
+    gang_do(r->gang, play, r);
     for (int i = 0; i < r->request->n; i++)
         if (r->actors[i].error.status != STATUS_OK)
             return status_give(&r->actors[i].error);
@@ -269,6 +268,17 @@ static double done_share(const struct rehearsal *r, double spent_s)
     return least > most ? least : most;
 }
 
+static enum status play_timed(struct rehearsal *r)
+{
+    int64_t start_ns = timer_now_ns(), longest_ns = 0;
+    TRY(play_all(r, play_round));
+    int64_t wall_ns = timer_now_ns() - start_ns;
+    for (int i = 0; i < r->request->n; i++)
+        longest_ns = r->actors[i].played_ns > longest_ns ? r->actors[i].played_ns : longest_ns;
+    r->starts_s[r->n_rounds++] = (double)(wall_ns - longest_ns) * 1e-9;
+    return STATUS_OK;
+}
+
 static enum status play_rounds(struct rehearsal *r)
 {
     TRY(look_up(r, 0));
@@ -278,8 +288,7 @@ static enum status play_rounds(struct rehearsal *r)
     do {
         choose_repeats(r);
         TRY(look_up(r, done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9)));
-        TRY(play_all(r, play_round));
-        r->n_rounds++;
+        TRY(play_timed(r));
         share = done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9);
     } while (share < 1);
     return STATUS_OK;
@@ -287,7 +296,7 @@ static enum status play_rounds(struct rehearsal *r)
 
 static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user)
 {
-    TRY(start_threads(r));
+    TRY(gang_create(r->request->n, &r->gang));
     TRY(play_all(r, open_actor));
     TRY(play_rounds(r));
     for (int i = 0; i < r->request->n; i++)
@@ -295,24 +304,44 @@ static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user
     return STATUS_OK;
 }
 
-enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user)
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double find_start(const struct rehearsal *r)
+{
+    qsort(r->starts_s, (size_t)r->n_rounds, sizeof *r->starts_s, compare_numbers);
+    return r->n_rounds ? r->starts_s[r->n_rounds / 2] : 0;
+}
+
+enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user,
+                          double *start_s)
 {
     struct rehearsal r = {.request = request, .rule = rule_with(request->n_states)};
     r.actors = calloc((size_t)request->n, sizeof *r.actors);
-    if (!r.actors)
+    r.starts_s = calloc((size_t)request->most_rounds + 1, sizeof *r.starts_s);
+    if (!r.actors || !r.starts_s) {
+        free(r.actors);
+        free(r.starts_s);
         return status_no_memory((size_t)request->n * sizeof *r.actors);
+    }
     for (int i = 0; i < request->n; i++)
         r.actors[i] = (struct actor){.all = &r, .place = i, .repeats = 1};
     (void)pthread_mutex_init(&r.lock, NULL);
-    (void)pthread_cond_init(&r.called, NULL);
-    (void)pthread_cond_init(&r.answered, NULL);
+    (void)pthread_cond_init(&r.passed, NULL);
+    struct pin_mask before; /* of this thread, which is the first actor's */
+    pin_remember(&before);
     enum status st = perform(&r, take, user);
-    stop_threads(&r);
+    *start_s = find_start(&r);
+    gang_destroy(r.gang);
+    pin_restore(&before);
     for (int i = 0; i < request->n; i++)
         close_actor(&r.actors[i]);
-    (void)pthread_cond_destroy(&r.answered);
-    (void)pthread_cond_destroy(&r.called);
+    (void)pthread_cond_destroy(&r.passed);
     (void)pthread_mutex_destroy(&r.lock);
+    free(r.starts_s);
     free(r.actors);
     return st;
 }

@@ -8,6 +8,8 @@
  *
  * All begin each round together; the first one warms up and is not kept. Who has less to do than
  * the longest repeats its program meanwhile, so that all cores are busy to the end of the round.
+ * Or they take turns, as the stages of a pipeline without micro-batches do: what a core computes
+ * after a sleep takes longer, because its caches are cold and it has to gather speed.
  */
 #ifndef CLEAVE_PROFILE_REHEARSAL_H
 #define CLEAVE_PROFILE_REHEARSAL_H
@@ -23,9 +25,9 @@ struct rehearsal_request {
     int n_states; /* of the optimizer, per trained parameter */
     int n;        /* threads, and whose program each runs; one may stand there several times */
     const int *workers;
-    bool pins;    /* binds each to its cores: the (first_place + i)-th of n_places */
-    int n_places; /* at least first_place + n */
-    int first_place;
+    bool takes_turns; /* one at a time: at every wait for others another one goes on */
+    bool pins;        /* binds each to its cores: the i-th of n_places */
+    int n_places;     /* at least n */
 
     double budget_s; /* rounds end when so much was spent (from the first one that is kept) ... */
     int least_rounds, most_rounds; /* ... within these bounds */
@@ -41,8 +43,11 @@ struct rehearsal_request {
 typedef enum status rehearsal_take(void *user, const struct program *program, int n_rounds,
                                    const double *seconds);
 
-/* Calls `take` for each of the n when all is over, on the calling thread. */
-enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take,
-                          void *user) MUST_USE;
+/* Calls `take` for each of the n when all is over, on the calling thread. *start_s: what it takes
+ * to start all of them and to hear that they are done, beside what they do; the median of the
+ * rounds.
+ */
+enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user,
+                          double *start_s) MUST_USE;
 
 #endif

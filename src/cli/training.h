@@ -1,0 +1,40 @@
+/* training.h: a training that goes on for a moment whenever it is let, and sleeps in between: what
+ * is done meanwhile meets the machine in the same weather.
+ *
+ *     TRY(training_open(&request, &t));                    // built; it sleeps
+ *     TRY(training_let(t));                                // a slice of it
+ *     int64_t n = training_times(t, &times_ns);            // of the steps that count so far
+ *     training_close(t);
+ */
+#ifndef CLEAVE_CLI_TRAINING_H
+#define CLEAVE_CLI_TRAINING_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct training_request {
+    const char *model, *data, *plan, *backend;
+    int workers, threads;
+    int window; /* steps that one run of the plan's programs covers */
+    int64_t batch;
+    double slice_s;     /* about how long a slice is; at least two windows of steps */
+    int64_t most_steps; /* that count, rounded up to whole windows; 0: no limit */
+};
+
+typedef struct training training;
+
+enum status training_open(const struct training_request *request, training **out) MUST_USE;
+void training_close(training *t); /* NULL is fine */
+
+/* Runs a slice, unless as many steps as wanted have counted. Its first window of steps, with cold
+ * caches, does not count, nor do steps that are not in a whole window. */
+enum status training_let(training *t) MUST_USE;
+
+/* Valid until the next slice. */
+int64_t training_times(const training *t, const int64_t **times_ns);
+
+int64_t training_memory_bytes(const training *t); /* of the largest worker */
+int64_t training_bytes_moved(const training *t);  /* by all workers, in a step */
+
+#endif
