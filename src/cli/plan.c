@@ -1,14 +1,16 @@
-/* plan.c: `cleave plan`: plans written, checked and looked into. */
+/* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/split.h"
 #include "cli/subject.h"
+#include "model/network.h"
 #include "program/program.h"
 #include "runtime/plan_choice.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct plan_options {
     const char *plan, *model, *data, *output, *backend;
@@ -302,6 +304,22 @@ static enum status command_plan_dump(int argc, char **argv)
 
 /* ---- the command ---- */
 
+static bool names_network(const char *word)
+{
+    for (const char *const *name = network_names(); *name; name++)
+        if (strcmp(*name, word) == 0)
+            return true;
+    return false;
+}
+
+/* A word that is nearer to a command than to a network is a slip of the former. */
+static bool is_command(const struct command *commands, const char *word)
+{
+    const char *names[] = {commands[0].name, commands[1].name, commands[2].name, NULL};
+    return word[0] != '-' && !names_network(word) && text_nearest(word, names);
+}
+
+/* `cleave plan MODEL` looks for a plan; the commands are about one that there is. */
 enum status command_plan(int argc, char **argv)
 {
     static const struct command commands[] = {
@@ -314,11 +332,11 @@ enum status command_plan(int argc, char **argv)
     static const struct command_set set = {
         .path = "cleave plan",
         .about = "Plans say how the work of a training step is split.\n",
-        .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n"
-                    "  cleave plan check owt.json alexnet --data imagenet\n"
-                    "  cleave train alexnet --data synthetic:imagenet --plan owt.json\n",
+        .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n",
         .commands = commands,
         .options = options,
     };
-    return command_dispatch(&set, argc, argv);
+    if (argc >= 2 && is_command(commands, argv[1]))
+        return command_dispatch(&set, argc, argv);
+    return command_plan_choose(argc, argv);
 }

@@ -1,0 +1,166 @@
+#include "cli/chooser.h"
+
+#include "base/log.h"
+#include "base/timer.h"
+#include "runtime/pin.h"
+#include "runtime/stop.h"
+
+#include <math.h>
+#include <string.h>
+
+static const int64_t PROGRESS_FROM_NS = 2000000000; /* shorter searches show none */
+
+/* ---- forecasts ---- */
+
+static bool is_local(const struct chooser *c)
+{
+    return strcmp(c->forecast_options.machine, "local") == 0;
+}
+
+static enum status add_forecast(struct chooser *c, int workers, struct forecast **out)
+{
+    if (c->n_forecasts == CHOOSER_MAX_FORECASTS)
+        return status_fail(STATUS_USAGE, "more than %d numbers of workers", CHOOSER_MAX_FORECASTS);
+    struct chooser_forecast *f = &c->forecasts[c->n_forecasts++];
+    f->workers = workers;
+    *out = &f->forecast;
+    return forecast_open(&f->forecast, &c->forecast_options, workers);
+}
+
+static enum status find_forecast(struct chooser *c, int workers, struct forecast **out)
+{
+    for (int i = 0; i < c->n_forecasts; i++)
+        if (c->forecasts[i].workers == workers || !is_local(c)) {
+            *out = &c->forecasts[i].forecast;
+            return STATUS_OK;
+        }
+    return add_forecast(c, workers, out);
+}
+
+static enum status open_distant(struct chooser *c)
+{
+    int asked = c->options->workers;
+    TRY(add_forecast(c, 0, &c->forecast));
+    if (c->options->without)
+        TRY(chooser_remove_nodes(&c->forecast->machine, c->options->without));
+    const struct machine *m = c->forecast->machine;
+    if (asked > m->n_devices)
+        return status_fail(STATUS_USAGE, "--workers %d: %s has %d device%s", asked, m->name,
+                           m->n_devices, m->n_devices == 1 ? "" : "s");
+    c->n_workers = asked ? asked : m->n_devices;
+    return STATUS_OK;
+}
+
+static enum status open_local(struct chooser *c)
+{
+    int threads = (int)c->options->forecast.threads;
+    int cores = pin_count_cores() / (threads ? threads : 1);
+    if (c->options->without)
+        return status_fail(STATUS_USAGE, "--without: this host has no nodes to lose");
+    c->n_workers = c->options->workers ? c->options->workers : cores > 0 ? cores : 1;
+    return add_forecast(c, c->n_workers, &c->forecast);
+}
+
+enum status chooser_open(struct chooser *c, const struct chooser_options *options)
+{
+    *c = (struct chooser){.options = options, .forecast_options = options->forecast};
+    TRY(is_local(c) ? open_local(c) : open_distant(c));
+    if (c->n_workers > PLAN_MAX_WORKERS)
+        c->n_workers = PLAN_MAX_WORKERS;
+    return STATUS_OK;
+}
+
+void chooser_close(struct chooser *c)
+{
+    for (int i = 0; i < c->n_forecasts; i++)
+        forecast_close(&c->forecasts[i].forecast);
+}
+
+/* ---- searching ---- */
+
+static enum status prepare(void *user, const struct plan *plan, struct predict_request *out)
+{
+    struct chooser *c = user;
+    struct forecast *f = NULL;
+    TRY(find_forecast(c, plan->n_workers, &f));
+    *out = forecast_request(f, plan, false);
+    return STATUS_OK;
+}
+
+enum status chooser_request(struct chooser *c, const struct plan *plan, struct predict_request *out)
+{
+    return prepare(c, plan, out);
+}
+
+static void show(void *user, int done, int all, const char *name)
+{
+    const struct chooser *c = user;
+    if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
+        log_progress("planning: %d of %d candidates, %s (Ctrl-C: the best so far)", done, all,
+                     name);
+}
+
+static bool is_stopped(void *user)
+{
+    (void)user;
+    return stop_requested() != 0;
+}
+
+static int64_t steps_per_epoch(const struct chooser *c)
+{
+    int64_t batch = c->forecast->graph->batch, n = c->forecast->data.n_train;
+    return (n + batch - 1) / batch;
+}
+
+double chooser_epoch_s(const struct chooser *c, double step_s)
+{
+    return step_s * (double)steps_per_epoch(c);
+}
+
+static double find_limit(const struct chooser *c, int n_workers)
+{
+    if (c->options->limit_s > 0)
+        return c->options->limit_s;
+    if (is_local(c))
+        return 60;
+    return c->options->without ? 0.8 : n_workers > 32 ? 1.5 : 5;
+}
+
+static struct candidate_request request_of(struct chooser *c, int n_workers)
+{
+    const struct chooser_options *o = c->options;
+    return (struct candidate_request){.graph = c->forecast->graph,
+                                      .machine = c->forecast->machine,
+                                      .n_workers = n_workers,
+                                      .fewer = o->fewer || o->most_worker_hours > 0,
+                                      .allow_stale = o->allow_stale,
+                                      .named_only = o->named_only,
+                                      .micro_batches = o->micro_batches,
+                                      .scale = c->forecast->scale,
+                                      .limit_s = find_limit(c, n_workers),
+                                      .most_worker_s =
+                                          o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
+                                      .prepare = prepare,
+                                      .on_progress = o->quiet ? NULL : show,
+                                      .stops = is_stopped,
+                                      .user = c};
+}
+
+enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set **out)
+{
+    struct candidate_request r = request_of(c, n_workers);
+    struct forecast *f = NULL;
+    TRY(find_forecast(c, n_workers, &f));
+    r.machine = f->machine;
+    c->start_ns = timer_now_ns();
+    enum status st = candidates_find(&r, out);
+    log_progress_end();
+    return st;
+}
+
+enum status chooser_add(struct chooser *c, struct candidate_set *set, const char *name,
+                        struct plan *plan, int *index)
+{
+    struct candidate_request r = request_of(c, plan->n_workers);
+    return candidates_add(&r, set, name, plan, index);
+}

@@ -1,0 +1,67 @@
+/* chooser.h: the search for a plan as the commands use it: a machine, forecasts of it, and the
+ * candidates on it.
+ *
+ *     struct chooser c;
+ *     TRY_GOTO(st, chooser_open(&c, &options), out);
+ *     TRY_GOTO(st, chooser_find(&c, c.n_workers, &set), out);
+ *     ... set->list[set->best].plan ...
+ *     out: candidates_destroy(set); chooser_close(&c);
+ *
+ * Workers of this host share its cores, so each number of workers has a forecast of its own there,
+ * which is opened (and its links measured) when the first plan for so many asks for it.
+ */
+#ifndef CLEAVE_CLI_CHOOSER_H
+#define CLEAVE_CLI_CHOOSER_H
+
+#include "cli/forecast.h"
+#include "search/candidates.h"
+
+enum { CHOOSER_MAX_FORECASTS = 16 };
+
+struct chooser_options {
+    struct forecast_options forecast;
+    int workers;           /* 0: all devices of the machine */
+    const char *without;   /* nodes that are lost: "node2" or "2", with commas; NULL: none */
+    int64_t micro_batches; /* 0: tried */
+    bool allow_stale, named_only, fewer;
+    double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
+                                 1.5 for more than 32 workers, 0.8 where nodes are lost */
+    double most_worker_hours; /* of an epoch; 0: no limit */
+    bool quiet;
+};
+
+struct chooser {
+    const struct chooser_options *options;
+    struct forecast_options forecast_options;
+    int n_forecasts;
+    struct chooser_forecast {
+        int workers;
+        struct forecast forecast;
+    } forecasts[CHOOSER_MAX_FORECASTS];
+    struct forecast *forecast; /* for n_workers */
+    int n_workers;             /* that a plan may have at most */
+    int64_t start_ns;
+};
+
+enum status chooser_open(struct chooser *c, const struct chooser_options *options) MUST_USE;
+void chooser_close(struct chooser *c);
+
+/* Among plans for at most so many workers. Stopping (Ctrl-C) is no failure. */
+enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set **out) MUST_USE;
+/* One more plan beside them. */
+enum status chooser_add(struct chooser *c, struct candidate_set *set, const char *name,
+                        struct plan *plan, int *index) MUST_USE;
+
+/* The request with which a plan is predicted. */
+enum status chooser_request(struct chooser *c, const struct plan *plan,
+                            struct predict_request *out) MUST_USE;
+
+double chooser_epoch_s(const struct chooser *c, double step_s);
+
+/* ---- chooser_machine.c ---- */
+
+/* The machine less the nodes that `names` lists: by name, or by number from 0. The old one is
+ * destroyed. STATUS_USAGE for an unknown node, or if none is left. */
+enum status chooser_remove_nodes(struct machine **machine, const char *names) MUST_USE;
+
+#endif

@@ -1,0 +1,81 @@
+#include "cli/plan_auto.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/plan_choose.h"
+#include "runtime/stop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const double LIMIT_S = 60;
+
+static void say(const struct candidate_set *set, const struct candidate *best)
+{
+    char step[32], error[32], search[32];
+    int workers = best->plan->n_workers;
+    log_info("plan auto: %s on %d worker%s, %s +- %s a step; found among %d in %s", best->name,
+             workers, workers == 1 ? "" : "s", text_seconds(step, sizeof step, best->step_s),
+             text_seconds(error, sizeof error, best->error_s), set->n,
+             text_seconds(search, sizeof search, set->search_s));
+}
+
+static enum status take_best(struct chooser *c, struct candidate_set *set, struct auto_plan *out)
+{
+    if (stop_requested())
+        return status_fail(STATUS_STOPPED, "stopped by %s while planning",
+                           stop_signal_name(stop_requested()));
+    TRY(plan_refuse(&(struct plan_answer){.chooser = c, .set = set, .edited = -1}));
+    const struct candidate *best = &set->list[set->best];
+    say(set, best);
+    out->step_s = best->step_s;
+    out->error_s = best->error_s;
+    return plan_print(best->plan, c->forecast->graph, &out->text);
+}
+
+enum status auto_plan_find(const struct auto_request *r, struct auto_plan *out)
+{
+    const struct chooser_options options = {.forecast = {.model = r->model,
+                                                         .data = r->data,
+                                                         .machine = "local",
+                                                         .backend = r->backend,
+                                                         .batch = r->batch,
+                                                         .eval_batch = r->eval_batch,
+                                                         .threads = r->threads,
+                                                         .no_eval = r->no_eval,
+                                                         .quiet = r->quiet},
+                                            .workers = (int)r->workers,
+                                            .micro_batches = r->micro_batches,
+                                            .fewer = true,
+                                            .quiet = r->quiet,
+                                            .limit_s = LIMIT_S};
+    struct chooser c;
+    struct candidate_set *set = NULL;
+    enum status st;
+    *out = (struct auto_plan){0};
+    TRY_GOTO(st, chooser_open(&c, &options), out);
+    TRY_GOTO(st, chooser_find(&c, c.n_workers, &set), out);
+    TRY_GOTO(st, take_best(&c, set, out), out);
+out:
+    candidates_destroy(set);
+    chooser_close(&c);
+    return st;
+}
+
+void auto_plan_free(struct auto_plan *p)
+{
+    free(p->text);
+    *p = (struct auto_plan){0};
+}
+
+void auto_plan_compare(const struct auto_plan *p, double measured_step_s)
+{
+    char predicted[32], error[32], measured[32];
+    if (!p->text || measured_step_s <= 0)
+        return;
+    printf("predicted step %s +- %s, measured %s: %+.1f %%\n",
+           text_seconds(predicted, sizeof predicted, p->step_s),
+           text_seconds(error, sizeof error, p->error_s),
+           text_seconds(measured, sizeof measured, measured_step_s),
+           100 * (measured_step_s / p->step_s - 1));
+}

@@ -1,0 +1,191 @@
+/* plan_choose.c: `cleave plan MODEL`: which way to train? */
+#include "cli/plan_choose.h"
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/subject.h"
+#include "runtime/stop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char notes[] =
+    "Names of candidates:\n"
+    "  data tree          data parallelism, gradients summed along a tree\n"
+    "  hybrid 8x2         8 parts of the batch times 2 of the channels\n"
+    "  per layer          the best cut of each layer, by the search\n"
+    "  1f1b 4x4 m16       4 stages of 4 workers each, 16 micro-batches\n"
+    "  1f1b 15-1 m16 r    stages of 15 and of 1 worker; r: outputs are computed again\n"
+    "  data on 8          of the machine's devices, 8 are used\n\n"
+    "More: 'cleave plan make' writes the plan of a strategy, 'cleave plan check' proves\n"
+    "one sound, 'cleave plan dump' prints a worker's program; each has --help.\n";
+
+static const char examples[] =
+    "  cleave plan vgg16 --data imagenet --batch 512 --machine 4x4:p100 -o best.json\n"
+    "  cleave plan alexnet --data imagenet --machine 1x4:p100 --set classifier.1=n:4\n"
+    "  cleave plan resnet50 --data imagenet --machine 8x8:h200 --workers 1..64\n"
+    "  cleave plan vgg16 --data imagenet --machine optcnn --batches 32,128,512\n"
+    "  cleave plan lenet5 --workers 2\n";
+
+static enum status parse(int argc, char **argv, struct plan_choose_options *o, bool *help)
+{
+    struct chooser_options *c = &o->chooser;
+    *o = (struct plan_choose_options){0};
+    const struct option options[] = {
+        FORECAST_OPTIONS(&c->forecast),
+        OPTION_TEXT("--workers", "N|A..B", &o->workers, NULL,
+                    "at most so many; a range says how many are worth it [all devices]"),
+        OPTION_INTEGER("--nodes", "N", &o->nodes, 1, MACHINE_MAX_DEVICES, NULL,
+                       "instead of --machine: a cluster of so many nodes [1]"),
+        OPTION_INTEGER("--devices-per-node", "N", &o->devices_per_node, 1, MACHINE_MAX_DEVICES,
+                       NULL, "of that cluster [4]"),
+        OPTION_TEXT("--device", "KIND", &o->device, NULL, "of that cluster [titanrtx]"),
+        OPTION_TEXT("--intra", "BANDWIDTH", &o->intra, NULL,
+                    "between devices of a node [the kind's]"),
+        OPTION_TEXT("--inter", "BANDWIDTH", &o->inter, NULL, "between nodes [100Gbit/s]"),
+        OPTION_INTEGER("--micro-batches", "M", &c->micro_batches, 1, 1 << 20, NULL,
+                       "of pipelines [several are tried]"),
+        OPTION_TEXT("--without", "NODE,...", &c->without, NULL,
+                    "the machine less these nodes: the plan after a loss [none]"),
+        OPTION_TEXT("--set", "LAYER=LOOP:PARTS,...", &o->set, NULL,
+                    "also price the best plan with this edit: fc6=n:4, or conv1=n:2+p:2 [no]"),
+        OPTION_TEXT("--batches", "LIST", &o->batches, NULL,
+                    "how the answer changes with the batch [no]"),
+        OPTION_REAL("--budget", "HOURS", &c->most_worker_hours, 1e-9, 1e12, NULL,
+                    "most worker-hours (workers times hours) that an epoch may cost [no limit]"),
+        OPTION_REAL(
+            "--limit", "SECONDS", &c->limit_s, 0, 1e9, NULL,
+            "of the search; then the best so far [60 on this host, else 5; 1.5 for more than 32 "
+            "workers; 0.8 with --without]"),
+        OPTION_FLAG("--allow-stale", &c->allow_stale,
+                    "let plans win that train with older weights (pipedream, ps asynchronous)"),
+        OPTION_FLAG("--named", &c->named_only, "named strategies only: no search"),
+        OPTION_FLAG("--all", &o->all, "list all candidates, also those far behind"),
+        OPTION_FLAG("--no-eval", &c->forecast.no_eval, "the run would have no test"),
+        OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+                       "images in a step of the test [as --batch]"),
+        OPTION_TEXT("-o", "FILE", &o->output, NULL,
+                    "write the plan, for 'cleave train --plan FILE' [nothing is written]"),
+        OPTION_FLAG("--json", &o->json, "print JSON"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {{"MODEL", &c->forecast.model, subject_model_help()},
+                                             {0}};
+    static char all_notes[4096];
+    (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", subject_data_notes, notes);
+    const struct option_set set = {
+        .command = "plan",
+        .about = "Compares the named strategies with the best plans that a search finds, predicts\n"
+                 "each with the clock, recommends one that fits into memory and says why. Plain\n"
+                 "data parallelism is always among them. Exit code 3: nothing fits.",
+        .positionals = positionals,
+        .options = options,
+        .notes = all_notes,
+        .examples = examples,
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+/* ---- options that say the same as others ---- */
+
+/* The inputs of a cluster by parts, as a machine's string. */
+static enum status join_machine(struct plan_choose_options *o)
+{
+    bool parts = o->nodes || o->devices_per_node || o->device || o->intra || o->inter;
+    struct forecast_options *f = &o->chooser.forecast;
+    if (!parts)
+        return STATUS_OK;
+    if (strcmp(f->machine, "local") != 0)
+        return status_fail(STATUS_USAGE,
+                           "--nodes, --devices-per-node, --device, --intra and --inter describe a "
+                           "machine; --machine %s does, too: give one of both",
+                           f->machine);
+    (void)snprintf(o->machine, sizeof o->machine, "%lldx%lld:%.60s%s%.60s%s%.60s",
+                   (long long)(o->nodes ? o->nodes : 1),
+                   (long long)(o->devices_per_node ? o->devices_per_node : 4),
+                   o->device ? o->device : "titanrtx", o->intra ? ",intra=" : "",
+                   o->intra ? o->intra : "", o->inter ? ",inter=" : "", o->inter ? o->inter : "");
+    f->machine = o->machine;
+    return STATUS_OK;
+}
+
+static enum status settle(struct plan_choose_options *o)
+{
+    struct chooser_options *c = &o->chooser;
+    int counts[PLAN_MAX_POINTS], n;
+    int64_t workers;
+    TRY(join_machine(o));
+    c->fewer = true;
+    if (!o->workers || plan_parse_range(o->workers, counts, &n))
+        return STATUS_OK;
+    TRY(text_parse_integer("--workers", o->workers, 1, PLAN_MAX_WORKERS, &workers));
+    c->workers = (int)workers;
+    return STATUS_OK;
+}
+
+/* ---- a hand edit ---- */
+
+static enum status add_edit(struct plan_answer *a, const char *text)
+{
+    char name[CANDIDATE_NAME_BYTES];
+    struct plan *plan;
+    if (!text || a->set->best < 0)
+        return STATUS_OK;
+    TRY(plan_edit(a->set->list[a->set->best].plan, a->chooser->forecast->graph, text, &plan));
+    (void)snprintf(name, sizeof name, "edit %s", text);
+    return chooser_add(a->chooser, a->set, name, plan, &a->edited);
+}
+
+/* ---- the command ---- */
+
+static enum status explain(struct plan_answer *a)
+{
+    struct predict_request r;
+    if (a->set->best < 0)
+        return STATUS_OK;
+    const struct candidate *best = &a->set->list[a->set->best];
+    TRY(chooser_request(a->chooser, best->plan, &r));
+    return explain_plan(&r, best, &a->explained);
+}
+
+static enum status answer(const struct plan_choose_options *o, struct plan_answer *a)
+{
+    TRY(add_edit(a, o->set));
+    TRY(explain(a));
+    if (o->output && a->set->best >= 0)
+        TRY(plan_write(a->set->list[a->set->best].plan, a->chooser->forecast->graph, o->output));
+    TRY(o->json ? plan_print_answer_json(a) : plan_print_answer(a));
+    return plan_refuse(a);
+}
+
+static enum status choose(const struct plan_choose_options *o)
+{
+    struct chooser c;
+    struct plan_answer a = {.chooser = &c, .edited = -1, .all = o->all};
+    enum status st;
+    TRY_GOTO(st, chooser_open(&c, &o->chooser), out);
+    TRY_GOTO(st, chooser_find(&c, c.n_workers, &a.set), out);
+    TRY_GOTO(st, answer(o, &a), out);
+out:
+    explanation_destroy(a.explained);
+    candidates_destroy(a.set);
+    chooser_close(&c);
+    return st;
+}
+
+enum status command_plan_choose(int argc, char **argv)
+{
+    struct plan_choose_options o;
+    bool help;
+    int counts[PLAN_MAX_POINTS], n;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    TRY(settle(&o));
+    TRY(stop_install());
+    if (o.batches)
+        return plan_study_batches(&o);
+    if (o.workers && plan_parse_range(o.workers, counts, &n))
+        return plan_study_workers(&o);
+    return choose(&o);
+}

@@ -1,0 +1,51 @@
+/* plan_choose.h: `cleave plan MODEL`: which way to train? What its files share. */
+#ifndef CLEAVE_CLI_PLAN_CHOOSE_H
+#define CLEAVE_CLI_PLAN_CHOOSE_H
+
+#include "cli/chooser.h"
+#include "search/explain.h"
+
+enum { PLAN_MAX_POINTS = 16 };
+
+struct plan_choose_options {
+    struct chooser_options chooser;
+    const char *workers; /* "16", or "1..64" */
+    const char *output, *set, *batches;
+    const char *device, *intra, *inter;
+    int64_t nodes, devices_per_node;
+    bool json, all;
+    char machine[256]; /* made of the above */
+};
+
+/* ---- plan_report.c ---- */
+
+/* What is said of one search. */
+struct plan_answer {
+    struct chooser *chooser;
+    struct candidate_set *set;
+    int edited;                    /* the hand edit among the candidates; -1: none */
+    struct explanation *explained; /* of the best; NULL: there is none */
+    bool all;                      /* candidates that are far behind, too */
+};
+
+enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
+enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
+/* STATUS_NO_FIT with the reason if nothing fits; else OK. */
+enum status plan_refuse(const struct plan_answer *a) MUST_USE;
+
+/* ---- plan_edit.c ---- */
+
+/* A copy of the plan with some layers cut otherwise: "fc6=n:4", "conv1=n:2+p:2,fc7=whole". Their
+ * pieces run on the first workers of the stage. STATUS_USAGE names the layer or loop that there is
+ * not, or what is wrong with the plan then. */
+enum status plan_edit(const struct plan *plan, const struct graph *graph, const char *text,
+                      struct plan **out) MUST_USE;
+
+/* ---- plan_study.c ---- */
+
+/* "1..64": powers of two from the first number on, and the last one. False: it is no range. */
+bool plan_parse_range(const char *text, int counts[PLAN_MAX_POINTS], int *n_counts);
+enum status plan_study_workers(const struct plan_choose_options *o) MUST_USE;
+enum status plan_study_batches(const struct plan_choose_options *o) MUST_USE;
+
+#endif

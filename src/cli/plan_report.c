@@ -1,0 +1,307 @@
+/* What `cleave plan MODEL` found, as tables and as JSON. */
+#include "base/text.h"
+#include "cli/output.h"
+#include "cli/plan_choose.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ROWS = 14 };
+
+static const char *const family_names[FAMILY_COUNT] = {
+    [FAMILY_SERIAL] = "serial",      [FAMILY_DATA] = "data",     [FAMILY_OWT] = "owt",
+    [FAMILY_HYBRID] = "hybrid",      [FAMILY_MODEL] = "model",   [FAMILY_SPATIAL] = "spatial",
+    [FAMILY_SERVER] = "server",      [FAMILY_LAYERS] = "layers", [FAMILY_PIPELINE] = "pipeline",
+    [FAMILY_PER_LAYER] = "per layer"};
+
+static double speedup(const struct plan_answer *a, const struct candidate *c)
+{
+    return a->set->serial >= 0 ? a->set->list[a->set->serial].step_s / c->step_s : NAN;
+}
+
+static double guessed_share(const struct plan_answer *a)
+{
+    int i = a->set->best >= 0 ? a->set->best : a->set->data;
+    return i >= 0 ? a->set->list[i].share[COST_ROOFLINE] : 1;
+}
+
+/* ---- the table of candidates ---- */
+
+static void print_head(const struct plan_answer *a)
+{
+    const struct forecast *f = a->chooser->forecast;
+    printf("%s on %s, batch %lld, %d worker%s of %s\n", f->graph->name, f->data.name,
+           (long long)f->graph->batch, a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s",
+           f->machine->name);
+    if (guessed_share(a) > 0.5)
+        printf("unmeasured: times come from the peak figures of the devices\n");
+    if (!a->set->complete)
+        printf("the search was ended early: the best so far (--limit gives it more time)\n");
+    printf("\n");
+}
+
+static void add_row(table *t, const struct plan_answer *a, int i)
+{
+    const struct candidate *c = &a->set->list[i];
+    bool clocked = c->state == CANDIDATE_CLOCKED;
+    char text[32];
+    table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
+    table_cell(t, "%s%s", clocked ? "" : "~", text_seconds(text, sizeof text, c->step_s));
+    if (clocked)
+        table_cell(t, "%.0f %%", 100 * c->error_s / c->step_s);
+    else
+        table_cell(t, "%s", "");
+    table_cell(t, "%s", text_seconds(text, sizeof text, chooser_epoch_s(a->chooser, c->step_s)));
+    table_cell(t, isfinite(speedup(a, c)) ? "%.2f" : "-", speedup(a, c));
+    table_cell(t, "%s", clocked ? text_bytes(text, sizeof text, (double)c->memory_bytes) : "");
+    table_cell(t, "%s", clocked ? text_bytes(text, sizeof text, (double)c->bytes_moved) : "");
+    table_cell(t, "%s", !clocked ? "" : !c->fits ? "no" : c->stale ? "stale" : "yes");
+}
+
+/* The first rows, and of every family the first. */
+static bool is_shown(const struct plan_answer *a, int i)
+{
+    if (a->all || i < MOST_ROWS / 2 || i == a->set->best || i == a->set->data ||
+        i == a->set->serial || i == a->edited || i == a->set->fastest)
+        return true;
+    for (int k = 0; k < i; k++)
+        if (a->set->list[k].family == a->set->list[i].family)
+            return false;
+    return true;
+}
+
+static enum status print_candidates(const struct plan_answer *a)
+{
+    static const struct table_column columns[] = {
+        {"  plan", TABLE_LEFT, 12}, {"step", TABLE_RIGHT, 0},  {"+-", TABLE_RIGHT, 0},
+        {"epoch", TABLE_RIGHT, 0},  {"speed", TABLE_RIGHT, 0}, {"memory", TABLE_RIGHT, 0},
+        {"moved", TABLE_RIGHT, 0},  {"fits", TABLE_LEFT, 0}};
+    table *t;
+    int left_out = 0;
+    TRY(table_create(columns, 8, &t));
+    for (int i = 0; i < a->set->n; i++) {
+        if (is_shown(a, i))
+            add_row(t, a, i);
+        else
+            left_out++;
+    }
+    TRY(table_finish(t, stdout));
+    printf(
+        "\nspeed: against one worker; memory: of the largest worker; moved: by all, in a step\n");
+    printf("~: estimated only, it would not have won; %d more candidate%s%s\n", left_out,
+           left_out == 1 ? "" : "s", left_out ? " with --all" : "");
+    return STATUS_OK;
+}
+
+/* ---- the recommendation ---- */
+
+static void print_choice(const struct plan_answer *a)
+{
+    const struct candidate_set *s = a->set;
+    char text[32], other[32];
+    if (s->best < 0)
+        return;
+    const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
+    printf("\nUse %s", best->name);
+    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
+        printf(", %.2f times as fast as data parallelism", s->list[s->data].step_s / best->step_s);
+    printf(": found in %s.\n", text_seconds(text, sizeof text, s->search_s));
+    if (s->best != s->fastest)
+        printf("%s would take %s instead of %s: less than the error bar, and it is less simple.\n",
+               fastest->name, text_seconds(text, sizeof text, fastest->step_s),
+               text_seconds(other, sizeof other, best->step_s));
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
+            s->list[i].step_s < best->step_s) {
+            printf("%s would be faster, but trains with older weights (--allow-stale).\n",
+                   s->list[i].name);
+            return;
+        }
+}
+
+static void print_edit(const struct plan_answer *a)
+{
+    char text[32], other[32];
+    if (a->edited < 0)
+        return;
+    const struct candidate *edit = &a->set->list[a->edited], *best = &a->set->list[a->set->best];
+    printf("%s: %s instead of %s%s.\n", edit->name, text_seconds(text, sizeof text, edit->step_s),
+           text_seconds(other, sizeof other, best->step_s),
+           edit->fits ? "" : ", and it does not fit");
+}
+
+static void add_layers_row(table *t, const struct explained_layers *l, bool stages)
+{
+    char text[32];
+    if (l->n_layers == 1)
+        table_cell(t, "%s", l->first);
+    else
+        table_cell(t, "%s .. %s", l->first, l->last);
+    if (stages)
+        table_cell(t, "%d", l->stage);
+    table_cell(t, "%s", l->cut);
+    table_cell(t, "%s", l->seconds >= 0 ? text_seconds(text, sizeof text, l->seconds) : "");
+    if (l->other[0])
+        table_cell(t, "%s: %c%s", l->other, l->other_s < 0 ? '-' : '+',
+                   text_seconds(text, sizeof text, fabs(l->other_s)));
+    else
+        table_cell(t, "%s", "");
+}
+
+static enum status print_layers(const struct plan_answer *a)
+{
+    static const struct table_column columns[] = {{"layers", TABLE_LEFT, 20},
+                                                  {"cut", TABLE_LEFT, 8},
+                                                  {"time", TABLE_RIGHT, 0},
+                                                  {"best other cut of one", TABLE_LEFT, 12}};
+    static const struct table_column with_stages[] = {{"layers", TABLE_LEFT, 20},
+                                                      {"stage", TABLE_RIGHT, 0},
+                                                      {"cut", TABLE_LEFT, 8},
+                                                      {"time", TABLE_RIGHT, 0},
+                                                      {"best other cut of one", TABLE_LEFT, 12}};
+    const struct explanation *e = a->explained;
+    bool stages = a->set->list[a->set->best].plan->n_stages > 1;
+    table *t;
+    printf("\n");
+    TRY(table_create(stages ? with_stages : columns, stages ? 5 : 4, &t));
+    for (int i = 0; i < e->n_layers; i++)
+        add_layers_row(t, &e->layers[i], stages);
+    return table_finish(t, stdout);
+}
+
+static void print_limits(const struct plan_answer *a)
+{
+    const struct explained_limits *l = &a->explained->limits;
+    double step_s = a->explained->step_s;
+    char text[32], limit[32];
+    printf("\nWhat limits it:\n");
+    printf("  computing  %.0f %% of the step on worker %d", 100 * l->compute_s / step_s, l->worker);
+    if (l->layer)
+        printf("; %s takes most, %.0f %%", l->layer, 100 * l->layer_s / step_s);
+    printf("\n");
+    if (a->set->list[a->set->best].plan->n_workers > 1)
+        printf("  waiting    %.0f %%; a step would take %s if communication were free\n",
+               100 * l->wait_s / step_s, text_seconds(text, sizeof text, l->free_s));
+    if (l->link)
+        printf("  links      %s is busiest: %.0f %% of the step\n", l->link, 100 * l->link_share);
+    if (l->limit_bytes > 0)
+        printf("  memory     %s of %s\n", text_bytes(text, sizeof text, (double)l->needed_bytes),
+               text_bytes(limit, sizeof limit, (double)l->limit_bytes));
+}
+
+enum status plan_print_answer(const struct plan_answer *a)
+{
+    print_head(a);
+    TRY(print_candidates(a));
+    print_choice(a);
+    print_edit(a);
+    if (!a->explained)
+        return STATUS_OK;
+    TRY(print_layers(a));
+    print_limits(a);
+    return STATUS_OK;
+}
+
+/* ---- nothing fits ---- */
+
+static const struct candidate *find_smallest(const struct candidate_set *s)
+{
+    const struct candidate *least = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].state == CANDIDATE_CLOCKED &&
+            (!least || s->list[i].needed_bytes < least->needed_bytes))
+            least = &s->list[i];
+    return least;
+}
+
+static bool anything_fits(const struct candidate_set *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits)
+            return true;
+    return false;
+}
+
+enum status plan_refuse(const struct plan_answer *a)
+{
+    char needed[32], limit[32];
+    const struct candidate *least = find_smallest(a->set);
+    if (a->set->best >= 0)
+        return STATUS_OK;
+    if (!least)
+        return status_fail(STATUS_FAILED, "no plan was found in the time there was (--limit)");
+    if (anything_fits(a->set))
+        return status_fail(STATUS_NO_FIT,
+                           "no plan keeps within the --budget of %g worker-hours an epoch",
+                           a->chooser->options->most_worker_hours);
+    return status_fail(STATUS_NO_FIT,
+                       "no plan fits into memory: %s, which needs least, needs %s, there are %s; "
+                       "try a smaller --batch",
+                       least->name, text_bytes(needed, sizeof needed, (double)least->needed_bytes),
+                       text_bytes(limit, sizeof limit, (double)least->limit_bytes));
+}
+
+/* ---- JSON ---- */
+
+static json_t *candidate_json(const struct plan_answer *a, const struct candidate *c)
+{
+    bool clocked = c->state == CANDIDATE_CLOCKED;
+    double batch = (double)a->chooser->forecast->graph->batch;
+    return json_pack(
+        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b}", "name", c->name,
+        "family", family_names[c->family], "workers", c->plan->n_workers, "step_s", c->step_s,
+        "error_s", clocked ? json_real(c->error_s) : json_null(), "estimate_s", c->estimate_s,
+        "images_per_s", batch / c->step_s, "epoch_s", chooser_epoch_s(a->chooser, c->step_s),
+        "speedup", output_number(speedup(a, c)), "memory_bytes",
+        clocked ? json_integer((json_int_t)c->memory_bytes) : json_null(), "bytes_moved",
+        clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
+        clocked ? json_boolean(c->fits) : json_null(), "clocked", clocked, "stale", c->stale);
+}
+
+static json_t *layers_json(const struct explanation *e)
+{
+    json_t *list = json_array();
+    for (int i = 0; e && i < e->n_layers; i++) {
+        const struct explained_layers *l = &e->layers[i];
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:s, s:i, s:i, s:s, s:o, s:o, s:o}", "first", l->first, "last",
+                            l->last, "layers", l->n_layers, "stage", l->stage, "cut", l->cut,
+                            "seconds", l->seconds >= 0 ? json_real(l->seconds) : json_null(),
+                            "other", l->other[0] ? json_string(l->other) : json_null(),
+                            "other_more_s", l->other[0] ? json_real(l->other_s) : json_null()));
+    }
+    return list;
+}
+
+static json_t *limits_json(const struct explanation *e)
+{
+    if (!e)
+        return json_null();
+    const struct explained_limits *l = &e->limits;
+    return json_pack("{s:i, s:f, s:f, s:f, s:s?, s:f, s:s?, s:f, s:I, s:I}", "worker", l->worker,
+                     "compute_s", l->compute_s, "wait_s", l->wait_s, "free_step_s", l->free_s,
+                     "layer", l->layer, "layer_s", l->layer_s, "link", l->link, "link_share",
+                     l->link_share, "needed_bytes", (json_int_t)l->needed_bytes, "limit_bytes",
+                     (json_int_t)l->limit_bytes);
+}
+
+static json_t *name_json(const struct plan_answer *a, int i)
+{
+    return i >= 0 ? json_string(a->set->list[i].name) : json_null();
+}
+
+enum status plan_print_answer_json(const struct plan_answer *a)
+{
+    const struct forecast *f = a->chooser->forecast;
+    json_t *list = json_array();
+    for (int i = 0; i < a->set->n; i++)
+        (void)json_array_append_new(list, candidate_json(a, &a->set->list[i]));
+    return output_json(
+        json_pack("{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o}", "model",
+                  f->graph->name, "data", f->data.name, "batch", (json_int_t)f->graph->batch,
+                  "machine", f->machine->name, "workers", a->chooser->n_workers, "candidates", list,
+                  "best", name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest),
+                  "edit", name_json(a, a->edited), "search_s", a->set->search_s, "complete",
+                  a->set->complete, "measured", guessed_share(a) <= 0.5, "layers",
+                  layers_json(a->explained), "limits", limits_json(a->explained)));
+}

@@ -1,0 +1,521 @@
+#include "search/candidates.h"
+
+#include "base/timer.h"
+#include "search/estimate.h"
+#include "search/searched.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct finder {
+    const struct candidate_request *request;
+    struct candidate_list list;
+    int64_t start_ns;
+    bool local;      /* costs can be measured */
+    bool look_only;  /* but are not to be */
+    bool cut_short;  /* stopped, or out of time */
+    bool search_cut; /* the searches were */
+    double best_s;   /* of what may win, by the clock; INFINITY */
+    double off;      /* clock / estimate of plain data parallelism */
+    int n_clocked;
+    struct searched_costs costs; /* for the searches */
+};
+
+/* ---- time ---- */
+
+static double elapsed_s(const struct finder *f)
+{
+    return (double)(timer_now_ns() - f->start_ns) * 1e-9;
+}
+
+static bool is_over(struct finder *f)
+{
+    const struct candidate_request *r = f->request;
+    f->cut_short = f->cut_short || (r->stops && r->stops(r->user)) ||
+                   (r->limit_s > 0 && elapsed_s(f) > r->limit_s);
+    return f->cut_short;
+}
+
+static void show(const struct finder *f, const char *name)
+{
+    const struct candidate_request *r = f->request;
+    if (r->on_progress)
+        r->on_progress(r->user, f->n_clocked, f->list.n, name);
+}
+
+/* ---- choosing ---- */
+
+static bool may_win(const struct candidate_request *r, const struct candidate *c)
+{
+    bool dear = r->most_worker_s > 0 && c->plan->n_workers * c->step_s > r->most_worker_s;
+    return c->state == CANDIDATE_CLOCKED && c->fits && !dear && (r->allow_stale || !c->stale);
+}
+
+/* Relative error of its computing: the clock's error bar less the part of waiting. */
+static double compute_error(const struct candidate *c)
+{
+    static const double WAIT_ERROR = 0.15;
+    double whole = c->error_s / c->step_s * (c->compute_s + c->wait_s);
+    double waiting = WAIT_ERROR * c->wait_s;
+    return c->compute_s > 0 ? sqrt(fmax(0, whole * whole - waiting * waiting)) / c->compute_s : 0;
+}
+
+bool candidates_beats(const struct candidate *a, const struct candidate *b)
+{
+    double margin_s = b->step_s - a->step_s;
+    double r = fmax(compute_error(a), compute_error(b));
+    double guessed = fmax(a->share[COST_ROOFLINE], b->share[COST_ROOFLINE]);
+    double most = CANDIDATES_GIVEN_UP + (CANDIDATES_GUESSED - CANDIDATES_GIVEN_UP) * guessed;
+    double error_s = hypot(r * (b->compute_s - a->compute_s), 0.15 * (b->wait_s - a->wait_s));
+    error_s = fmax(CANDIDATES_NOISE * a->step_s, fmin(error_s, most * a->step_s));
+    return margin_s > error_s;
+}
+
+static int count_recomputed(const struct plan *plan)
+{
+    int n = 0;
+    for (int i = 1; i < plan->n_layers; i++)
+        n += plan->layers[i].recompute;
+    return n;
+}
+
+static int sign(int64_t n)
+{
+    return (n > 0) - (n < 0);
+}
+
+/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work. */
+static int compare_simplicity(const struct candidate *a, const struct candidate *b)
+{
+    const struct plan *p = a->plan, *q = b->plan;
+    const int by[] = {sign((int)a->stale - (int)b->stale),
+                      sign((int)a->family - (int)b->family),
+                      sign(p->n_workers - q->n_workers),
+                      sign(p->n_stages - q->n_stages),
+                      sign(count_recomputed(p) - count_recomputed(q)),
+                      sign(p->micro_batches - q->micro_batches),
+                      sign((int)p->sync - (int)q->sync)};
+    for (size_t i = 0; i < sizeof by / sizeof *by; i++)
+        if (by[i] != 0)
+            return by[i];
+    return 0;
+}
+
+static void choose(const struct candidate_request *r, struct candidate_set *s)
+{
+    s->best = s->fastest = -1;
+    for (int i = 0; i < s->n; i++)
+        if (may_win(r, &s->list[i]) &&
+            (s->fastest < 0 || s->list[i].step_s < s->list[s->fastest].step_s))
+            s->fastest = i;
+    s->best = s->fastest;
+    for (int i = 0; i < s->n; i++)
+        if (may_win(r, &s->list[i]) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0 &&
+            !candidates_beats(&s->list[s->fastest], &s->list[i]))
+            s->best = i;
+}
+
+/* ---- the clock ---- */
+
+static void take_prediction(struct candidate *c, const struct prediction *p)
+{
+    int n_steps = p->programs[0]->n_steps;
+    c->state = CANDIDATE_CLOCKED;
+    c->step_s = p->clock.step_s;
+    c->error_s = p->clock.error_s;
+    c->compute_s = c->wait_s = 0;
+    for (int i = 0; i < p->n_workers; i++) {
+        c->compute_s += p->clock.workers[i].compute_s / n_steps / p->n_workers;
+        c->wait_s += p->clock.workers[i].wait_s / n_steps / p->n_workers;
+    }
+    c->fits = p->too_large_worker < 0;
+    c->memory_bytes = p->largest_bytes;
+    c->needed_bytes = p->needed_bytes;
+    c->limit_bytes = p->limit_bytes;
+    c->bytes_moved = p->clock.bytes_moved;
+    memcpy(c->share, p->clock.share, sizeof c->share);
+    c->measured = p->measured.n_missing == 0 || p->measured.n_measured > 0;
+}
+
+/* A plan that cannot be lowered (kernels that do not exist) is no candidate; anything else is a
+ * failure. */
+static enum status clock_candidate(struct finder *f, int i, bool look_only)
+{
+    struct candidate *c = &f->list.list[i];
+    struct predict_request r;
+    struct prediction *p;
+    show(f, c->name);
+    TRY(f->request->prepare(f->request->user, c->plan, &r));
+    f->local = r.local && r.profile;
+    f->look_only = r.look_only;
+    r.look_only = r.look_only || look_only;
+    r.n_others = 0; /* whoever wins is held to the memory of the whole run (check_winner) */
+    enum status st = predict_plan(&r, &p);
+    if (st == STATUS_USAGE) {
+        status_clear();
+        c->state = CANDIDATE_REFUSED;
+        return STATUS_OK;
+    }
+    if (st == STATUS_STOPPED) { /* in the middle of measuring: it stays what it was */
+        status_clear();
+        f->cut_short = true;
+        return STATUS_OK;
+    }
+    TRY(st);
+    f->n_clocked += c->state != CANDIDATE_CLOCKED;
+    take_prediction(c, p);
+    if (!f->costs.known)
+        searched_take_costs(&f->costs, &r, p);
+    prediction_destroy(p);
+    if (may_win(f->request, c))
+        f->best_s = fmin(f->best_s, c->step_s);
+    return STATUS_OK;
+}
+
+/* ---- estimates ---- */
+
+static enum status estimate_from(struct finder *f, int first)
+{
+    for (int i = first; i < f->list.n; i++) {
+        struct candidate *c = &f->list.list[i];
+        struct plan_estimate e;
+        TRY(estimate_plan(f->request->graph, c->plan, f->request->machine, f->request->scale, &e));
+        c->bound_s = e.bound_s;
+        c->estimate_s = c->step_s = e.step_s;
+        c->fits = true;
+    }
+    return STATUS_OK;
+}
+
+/* Same schedule, stages and recomputation: they differ in micro-batches alone. */
+static bool is_sibling(const struct candidate *a, const struct candidate *b)
+{
+    const struct plan *p = a->plan, *q = b->plan;
+    return a->family == FAMILY_PIPELINE && b->family == FAMILY_PIPELINE &&
+           p->schedule == q->schedule && p->n_stages == q->n_stages &&
+           p->n_workers == q->n_workers && p->layers[1].recompute == q->layers[1].recompute;
+}
+
+static int count_better_siblings(const struct finder *f, int i)
+{
+    const struct candidate *c = &f->list.list[i];
+    int n = 0;
+    for (int k = 0; k < f->list.n; k++) {
+        const struct candidate *other = &f->list.list[k];
+        n += k != i && is_sibling(c, other) &&
+             (other->estimate_s < c->estimate_s || (other->estimate_s == c->estimate_s && k < i));
+    }
+    return n;
+}
+
+/* Of pipelines that differ in micro-batches alone two are kept. */
+static enum status thin_out(struct finder *f)
+{
+    enum { KEPT = 2 };
+    bool *drop;
+    int kept = 0;
+    TRY(arena_alloc_array(f->list.memory, (size_t)f->list.n, sizeof *drop, &drop));
+    for (int i = 0; i < f->list.n; i++)
+        drop[i] = count_better_siblings(f, i) >= KEPT;
+    for (int i = 0; i < f->list.n; i++) {
+        if (drop[i])
+            plan_destroy(f->list.list[i].plan);
+        else
+            f->list.list[kept++] = f->list.list[i];
+    }
+    f->list.n = kept;
+    return STATUS_OK;
+}
+
+/* What the clock would say, as far as the estimate knows. */
+static double expected_s(const struct finder *f, const struct candidate *c)
+{
+    return c->estimate_s * (f->off > 0 ? f->off : 1);
+}
+
+static bool is_hopeless(const struct finder *f, const struct candidate *c)
+{
+    if (!isfinite(f->best_s))
+        return false;
+    bool bounded = !f->local && c->bound_s > f->best_s;
+    double most = c->stale && !f->request->allow_stale ? 1 : CANDIDATES_HOPELESS;
+    return bounded || expected_s(f, c) > most * f->best_s;
+}
+
+/* What may not win goes through the clock last, so that people see what they leave. */
+static double find_rank(const struct finder *f, const struct candidate *c)
+{
+    return c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
+}
+
+static int find_next(const struct finder *f)
+{
+    int next = -1;
+    for (int i = 0; i < f->list.n; i++) {
+        const struct candidate *c = &f->list.list[i];
+        if (c->state == CANDIDATE_ESTIMATED && !is_hopeless(f, c) &&
+            (next < 0 || find_rank(f, c) < find_rank(f, &f->list.list[next])))
+            next = i;
+    }
+    return next;
+}
+
+/* ---- measuring ---- */
+
+/* The fastest, by what is known, that rests on guesses and may still be the best. */
+static int find_unmeasured(const struct finder *f, double best_measured_s)
+{
+    static const double DOUBT = 0.9; /* a guess may be off by so much */
+    int next = -1;
+    for (int i = 0; i < f->list.n; i++) {
+        const struct candidate *c = &f->list.list[i];
+        if (may_win(f->request, c) && !c->measured && c->step_s * DOUBT < best_measured_s &&
+            (next < 0 || c->step_s < f->list.list[next].step_s))
+            next = i;
+    }
+    return next;
+}
+
+static double find_best_measured(const struct finder *f)
+{
+    double best_s = INFINITY;
+    for (int i = 0; i < f->list.n; i++)
+        if (may_win(f->request, &f->list.list[i]) && f->list.list[i].measured)
+            best_s = fmin(best_s, f->list.list[i].step_s);
+    return best_s;
+}
+
+/* What was measured for one plan is known of the others, of which those that are near count. */
+static enum status look_again(struct finder *f)
+{
+    double near_s = CANDIDATES_HOPELESS * find_best_measured(f);
+    for (int i = 0; i < f->list.n && !is_over(f); i++) {
+        const struct candidate *c = &f->list.list[i];
+        if (may_win(f->request, c) && !c->measured && c->step_s < near_s)
+            TRY(clock_candidate(f, i, true));
+    }
+    return STATUS_OK;
+}
+
+static enum status measure_likely(struct finder *f)
+{
+    enum { MOST_MEASURED = 12 };
+    for (int n = 0; n < MOST_MEASURED && !is_over(f); n++) {
+        int i = find_unmeasured(f, find_best_measured(f));
+        if (i < 0)
+            return STATUS_OK;
+        TRY(clock_candidate(f, i, false));
+        f->list.list[i].measured = true;
+        TRY(look_again(f));
+    }
+    return STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+/* Data parallelism on all workers, which everything is held against, and one worker, to say what
+ * the others are worth. */
+static enum status list_first(struct finder *f)
+{
+    const struct candidate_request *r = f->request;
+    TRY(candidates_list_named(r, r->n_workers, &f->list));
+    for (int n = r->n_workers / 2; n > 1 && r->fewer; n /= 2)
+        TRY(candidates_list_simple(r, n, &f->list));
+    return r->n_workers > 1 ? candidates_list_simple(r, 1, &f->list) : STATUS_OK;
+}
+
+static enum status clock_first(struct finder *f)
+{
+    int last = f->list.n - 1; /* serial */
+    TRY(clock_candidate(f, 0, false));
+    const struct candidate *data = &f->list.list[0];
+    if (data->state == CANDIDATE_CLOCKED && data->estimate_s > 0)
+        f->off = data->step_s / data->estimate_s;
+    return last > 0 ? clock_candidate(f, last, false) : STATUS_OK;
+}
+
+/* Where the plain forms do not fit, those that need less. */
+static enum status list_more(struct finder *f)
+{
+    const struct candidate_request *r = f->request;
+    int first = f->list.n;
+    bool any = isfinite(f->best_s);
+    if (!f->list.list[0].fits)
+        TRY(candidates_list_thrifty(r, r->n_workers, &f->list));
+    if (r->fewer && r->n_workers > 1 && !any)
+        TRY(candidates_list_thrifty(r, 1, &f->list));
+    return estimate_from(f, first);
+}
+
+/* Of the time there is a part is left for the clock. */
+static bool stop_search(void *user, double best, double bound)
+{
+    static const double SEARCH_SHARE = 0.55;
+    struct finder *f = user;
+    double limit_s = f->request->limit_s;
+    (void)best;
+    (void)bound;
+    f->search_cut = f->search_cut || (limit_s > 0 && elapsed_s(f) > SEARCH_SHARE * limit_s);
+    return f->search_cut || is_over(f);
+}
+
+static enum status list_searched(struct finder *f)
+{
+    int first = f->list.n;
+    if (f->request->named_only || f->request->n_workers == 1 || !f->costs.known || is_over(f))
+        return STATUS_OK;
+    struct search_options options = {.stop = stop_search, .user = f};
+    show(f, "searching");
+    TRY(searched_list(f->request, &f->costs, &options, &f->list));
+    return estimate_from(f, first);
+}
+
+/* The memory of the short last batch and of the test, too. */
+static enum status check_memory(const struct candidate_request *request, struct candidate *c)
+{
+    struct predict_request r;
+    struct prediction *p;
+    TRY(request->prepare(request->user, c->plan, &r));
+    TRY(predict_memory(&r, &p));
+    c->fits = p->too_large_worker < 0;
+    c->memory_bytes = p->largest_bytes;
+    c->needed_bytes = p->needed_bytes;
+    c->limit_bytes = p->limit_bytes;
+    c->checked = true;
+    prediction_destroy(p);
+    return STATUS_OK;
+}
+
+static enum status check_winner(const struct candidate_request *request, struct candidate_set *s)
+{
+    choose(request, s);
+    while (s->best >= 0 && !s->list[s->best].checked) {
+        TRY(check_memory(request, &s->list[s->best]));
+        choose(request, s);
+    }
+    return STATUS_OK;
+}
+
+static enum status find_all(struct finder *f)
+{
+    TRY(list_first(f));
+    TRY(estimate_from(f, 0));
+    TRY(thin_out(f));
+    TRY(clock_first(f));
+    TRY(list_more(f));
+    TRY(list_searched(f));
+    for (int i; !is_over(f) && (i = find_next(f)) >= 0;)
+        TRY(clock_candidate(f, i, true));
+    return f->local && !f->look_only ? measure_likely(f) : STATUS_OK;
+}
+
+static int compare_rank(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->fits != y->fits)
+        return x->fits ? -1 : 1;
+    bool x_clocked = x->state == CANDIDATE_CLOCKED, y_clocked = y->state == CANDIDATE_CLOCKED;
+    if (x_clocked != y_clocked)
+        return x_clocked ? -1 : 1;
+    return (x->step_s > y->step_s) - (x->step_s < y->step_s);
+}
+
+static void drop_refused(struct finder *f)
+{
+    int kept = 0;
+    for (int i = 0; i < f->list.n; i++) {
+        struct candidate *c = &f->list.list[i];
+        if (c->state == CANDIDATE_REFUSED)
+            plan_destroy(c->plan);
+        else
+            f->list.list[kept++] = *c;
+    }
+    f->list.n = kept;
+}
+
+static int find_named(const struct candidate_set *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->list[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static enum status hand_over(struct finder *f, struct candidate_set *s)
+{
+    const struct candidate_request *r = f->request;
+    for (int i = 0; i < f->list.n; i++) /* as the clock would have it */
+        if (f->list.list[i].state == CANDIDATE_ESTIMATED)
+            f->list.list[i].step_s = expected_s(f, &f->list.list[i]);
+    drop_refused(f);
+    qsort(f->list.list, (size_t)f->list.n, sizeof *f->list.list, compare_rank);
+    s->n = f->list.n;
+    s->list = f->list.list;
+    s->serial = find_named(s, "serial");
+    s->data = r->n_workers > 1 ? find_named(s, "data") : s->serial;
+    TRY(check_winner(r, s));
+    s->complete = !f->cut_short && !f->search_cut;
+    s->search_s = elapsed_s(f);
+    return STATUS_OK;
+}
+
+static enum status check_request(const struct candidate_request *r)
+{
+    if (r->n_workers < 1 || r->n_workers > PLAN_MAX_WORKERS)
+        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", r->n_workers,
+                           PLAN_MAX_WORKERS);
+    return STATUS_OK;
+}
+
+enum status candidates_find(const struct candidate_request *request, struct candidate_set **out)
+{
+    struct finder f = {.request = request, .start_ns = timer_now_ns(), .best_s = INFINITY};
+    struct candidate_set *s;
+    arena *memory;
+    TRY(check_request(request));
+    TRY(arena_create(&memory));
+    enum status st = arena_alloc(memory, sizeof *s, &s);
+    if (st != STATUS_OK) {
+        arena_destroy(memory);
+        return st;
+    }
+    s->memory = f.list.memory = memory;
+    st = find_all(&f);
+    s->n = f.list.n;
+    s->list = f.list.list;
+    if (st == STATUS_OK)
+        st = hand_over(&f, s);
+    if (st == STATUS_OK)
+        *out = s;
+    else
+        candidates_destroy(s);
+    return st;
+}
+
+enum status candidates_add(const struct candidate_request *request, struct candidate_set *s,
+                           const char *name, struct plan *plan, int *index)
+{
+    struct finder f = {.request = request,
+                       .list = {.memory = s->memory, .n = s->n, .capacity = s->n, .list = s->list},
+                       .best_s = INFINITY};
+    TRY(candidate_append(&f.list, name, FAMILY_PER_LAYER, plan));
+    *index = s->n;
+    s->n = f.list.n;
+    s->list = f.list.list;
+    TRY(estimate_from(&f, *index));
+    TRY(clock_candidate(&f, *index, false));
+    TRY(check_memory(request, &s->list[*index]));
+    if (s->list[*index].state == CANDIDATE_REFUSED)
+        return status_fail(STATUS_USAGE, "%s cannot be run", name);
+    return STATUS_OK;
+}
+
+void candidates_destroy(struct candidate_set *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n; i++)
+        plan_destroy(s->list[i].plan);
+    arena_destroy(s->memory);
+}

@@ -1,0 +1,145 @@
+/* candidates.h: every plan that is worth a look, run through the clock, and the one to use.
+ *
+ * Candidates are the named strategies with their variants (named.c), the per-layer optimum
+ * (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and lowering
+ * them takes longer than all the rest; so each is estimated first (estimate.h), they go through the
+ * clock from the most promising on, and those that cannot win any more stay estimates:
+ *
+ *     data    always through the clock, first
+ *     others  by estimate; skipped  where even the bound is above the best clocked time,
+ *                                   where the estimate is far above it (CANDIDATES_HOPELESS),
+ *                                   or where the time limit has passed
+ *
+ * On this host the costs behind the clock are measured where they are not known. That takes a
+ * second or two for a plan, so it is done for those alone that may win with what is known so far;
+ * each one that is measured makes the guesses about the others better.
+ *
+ * What wins is the fastest by the clock that fits into memory, unless a simpler one is as fast
+ * within the error bar (candidates_beats). Plain data parallelism is always among them.
+ *
+ *     struct candidate_request r = {.graph = g, .machine = m, .n_workers = 16, .prepare = prepare};
+ *     struct candidate_set *set;
+ *     TRY(candidates_find(&r, &set));
+ *     set->list[set->best].plan ...
+ *     candidates_destroy(set);
+ */
+#ifndef CLEAVE_SEARCH_CANDIDATES_H
+#define CLEAVE_SEARCH_CANDIDATES_H
+
+#include "predict/predict.h"
+
+/* From the simplest to the most involved: what people have to understand, and what can go wrong. */
+enum candidate_family {
+    FAMILY_SERIAL,
+    FAMILY_DATA,
+    FAMILY_OWT,
+    FAMILY_HYBRID,
+    FAMILY_MODEL,
+    FAMILY_SPATIAL,
+    FAMILY_SERVER,
+    FAMILY_PER_LAYER, /* the optimum of the search */
+    FAMILY_LAYERS,    /* stages without micro-batches */
+    FAMILY_PIPELINE,  /* with them */
+    FAMILY_COUNT
+};
+
+enum candidate_state {
+    CANDIDATE_ESTIMATED, /* has not been through the clock: it would not have won */
+    CANDIDATE_CLOCKED,
+    CANDIDATE_REFUSED, /* cannot be lowered; `why` says why */
+};
+
+enum { CANDIDATE_NAME_BYTES = 64 };
+
+struct candidate {
+    char name[CANDIDATE_NAME_BYTES]; /* "data", "1f1b 4x4, 16 micro-batches" */
+    enum candidate_family family;
+    struct plan *plan;
+    bool stale; /* trains with older weights: not to the losses of one worker */
+    enum candidate_state state;
+    double bound_s, estimate_s; /* of a step, without the clock (estimate.h) */
+    double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
+    double compute_s, wait_s;   /* of a step, mean over workers; clocked */
+    bool fits;                  /* clocked; estimated ones are taken to */
+    bool checked; /* that the short last batch and the test fit, too; the winner's always is */
+    int64_t memory_bytes;              /* of the largest worker; unless checked, in a step */
+    int64_t needed_bytes, limit_bytes; /* where it is scarcest */
+    int64_t bytes_moved;
+    double share[COST_ORIGIN_COUNT]; /* of the computing time */
+    bool measured;                   /* on this host: nothing is left to measure */
+};
+
+struct candidate_request {
+    const struct graph *graph;
+    const struct machine *machine;
+    int n_workers;         /* of the machine, at least 1 */
+    bool fewer;            /* plans for fewer workers, too */
+    bool allow_stale;      /* a plan with older weights may win */
+    bool named_only;       /* no searches */
+    int64_t micro_batches; /* of pipelines; 0: tried */
+    double scale;          /* times every roofline; 0: 1 */
+    double limit_s;        /* of the whole search; 0: none */
+    double most_worker_s;  /* workers * step: what is above may not win; 0: no limit */
+    /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
+    enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
+    /* Between plans. NULL: none. */
+    void (*on_progress)(void *user, int done, int all, const char *name);
+    bool (*stops)(void *user); /* then the best so far is what is found */
+    void *user;
+};
+
+struct candidate_set {
+    arena *memory;
+    int n;
+    struct candidate *list; /* those that fit by time, then those that do not */
+    int best;               /* to use; -1: nothing fits */
+    int fastest;            /* of those that may be used, whatever its margin; -1 */
+    int data;               /* plain data parallelism on all workers (serial, if there is one) */
+    int serial;             /* one worker; -1: it was not looked at */
+    bool complete;          /* false: stopped, or out of time */
+    double search_s;
+};
+
+/* STATUS_USAGE for a request that makes no sense. That nothing fits is no failure. */
+enum status candidates_find(const struct candidate_request *request,
+                            struct candidate_set **out) MUST_USE;
+void candidates_destroy(struct candidate_set *s); /* NULL is fine */
+
+/* Whether a is faster than b by more than the error bar of the difference. Both take the same costs
+ * and are off by them alike; what counts is in what they differ: of the difference in computing and
+ * of that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
+ * CANDIDATES_NOISE of a step nothing is a difference; and for simplicity's sake no more is given up
+ * than CANDIDATES_GIVEN_UP of a step, or CANDIDATES_GUESSED where costs are not measured. */
+bool candidates_beats(const struct candidate *a, const struct candidate *b);
+#define CANDIDATES_NOISE 0.005
+#define CANDIDATES_GIVEN_UP 0.02
+#define CANDIDATES_GUESSED 0.05
+/* Estimates are off by less than this factor, where they are held against that of data. */
+#define CANDIDATES_HOPELESS 1.4
+
+/* One candidate more (its plan becomes the set's), through the clock: a hand edit. */
+enum status candidates_add(const struct candidate_request *request, struct candidate_set *s,
+                           const char *name, struct plan *plan, int *index) MUST_USE;
+
+/* ---- named.c ---- */
+
+struct candidate_list {
+    arena *memory;
+    int n, capacity;
+    struct candidate *list;
+};
+
+/* Takes the plan over, also where it fails. */
+enum status candidate_append(struct candidate_list *to, const char *name,
+                             enum candidate_family family, struct plan *plan) MUST_USE;
+
+/* Append, for so many workers: the named strategies with their variants; data parallelism alone;
+ * and data parallelism with micro-batches or recomputation, for when it does not fit otherwise. */
+enum status candidates_list_named(const struct candidate_request *request, int n_workers,
+                                  struct candidate_list *to) MUST_USE;
+enum status candidates_list_simple(const struct candidate_request *request, int n_workers,
+                                   struct candidate_list *to) MUST_USE;
+enum status candidates_list_thrifty(const struct candidate_request *request, int n_workers,
+                                    struct candidate_list *to) MUST_USE;
+
+#endif

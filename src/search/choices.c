@@ -1,0 +1,456 @@
+#include "search/choices.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_CHOICES = 400, ANY_PARTS = 8, LEAST_PART = 2, MAX_COUNTS = 64, MAX_SEATS = 128 };
+
+/* Sizes of the batch's parts are proportions; they are written in so many parts of the whole. */
+static const int64_t BATCH_UNITS = 1000000;
+
+/* ---- layers ---- */
+
+/* Whether the output has the axes of the input, each indexed by one loop that may be cut. */
+static bool passes_on(const struct op_case *op)
+{
+    struct loop_nest nest;
+    if (op->n_inputs != 1 || op->input[0].rank != op->output.rank)
+        return false;
+    op_get_loops(op, &nest);
+    for (int a = 0; a < nest.output.rank; a++) {
+        const struct axis_map *in = &nest.input[0].axis[a], *out = &nest.output.axis[a];
+        bool same = in->kind == AXIS_AFFINE && in->n_terms == 1 && out->n_terms == 1 &&
+                    in->term[0].loop == out->term[0].loop && in->term[0].scale == 1 &&
+                    in->offset == 0 && in->extent == out->extent &&
+                    nest.loop[out->term[0].loop].cut != CUT_NEVER;
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+static enum status count_readers(const struct graph *graph, arena *memory, int **out)
+{
+    TRY(arena_alloc_array(memory, (size_t)graph->n_nodes, sizeof **out, out));
+    for (int i = 0; i < graph->n_nodes; i++)
+        for (int k = 0; k < graph->nodes[i].op.n_inputs; k++)
+            (*out)[graph->nodes[i].input[k]]++;
+    return STATUS_OK;
+}
+
+enum status choice_find_layers(const struct graph *graph, arena *memory,
+                               struct choice_layer **layers, int *n_layers, int **layer_of)
+{
+    size_t n = (size_t)graph->n_nodes;
+    int *readers;
+    TRY(count_readers(graph, memory, &readers));
+    TRY(arena_alloc_array(memory, n, sizeof **layers, layers));
+    TRY(arena_alloc_array(memory, n, sizeof **layer_of, layer_of));
+    *n_layers = 0;
+    (*layer_of)[0] = -1;
+    for (int i = 1; i < graph->n_nodes; i++) {
+        int before = graph->nodes[i].input[0], at = (*layer_of)[before];
+        bool follows = at >= 0 && readers[before] == 1 && passes_on(&graph->nodes[i].op) &&
+                       (*layers)[at].n_nodes <= LAYER_MAX_FOLLOWERS;
+        if (!follows)
+            at = (*n_layers)++;
+        struct choice_layer *layer = &(*layers)[at];
+        layer->node[layer->n_nodes++] = i;
+        (*layer_of)[i] = at;
+    }
+    return STATUS_OK;
+}
+
+/* ---- which loops ---- */
+
+enum use { USE_BATCH, USE_HEIGHT, USE_WIDTH, USE_CHANNELS, USE_SUMMED, USE_COUNT };
+
+struct lister {
+    const struct choice_wish *wish;
+    arena *memory;
+    struct loop_nest nest;
+    int64_t channels; /* of the output */
+    bool followed;
+    int loop[USE_COUNT]; /* -1: none */
+    int n_counts;
+    int count[MAX_COUNTS]; /* numbers of parts that are tried */
+    int max_choices, n, room;
+    struct choice *choices;
+    /* Workers of so many pieces, by place; made once. */
+    struct seats {
+        int n_pieces;
+        enum choice_place place;
+        const int *workers;
+    } seats[MAX_SEATS];
+    int n_seats;
+};
+
+/* The loop of the output's axis that can be cut; -1. */
+static int find_axis_loop(const struct loop_nest *nest, int axis)
+{
+    if (axis >= nest->output.rank)
+        return -1;
+    const struct axis_map *map = &nest->output.axis[axis];
+    for (int i = 0; i < map->n_terms; i++) {
+        const struct loop *loop = &nest->loop[map->term[i].loop];
+        if (loop->cut != CUT_NEVER && loop->extent > 1)
+            return map->term[i].loop;
+    }
+    return -1;
+}
+
+/* A window's loop shares an axis of the input with the loop of its places. */
+static bool is_window(const struct loop_nest *nest, int loop)
+{
+    for (int a = 0; a < nest->input[0].rank; a++) {
+        const struct axis_map *map = &nest->input[0].axis[a];
+        bool has = false, shares = false;
+        for (int i = 0; i < map->n_terms; i++) {
+            has |= map->term[i].loop == loop;
+            shares |= map->term[i].loop != loop && nest->loop[map->term[i].loop].extent > 1;
+        }
+        if (has && shares)
+            return true;
+    }
+    return false;
+}
+
+static int find_summed_loop(const struct loop_nest *nest)
+{
+    for (int i = 0; i < nest->n_loops; i++)
+        if (nest->loop[i].role == LOOP_SUMMED && nest->loop[i].cut == CUT_PARTIAL &&
+            nest->loop[i].extent > 1 && !is_window(nest, i))
+            return i;
+    return -1;
+}
+
+static void find_loops(struct lister *l)
+{
+    const struct loop_nest *nest = &l->nest;
+    l->loop[USE_BATCH] = nest->loop[0].cut == CUT_NEVER ? -1 : 0;
+    l->loop[USE_CHANNELS] = find_axis_loop(nest, 1);
+    l->loop[USE_HEIGHT] = find_axis_loop(nest, 2);
+    l->loop[USE_WIDTH] = find_axis_loop(nest, 3);
+    l->loop[USE_SUMMED] = find_summed_loop(nest);
+}
+
+static void find_counts(struct lister *l)
+{
+    int n = l->wish->n_workers;
+    for (int i = 1; i <= n && l->n_counts < MAX_COUNTS; i++)
+        if (n <= ANY_PARTS || n % i == 0 || (i & (i - 1)) == 0)
+            l->count[l->n_counts++] = i;
+}
+
+/* ---- workers ---- */
+
+static int compare_speed(const struct choice_wish *w, int a, int b)
+{
+    if (w->speed[a] != w->speed[b])
+        return w->speed[a] > w->speed[b] ? -1 : 1;
+    return a - b;
+}
+
+/* The n fastest, in the order of their numbers. */
+static void take_fastest(const struct choice_wish *w, int n, int *workers)
+{
+    int kept = 0;
+    for (int i = 0; i < w->n_workers; i++) {
+        int faster = 0;
+        for (int k = 0; k < w->n_workers; k++)
+            faster += k != i && compare_speed(w, k, i) < 0;
+        if (faster < n)
+            workers[kept++] = i;
+    }
+}
+
+static enum status find_seats(struct lister *l, int n_pieces, enum choice_place place,
+                              const int **out)
+{
+    const struct choice_wish *w = l->wish;
+    for (int i = 0; i < l->n_seats; i++)
+        if (l->seats[i].n_pieces == n_pieces && l->seats[i].place == place) {
+            *out = l->seats[i].workers;
+            return STATUS_OK;
+        }
+    int *workers;
+    TRY(arena_alloc_array(l->memory, (size_t)n_pieces, sizeof *workers, &workers));
+    for (int i = 0; i < n_pieces; i++)
+        workers[i] = place == PLACE_SPREAD ? (int)((int64_t)i * w->n_workers / n_pieces) : i;
+    if (place == PLACE_FAST)
+        take_fastest(w, n_pieces, workers);
+    if (l->n_seats < MAX_SEATS)
+        l->seats[l->n_seats++] = (struct seats){n_pieces, place, workers};
+    *out = workers;
+    return STATUS_OK;
+}
+
+/* ---- uneven parts ---- */
+
+/* Whole sizes in proportion to `share`, each at least 1, that sum to `extent` >= n. */
+static void round_sizes(const double *share, int n, int64_t extent, int64_t *sizes)
+{
+    double sum = 0, before = 0;
+    int64_t begin = 0;
+    for (int i = 0; i < n; i++)
+        sum += share[i];
+    for (int i = 0; i < n; i++) {
+        before += share[i];
+        int64_t end = i + 1 == n ? extent : llround((double)extent * before / sum);
+        int64_t least = begin + 1, most = extent - (n - 1 - i);
+        end = end < least ? least : end > most ? most : end;
+        sizes[i] = end - begin;
+        begin = end;
+    }
+}
+
+/* A part is as fast as the slowest worker that has a piece of it. */
+static bool find_shares(const struct choice_wish *w, const struct choice *c, int number,
+                        double *share)
+{
+    int inner = 1, n_parts = c->cut[number].n_parts;
+    bool differ = false;
+    for (int i = number + 1; i < c->n_cuts; i++)
+        inner *= c->cut[i].n_parts > 1 ? c->cut[i].n_parts : 1;
+    if (n_parts < 1)
+        return false;
+    for (int i = 0; i < n_parts; i++)
+        share[i] = INFINITY;
+    for (int i = 0; i < c->n_pieces; i++) {
+        int part = i / inner % n_parts;
+        share[part] = fmin(share[part], w->speed[c->workers[i]]);
+    }
+    for (int i = 1; i < n_parts; i++)
+        differ |= share[i] != share[0];
+    return differ;
+}
+
+static enum status size_parts(struct lister *l, struct choice *c)
+{
+    for (int i = 0; l->wish->speed && i < c->n_cuts; i++) {
+        struct plan_cut *cut = &c->cut[i];
+        double *share;
+        int64_t *sizes, extent = cut->loop ? l->nest.loop[cut->loop].extent : BATCH_UNITS;
+        TRY(arena_alloc_array(l->memory, (size_t)cut->n_parts, sizeof *share, &share));
+        if (!find_shares(l->wish, c, i, share))
+            continue;
+        TRY(arena_alloc_array(l->memory, (size_t)cut->n_parts, sizeof *sizes, &sizes));
+        round_sizes(share, cut->n_parts, extent, sizes);
+        cut->sizes = sizes;
+    }
+    return STATUS_OK;
+}
+
+/* ---- legal cuts ---- */
+
+/* Whether some part of an image's rows would read nothing but padding. */
+static bool reads_padding(const struct lister *l, const struct plan_cut *cut)
+{
+    const struct loop_nest *nest = &l->nest;
+    struct box box;
+    struct range region[SHAPE_MAX_RANK];
+    loop_nest_whole(nest, &box);
+    for (int i = 0; i < cut->n_parts; i++) {
+        box.range[cut->loop] = plan_part(cut, i, nest->loop[cut->loop].extent);
+        op_get_piece_region(nest, &nest->input[0], &box, region);
+        for (int a = 2; a < nest->input[0].rank; a++)
+            if (region[a].end <= region[a].begin)
+                return true;
+    }
+    return false;
+}
+
+static bool has_room(const struct lister *l, enum use use, int n_parts)
+{
+    int loop = l->loop[use];
+    if (n_parts == 1)
+        return true;
+    if (loop < 0)
+        return false;
+    if (use == USE_BATCH)
+        return n_parts <= l->wish->samples;
+    if ((int64_t)n_parts * LEAST_PART > l->nest.loop[loop].extent)
+        return false;
+    if (use == USE_SUMMED)
+        return !l->followed || (int64_t)n_parts * LEAST_PART <= l->channels;
+    struct plan_cut cut = {loop, n_parts, NULL};
+    return use == USE_CHANNELS || !reads_padding(l, &cut);
+}
+
+static bool is_sensible(const struct lister *l, const int parts[USE_COUNT], int n_cuts,
+                        int64_t n_pieces)
+{
+    int height = parts[USE_HEIGHT], width = parts[USE_WIDTH];
+    if (n_pieces > l->wish->n_workers || n_cuts > CHOICE_MAX_CUTS)
+        return false;
+    if (width > height || (width > 1 && height > 2 * width))
+        return false;
+    if (parts[USE_SUMMED] > 1 && n_cuts - (parts[USE_BATCH] > 1) > 1)
+        return false;
+    if (l->wish->only_batch) /* over as many as can be, or not at all */
+        return n_pieces == parts[USE_BATCH] && (n_pieces == 1 || n_pieces == l->wish->n_workers ||
+                                                l->wish->samples < l->wish->n_workers);
+    return n_pieces == l->wish->n_workers || n_cuts <= 2;
+}
+
+/* ---- the list ---- */
+
+static enum status add_choice(struct lister *l, const struct choice *c)
+{
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 64;
+        struct choice *choices;
+        TRY(arena_alloc_array(l->memory, (size_t)room, sizeof *choices, &choices));
+        if (l->n)
+            memcpy(choices, l->choices, (size_t)l->n * sizeof *choices);
+        l->choices = choices;
+        l->room = room;
+    }
+    l->choices[l->n++] = *c;
+    return STATUS_OK;
+}
+
+static enum status add_placed(struct lister *l, struct choice c, enum choice_place place)
+{
+    c.place = place;
+    TRY(find_seats(l, c.n_pieces, place, &c.workers));
+    TRY(size_parts(l, &c));
+    for (int i = 0; i < c.n_cuts; i++)
+        if (c.cut[i].sizes && c.cut[i].loop != 0 && reads_padding(l, &c.cut[i]))
+            return STATUS_OK;
+    return add_choice(l, &c);
+}
+
+static bool spans_nodes(const struct choice_wish *w)
+{
+    const struct machine *m = w->machine;
+    int first = w->first_device % m->n_devices;
+    int last = (w->first_device + w->n_workers - 1) % m->n_devices;
+    return m->devices[first].node != m->devices[last].node;
+}
+
+static enum status add_everywhere(struct lister *l, const struct choice *c)
+{
+    TRY(add_placed(l, *c, PLACE_SPREAD));
+    if (c->n_pieces == l->wish->n_workers)
+        return STATUS_OK;
+    if (spans_nodes(l->wish) && c->n_pieces > 1)
+        TRY(add_placed(l, *c, PLACE_PACKED));
+    if (l->wish->speed)
+        TRY(add_placed(l, *c, PLACE_FAST));
+    return STATUS_OK;
+}
+
+/* Outermost is the batch, so that the samples of a part stay on neighbours. Where the machine has
+ * several nodes, channels go outermost as well: weights then differ from node to node, and are
+ * summed inside. */
+static enum status add_orders(struct lister *l, struct choice c)
+{
+    TRY(add_everywhere(l, &c));
+    bool turns = c.n_cuts == 2 && c.cut[0].loop == 0 && l->nest.n_params > 0 &&
+                 spans_nodes(l->wish) && !c.partial && c.n_pieces == l->wish->n_workers;
+    if (!turns)
+        return STATUS_OK;
+    struct plan_cut first = c.cut[0];
+    c.cut[0] = c.cut[1];
+    c.cut[1] = first;
+    return add_everywhere(l, &c);
+}
+
+static enum status add_parts(struct lister *l, const int parts[USE_COUNT])
+{
+    struct choice c = {.n_pieces = 1, .partial = parts[USE_SUMMED] > 1};
+    int n_cuts = 0;
+    for (int u = 0; u < USE_COUNT; u++)
+        n_cuts += parts[u] > 1;
+    int64_t n_pieces = 1;
+    for (int u = 0; u < USE_COUNT; u++)
+        n_pieces *= parts[u];
+    if (!is_sensible(l, parts, n_cuts, n_pieces))
+        return STATUS_OK;
+    for (int u = 0; u < USE_COUNT; u++)
+        if (parts[u] > 1)
+            c.cut[c.n_cuts++] = (struct plan_cut){l->loop[u], parts[u], NULL};
+    c.n_pieces = (int)n_pieces;
+    return add_orders(l, c);
+}
+
+/* All products of counts up to the workers. */
+static enum status list_from(struct lister *l, int use, int parts[USE_COUNT], int64_t n_pieces)
+{
+    if (use == USE_COUNT)
+        return add_parts(l, parts);
+    for (int i = 0; i < l->n_counts && n_pieces * l->count[i] <= l->wish->n_workers; i++) {
+        if (!has_room(l, (enum use)use, l->count[i]))
+            continue;
+        parts[use] = l->count[i];
+        TRY(list_from(l, use + 1, parts, n_pieces * l->count[i]));
+    }
+    return STATUS_OK;
+}
+
+/* What is kept if there are too many: the whole, all workers, few cuts; then many pieces. */
+static int64_t rank_choice(const struct choice *c, int n_workers)
+{
+    if (c->n_pieces == 1 && c->place == PLACE_SPREAD)
+        return 0;
+    return 1 + 2 * (int64_t)c->n_cuts * n_workers + (c->n_pieces == n_workers ? 0 : n_workers) -
+           c->n_pieces;
+}
+
+/* Keeps the max_choices of the lowest rank in their order. */
+static enum status drop_surplus(struct lister *l)
+{
+    int n_workers = l->wish->n_workers;
+    int64_t low = 0, high = 16 * (int64_t)n_workers;
+    if (l->n <= l->max_choices)
+        return STATUS_OK;
+    while (low < high) { /* the highest rank of which all can be kept */
+        int64_t middle = (low + high + 1) / 2;
+        int n = 0;
+        for (int i = 0; i < l->n; i++)
+            n += rank_choice(&l->choices[i], n_workers) <= middle;
+        if (n <= l->max_choices)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    int kept = 0;
+    for (int i = 0; i < l->n; i++)
+        if (rank_choice(&l->choices[i], n_workers) <= low)
+            l->choices[kept++] = l->choices[i];
+    l->n = kept;
+    return STATUS_OK;
+}
+
+static struct op_case sized(const struct op_case *op, int64_t samples)
+{
+    struct op_case c = *op;
+    for (int k = 0; k < c.n_inputs; k++)
+        c.input[k].dim[0] = samples;
+    c.output.dim[0] = samples;
+    return c;
+}
+
+enum status choice_list(const struct choice_wish *wish, const struct choice_layer *layer,
+                        arena *memory, const struct choice **choices, int *n_choices)
+{
+    struct lister *l;
+    int parts[USE_COUNT];
+    TRY(arena_alloc(memory, sizeof *l, &l));
+    struct op_case op = sized(&wish->graph->nodes[layer->node[0]].op, wish->samples);
+    l->wish = wish;
+    l->memory = memory;
+    l->max_choices = wish->max_choices ? wish->max_choices : MAX_CHOICES;
+    l->followed = layer->n_nodes > 1;
+    l->channels = op.output.rank > 1 ? op.output.dim[1] : 1;
+    op_get_loops(&op, &l->nest);
+    find_loops(l);
+    find_counts(l);
+    TRY(list_from(l, 0, parts, 1));
+    TRY(drop_surplus(l));
+    *choices = l->choices;
+    *n_choices = l->n;
+    return STATUS_OK;
+}

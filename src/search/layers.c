@@ -1,0 +1,225 @@
+#include "search/layers.h"
+
+#include "base/timer.h"
+#include "search/draw.h"
+
+#include <math.h>
+#include <string.h>
+
+static double seconds_since(int64_t start_ns)
+{
+    return (double)(timer_now_ns() - start_ns) * 1e-9;
+}
+
+/* ---- memory ---- */
+
+/* The least that a worker's device has; 0: unknown. */
+static double memory_limit(const struct pricing_request *r)
+{
+    double least = 0;
+    for (int i = 0; i < r->n_workers; i++) {
+        int number = (r->first_device + i) % r->machine->n_devices;
+        double bytes = (double)machine_device_memory(r->machine, number);
+        if (bytes > 0 && (least <= 0 || bytes < least))
+            least = bytes;
+    }
+    return least;
+}
+
+static double memory_of(const struct pricing *p, const int *choice)
+{
+    double sum = 0;
+    for (int i = 0; i < p->n_layers; i++)
+        sum += pricing_bytes(&p->request, &p->layers[i].costs[choice[i]]);
+    return sum;
+}
+
+/* The same problem with every byte costing so many seconds. */
+static enum status weigh_bytes(const struct pricing *p, double per_byte, arena *memory,
+                               struct search_problem *out)
+{
+    struct search_node *nodes;
+    TRY(arena_alloc_array(memory, (size_t)p->n_layers, sizeof *nodes, &nodes));
+    for (int i = 0; i < p->n_layers; i++) {
+        double *cost;
+        int n = p->layers[i].n_choices;
+        TRY(arena_alloc_array(memory, (size_t)n, sizeof *cost, &cost));
+        for (int x = 0; x < n; x++)
+            cost[x] = p->layers[i].totals[x] +
+                      per_byte * pricing_bytes(&p->request, &p->layers[i].costs[x]);
+        nodes[i] = (struct search_node){n, cost};
+    }
+    *out = p->problem;
+    out->nodes = nodes;
+    return STATUS_OK;
+}
+
+/* Lagrange's way: the least price of a byte with which the best plan fits. Its plan is the best of
+ * those that need as little; others in between may be missed. */
+static enum status bend_to_fit(const struct pricing *p, const struct search_options *options,
+                               double limit, int *choice, arena *memory, bool *fits)
+{
+    enum { ROUNDS = 14 };
+    struct search_answer answer;
+    double low = 0, high = 0, per_byte = search_sum(&p->problem, choice) / limit / 16;
+    int *trial;
+    *fits = false;
+    TRY(arena_alloc_array(memory, (size_t)p->n_layers, sizeof *trial, &trial));
+    for (int i = 0; i < ROUNDS; i++) {
+        struct search_problem weighed;
+        TRY(weigh_bytes(p, per_byte, memory, &weighed));
+        TRY(search_solve(&weighed, options, trial, &answer));
+        bool fit = memory_of(p, trial) <= limit;
+        if (fit || !*fits)
+            memcpy(choice, trial, (size_t)p->n_layers * sizeof *choice);
+        *fits |= fit;
+        if (fit)
+            high = per_byte;
+        else
+            low = per_byte;
+        per_byte = high > 0 ? (low + high) / 2 : 4 * per_byte;
+        if (!answer.optimal)
+            break;
+    }
+    return STATUS_OK;
+}
+
+/* ---- what is said of it ---- */
+
+/* What a layer costs by its choice, the others being as chosen: moves[x] of its edges. */
+static void find_moves(const struct pricing *p, const int *choice, int layer, double *moves)
+{
+    int n = p->layers[layer].n_choices;
+    memset(moves, 0, (size_t)n * sizeof *moves);
+    for (int i = 0; i < p->n_edges; i++) {
+        const struct pricing_edge *e = &p->edges[i];
+        int64_t columns = p->layers[e->to].n_choices;
+        for (int x = 0; e->from == layer && x < n; x++)
+            moves[x] += e->table[x * columns + choice[e->to]];
+        for (int x = 0; e->to == layer && x < n; x++)
+            moves[x] += e->table[choice[e->from] * columns + x];
+    }
+}
+
+static enum status describe(const struct pricing *p, int layer, int x, const double *moves,
+                            arena *memory, struct layers_option *out)
+{
+    const struct pricing_layer *l = &p->layers[layer];
+    char text[96];
+    out->cost = l->costs[x];
+    out->moves_s = moves[x];
+    out->seconds = l->totals[x] + moves[x];
+    return arena_copy_text(memory,
+                           choice_text(p->request.graph, &l->nodes, &l->choices[x],
+                                       p->request.n_workers, text, sizeof text),
+                           &out->text);
+}
+
+/* The best choices but the taken ones, best first. */
+static int find_next(const struct pricing_layer *l, const double *moves, const bool *taken)
+{
+    int best = -1;
+    for (int x = 0; x < l->n_choices; x++)
+        if (!taken[x] && (best < 0 || l->totals[x] + moves[x] < l->totals[best] + moves[best]))
+            best = x;
+    return best;
+}
+
+static enum status explain_layer(const struct pricing *p, const int *choice, int layer,
+                                 arena *memory, struct layers_layer *out)
+{
+    const struct pricing_layer *l = &p->layers[layer];
+    double *moves;
+    bool *taken;
+    int *nodes;
+    TRY(arena_alloc_array(memory, (size_t)l->n_choices, sizeof *moves, &moves));
+    TRY(arena_alloc_array(memory, (size_t)l->n_choices, sizeof *taken, &taken));
+    TRY(arena_alloc_array(memory, (size_t)l->nodes.n_nodes, sizeof *nodes, &nodes));
+    memcpy(nodes, l->nodes.node, (size_t)l->nodes.n_nodes * sizeof *nodes);
+    out->n_nodes = l->nodes.n_nodes;
+    out->nodes = nodes;
+    find_moves(p, choice, layer, moves);
+    TRY(describe(p, layer, choice[layer], moves, memory, &out->chosen));
+    taken[choice[layer]] = true;
+    while (out->n_alternatives < LAYERS_MAX_ALTERNATIVES) {
+        int x = find_next(l, moves, taken);
+        if (x < 0)
+            break;
+        taken[x] = true;
+        TRY(describe(p, layer, x, moves, memory, &out->alternatives[out->n_alternatives++]));
+    }
+    return STATUS_OK;
+}
+
+static enum status explain(const struct pricing *p, const int *choice, struct layers_answer *a)
+{
+    a->n_layers = p->n_layers;
+    a->n_edges = p->n_edges;
+    a->n_priced_layers = p->n_priced_layers;
+    a->n_priced_edges = p->n_priced_edges;
+    TRY(arena_alloc_array(a->memory, (size_t)p->n_layers, sizeof *a->layers, &a->layers));
+    for (int i = 0; i < p->n_layers; i++) {
+        a->n_choices += p->layers[i].n_choices;
+        a->log10_plans += log10(p->layers[i].n_choices);
+        TRY(explain_layer(p, choice, i, a->memory, &a->layers[i]));
+    }
+    return STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
+static enum status search(const struct layers_request *r, const struct pricing *p,
+                          struct layers_answer *a)
+{
+    struct search_answer answer;
+    int *choice;
+    TRY(arena_alloc_array(a->memory, (size_t)p->n_layers, sizeof *choice, &choice));
+    TRY(search_solve(&p->problem, &r->options, choice, &answer));
+    a->optimal = answer.optimal;
+    a->bound_s = answer.bound;
+    double limit = memory_limit(&p->request);
+    a->fits = limit <= 0 || memory_of(p, choice) <= limit;
+    if (!a->fits && !r->ignore_memory) {
+        TRY(bend_to_fit(p, &r->options, limit, choice, a->memory, &a->fits));
+        a->optimal = false;
+    }
+    a->step_s = search_sum(&p->problem, choice);
+    a->memory_bytes = memory_of(p, choice);
+    TRY(explain(p, choice, a));
+    struct draw_stage stage = {p, 0, p->n_layers, choice, false};
+    return draw_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
+}
+
+enum status search_layers(const struct layers_request *request, struct layers_answer **out)
+{
+    int64_t start_ns = timer_now_ns();
+    struct pricing_request pricing = request->pricing;
+    struct pricing *p = NULL;
+    struct layers_answer *a;
+    arena *memory;
+    enum status st;
+    pricing.samples = 0;
+    pricing.first_device = 0;
+    TRY(arena_create(&memory));
+    TRY_GOTO(st, arena_alloc(memory, sizeof *a, &a), failed);
+    a->memory = memory;
+    TRY_GOTO(st, pricing_create(&pricing, &request->options, &p), failed);
+    a->pricing_s = seconds_since(start_ns);
+    TRY_GOTO(st, search(request, p, a), failed);
+    pricing_destroy(p);
+    a->search_s = seconds_since(start_ns);
+    *out = a;
+    return STATUS_OK;
+failed:
+    pricing_destroy(p);
+    arena_destroy(memory);
+    return st;
+}
+
+void layers_answer_destroy(struct layers_answer *a)
+{
+    if (!a)
+        return;
+    plan_destroy(a->plan);
+    arena_destroy(a->memory);
+}

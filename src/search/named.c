@@ -1,0 +1,273 @@
+/* The named strategies with the variants of each that make sense on so many workers. */
+#include "search/candidates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the list ---- */
+
+static enum status grow(struct candidate_list *to)
+{
+    int capacity = to->capacity ? 2 * to->capacity : 64;
+    struct candidate *larger;
+    TRY(arena_alloc_array(to->memory, (size_t)capacity, sizeof *larger, &larger));
+    if (to->n)
+        memcpy(larger, to->list, (size_t)to->n * sizeof *larger);
+    to->list = larger;
+    to->capacity = capacity;
+    return STATUS_OK;
+}
+
+enum status candidate_append(struct candidate_list *to, const char *name,
+                             enum candidate_family family, struct plan *plan)
+{
+    enum status st;
+    if (to->n == to->capacity)
+        TRY_GOTO(st, grow(to), fail);
+    struct candidate *c = &to->list[to->n];
+    *c = (struct candidate){.family = family, .plan = plan};
+    (void)snprintf(c->name, sizeof c->name, "%s", name);
+    c->stale = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+    TRY_GOTO(st, arena_copy_text(plan->memory, c->name, &plan->name), fail);
+    to->n++;
+    return STATUS_OK;
+fail:
+    plan_destroy(plan);
+    return st;
+}
+
+/* ---- one variant ---- */
+
+struct lister {
+    const struct candidate_request *request;
+    struct candidate_list *to;
+    int n_workers;
+};
+
+/* A strategy that cannot use so many workers for this network is no candidate. */
+static enum status make(const struct lister *l, const char *strategy, struct plan_request how,
+                        struct plan **out)
+{
+    how.n_workers = l->n_workers;
+    *out = NULL;
+    enum status st = plan_build(strategy, l->request->graph, &how, out);
+    if (st != STATUS_USAGE)
+        return st;
+    status_clear();
+    return STATUS_OK;
+}
+
+static enum status add(const struct lister *l, const char *strategy, enum candidate_family family,
+                       struct plan_request how, const char *name)
+{
+    struct plan *plan;
+    TRY(make(l, strategy, how, &plan));
+    return plan ? candidate_append(l->to, name, family, plan) : STATUS_OK;
+}
+
+/* "hybrid 8x2" */
+static enum status add_grid(const struct lister *l, const char *strategy,
+                            enum candidate_family family, struct plan_request how, int one,
+                            int other)
+{
+    char name[CANDIDATE_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%s %dx%d", strategy, one, other);
+    return add(l, strategy, family, how, name);
+}
+
+/* ---- one stage ---- */
+
+static int workers_per_node(const struct machine *m, int n_workers)
+{
+    int n = m->nodes[0].n_devices;
+    return m->n_nodes > 1 && n > 1 && n < n_workers ? n : 0;
+}
+
+static const struct machine_kind *kind_of(const struct machine *m, int worker)
+{
+    return &m->kinds[m->devices[worker % m->n_devices].kind];
+}
+
+static bool is_mixed(const struct lister *l)
+{
+    const struct machine *m = l->request->machine;
+    for (int i = 1; i < l->n_workers; i++)
+        if (kind_of(m, i) != kind_of(m, 0))
+            return true;
+    return false;
+}
+
+/* Samples in proportion to what the devices reach: proportions in thousandths of the fastest. */
+static enum status list_uneven(const struct lister *l)
+{
+    const struct machine *m = l->request->machine;
+    struct plan *plan;
+    int64_t *sizes;
+    double most = 0;
+    if (!is_mixed(l))
+        return STATUS_OK;
+    TRY(make(l, "data", (struct plan_request){0}, &plan));
+    if (!plan)
+        return STATUS_OK;
+    enum status st = arena_alloc_array(plan->memory, (size_t)l->n_workers, sizeof *sizes, &sizes);
+    if (st != STATUS_OK) {
+        plan_destroy(plan);
+        return st;
+    }
+    for (int i = 0; i < l->n_workers; i++)
+        most = fmax(most, kind_of(m, i)->reached_flops_per_s);
+    for (int i = 0; i < l->n_workers; i++)
+        sizes[i] = 1 + (int64_t)(999 * kind_of(m, i)->reached_flops_per_s / most);
+    for (int i = 1; i < plan->n_layers; i++)
+        plan->layers[i].cut[0].sizes = sizes;
+    return candidate_append(l->to, "data uneven", FAMILY_DATA, plan);
+}
+
+static enum status list_data(const struct lister *l)
+{
+    int per_node = workers_per_node(l->request->machine, l->n_workers);
+    TRY(add(l, "data", FAMILY_DATA, (struct plan_request){0}, "data"));
+    TRY(add(l, "data", FAMILY_DATA, (struct plan_request){.sync = PLAN_TREE}, "data tree"));
+    TRY(list_uneven(l));
+    struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
+    return per_node ? add(l, "data", FAMILY_DATA, by_node, "data hierarchical") : STATUS_OK;
+}
+
+static enum status list_meshes(const struct lister *l)
+{
+    for (int model = 2; model <= l->n_workers / 2; model++) {
+        struct plan_request how = {.model_workers = model};
+        if (l->n_workers % model == 0)
+            TRY(add_grid(l, "hybrid", FAMILY_HYBRID, how, l->n_workers / model, model));
+    }
+    return STATUS_OK;
+}
+
+static enum status list_flat(const struct lister *l)
+{
+    const struct plan_request plain = {0};
+    int per_node = workers_per_node(l->request->machine, l->n_workers);
+    struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
+    TRY(add(l, "owt", FAMILY_OWT, plain, "owt"));
+    if (per_node)
+        TRY(add(l, "owt", FAMILY_OWT, by_node, "owt hierarchical"));
+    TRY(list_meshes(l));
+    TRY(add(l, "model", FAMILY_MODEL, plain, "model"));
+    TRY(add(l, "spatial", FAMILY_SPATIAL, plain, "spatial"));
+    TRY(add(l, "ps", FAMILY_SERVER, plain, "ps"));
+    struct plan_request asynchronous = {.asynchronous = true};
+    return add(l, "ps", FAMILY_SERVER, asynchronous, "ps asynchronous");
+}
+
+/* ---- pipelines ---- */
+
+enum { MOST_MICRO_BATCHES = 32, MAX_STAGES = 256 };
+
+static void recompute_all(struct plan *plan)
+{
+    for (int i = 1; i < plan->n_layers; i++)
+        plan->layers[i].recompute = true;
+}
+
+static enum status add_again(const struct lister *l, const char *strategy,
+                             enum candidate_family family, struct plan_request how,
+                             const char *name)
+{
+    char full[CANDIDATE_NAME_BYTES];
+    struct plan *plan;
+    TRY(make(l, strategy, how, &plan));
+    if (!plan)
+        return STATUS_OK;
+    recompute_all(plan);
+    (void)snprintf(full, sizeof full, "%s r", name);
+    return candidate_append(l->to, full, family, plan);
+}
+
+static enum status list_micro_batches(const struct lister *l, const char *strategy,
+                                      struct plan_request how)
+{
+    int64_t asked = l->request->micro_batches, batch = l->request->graph->batch;
+    int64_t first = asked ? asked : 2, last = asked ? asked : MOST_MICRO_BATCHES;
+    for (int64_t m = first; m <= last && m * how.replicas[0] <= batch; m *= 2) {
+        char name[CANDIDATE_NAME_BYTES];
+        how.micro_batches = (int)m;
+        (void)snprintf(name, sizeof name, "%s %dx%d m%d", strategy, how.n_stages, how.replicas[0],
+                       (int)m);
+        TRY(add(l, strategy, FAMILY_PIPELINE, how, name));
+        TRY(add_again(l, strategy, FAMILY_PIPELINE, how, name));
+    }
+    return STATUS_OK;
+}
+
+static enum status list_stages(const struct lister *l, int n_stages)
+{
+    int replicas[MAX_STAGES];
+    struct plan_request how = {.replicas = replicas, .n_stages = n_stages};
+    for (int i = 0; i < n_stages; i++)
+        replicas[i] = l->n_workers / n_stages;
+    TRY(list_micro_batches(l, "gpipe", how));
+    TRY(list_micro_batches(l, "1f1b", how));
+    return add_grid(l, "pipedream", FAMILY_PIPELINE, how, n_stages, replicas[0]);
+}
+
+/* Even ones; the search has the others. */
+static enum status list_pipelines(const struct lister *l)
+{
+    TRY(add(l, "layers", FAMILY_LAYERS, (struct plan_request){0}, "layers"));
+    for (int n = 2; n <= l->n_workers && n <= MAX_STAGES; n++)
+        if (l->n_workers % n == 0)
+            TRY(list_stages(l, n));
+    return STATUS_OK;
+}
+
+/* ---- what needs less memory ---- */
+
+static enum status list_thrifty(const struct lister *l, const char *strategy,
+                                enum candidate_family family)
+{
+    struct plan_request how = {0};
+    TRY(add_again(l, strategy, family, how, strategy));
+    for (int m = 2; m <= MOST_MICRO_BATCHES && m <= l->request->graph->batch; m *= 2) {
+        char name[CANDIDATE_NAME_BYTES];
+        struct plan *plan;
+        how.micro_batches = m;
+        (void)snprintf(name, sizeof name, "%s m%d", strategy, m);
+        TRY(make(l, strategy, how, &plan));
+        if (!plan)
+            continue;
+        plan->schedule = PLAN_1F1B; /* a micro-batch goes backward before the next goes forward */
+        TRY(candidate_append(l->to, name, family, plan));
+    }
+    return STATUS_OK;
+}
+
+enum status candidates_list_thrifty(const struct candidate_request *request, int n_workers,
+                                    struct candidate_list *to)
+{
+    struct lister l = {.request = request, .to = to, .n_workers = n_workers};
+    return n_workers == 1 ? list_thrifty(&l, "serial", FAMILY_SERIAL)
+                          : list_thrifty(&l, "data", FAMILY_DATA);
+}
+
+enum status candidates_list_simple(const struct candidate_request *request, int n_workers,
+                                   struct candidate_list *to)
+{
+    struct lister l = {.request = request, .to = to, .n_workers = n_workers};
+    if (n_workers == 1)
+        return add(&l, "serial", FAMILY_SERIAL, (struct plan_request){0}, "serial");
+    char name[CANDIDATE_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "data on %d", n_workers);
+    return add(&l, "data", FAMILY_DATA, (struct plan_request){0}, name);
+}
+
+enum status candidates_list_named(const struct candidate_request *request, int n_workers,
+                                  struct candidate_list *to)
+{
+    struct lister l = {.request = request, .to = to, .n_workers = n_workers};
+    if (n_workers == 1)
+        return candidates_list_simple(request, 1, to);
+    TRY(list_data(&l));
+    TRY(list_flat(&l));
+    return list_pipelines(&l);
+}

@@ -1,0 +1,323 @@
+#include "search/patterns.h"
+
+#include <string.h>
+
+void pattern_maker_forget(struct pattern_maker *m)
+{
+    m->n_ranges = m->n_inverses = 0;
+}
+
+/* ---- making ---- */
+
+static enum status find_inverse(struct pattern_maker *m, const struct plan_layer *layer)
+{
+    enum { ROOM = sizeof m->inverses / sizeof *m->inverses };
+    for (int i = 0; i < m->n_inverses; i++)
+        if (m->inverses[i].workers == layer->workers) {
+            m->piece_of = m->inverses[i].piece_of;
+            return STATUS_OK;
+        }
+    int *piece_of;
+    TRY(arena_alloc_array(m->memory, (size_t)m->roads->n_workers, sizeof *piece_of, &piece_of));
+    for (int w = 0; w < m->roads->n_workers; w++)
+        piece_of[w] = -1;
+    for (int i = 0; i < layer->n_pieces; i++)
+        piece_of[layer->workers[i]] = i;
+    if (m->n_inverses < ROOM)
+        m->inverses[m->n_inverses++] = (struct pattern_inverse){layer->workers, piece_of};
+    m->piece_of = piece_of;
+    return STATUS_OK;
+}
+
+/* NULL if the parts tile the axis. */
+static enum status find_covers(arena *memory, const struct range *ranges, int n, int64_t extent,
+                               const int64_t **out)
+{
+    bool tiles = ranges[0].begin == 0 && ranges[n - 1].end == extent;
+    for (int i = 1; i < n; i++)
+        tiles &= ranges[i].begin == ranges[i - 1].end;
+    *out = NULL;
+    if (tiles)
+        return STATUS_OK;
+    int64_t *covers;
+    TRY(arena_alloc_array(memory, (size_t)extent + 2, sizeof *covers, &covers));
+    for (int i = 0; i < n; i++) { /* covers[x + 1]: how many parts have x */
+        covers[ranges[i].begin + 1]++;
+        covers[ranges[i].end + 1]--;
+    }
+    for (int64_t x = 1; x <= extent; x++)
+        covers[x] += covers[x - 1];
+    for (int64_t x = 1; x <= extent; x++)
+        covers[x] += covers[x - 1];
+    *out = covers;
+    return STATUS_OK;
+}
+
+static enum status count_parts(arena *memory, const struct range *ranges, int n, int64_t extent,
+                               struct pattern_axis *out)
+{
+    int32_t *begun, *ended;
+    TRY(arena_alloc_array(memory, (size_t)extent + 2, sizeof *begun, &begun));
+    TRY(arena_alloc_array(memory, (size_t)extent + 2, sizeof *ended, &ended));
+    for (int i = 0; i < n; i++) {
+        begun[ranges[i].begin + 1]++;
+        ended[ranges[i].end]++;
+    }
+    for (int64_t x = 1; x <= extent; x++) {
+        begun[x] += begun[x - 1];
+        ended[x] += ended[x - 1];
+    }
+    out->begun = begun;
+    out->ended = ended;
+    return STATUS_OK;
+}
+
+static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *nest,
+                               const struct tensor_map *map, int axis, const struct plan_cut *cut,
+                               struct pattern_ranges *out)
+{
+    enum { ROOM = sizeof m->ranges / sizeof *m->ranges };
+    for (int i = 0; i < m->n_ranges; i++) {
+        const struct pattern_ranges *r = &m->ranges[i];
+        if (r->loop == cut->loop && r->n_parts == cut->n_parts && r->axis == axis &&
+            r->sizes == cut->sizes && r->map == map) {
+            *out = *r;
+            return STATUS_OK;
+        }
+    }
+    struct range *ranges;
+    struct box box;
+    TRY(arena_alloc_array(m->memory, (size_t)cut->n_parts, sizeof *ranges, &ranges));
+    loop_nest_whole(nest, &box);
+    for (int i = 0; i < cut->n_parts; i++) {
+        struct range region[SHAPE_MAX_RANK];
+        box.range[cut->loop] = plan_part(cut, i, nest->loop[cut->loop].extent);
+        op_get_piece_region(nest, map, &box, region);
+        ranges[i] = region[axis];
+    }
+    *out = (struct pattern_ranges){map,        axis,   cut->loop,         cut->n_parts,
+                                   cut->sizes, ranges, {NULL, NULL, NULL}};
+    int64_t extent = map->axis[axis].extent;
+    TRY(find_covers(m->memory, ranges, cut->n_parts, extent, &out->known.covers));
+    if (m->roads->on_cpu)
+        TRY(count_parts(m->memory, ranges, cut->n_parts, extent, &out->known));
+    if (m->n_ranges < ROOM)
+        m->ranges[m->n_ranges++] = *out;
+    return STATUS_OK;
+}
+
+/* How one axis depends on the number of the piece: part (piece / divisor) % n_parts. */
+struct axis_parts {
+    const struct range *ranges; /* NULL: whole */
+    int divisor, n_parts;
+    int64_t extent;
+};
+
+static const struct plan_cut *find_cut(const struct axis_map *map, const struct plan_layer *layer,
+                                       int *divisor)
+{
+    *divisor = 1;
+    for (int c = layer->n_cuts - 1; c >= 0; c--) {
+        for (int i = 0; i < map->n_terms; i++)
+            if (map->term[i].loop == layer->cut[c].loop)
+                return &layer->cut[c];
+        *divisor *= layer->cut[c].n_parts;
+    }
+    return NULL;
+}
+
+static void fill_region(const struct axis_parts *axes, int rank, int piece,
+                        struct pattern_region *out)
+{
+    *out = (struct pattern_region){.volume = piece < 0 ? 0 : 1};
+    for (int a = 0; piece >= 0 && a < SHAPE_MAX_RANK; a++) {
+        struct range r = {0, a < rank ? axes[a].extent : 1};
+        if (a < rank && axes[a].ranges)
+            r = axes[a].ranges[piece / axes[a].divisor % axes[a].n_parts];
+        out->begin[a] = (float)r.begin;
+        out->end[a] = (float)r.end;
+        out->volume *= (double)(r.end - r.begin);
+    }
+}
+
+enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
+                         const struct tensor_map *map, const struct plan_layer *layer,
+                         struct pattern *out)
+{
+    struct axis_parts axes[SHAPE_MAX_RANK] = {{0}};
+    struct pattern_region *at;
+    int distinct = 1;
+    *out = (struct pattern){.copies = 1};
+    for (int a = 0; a < map->rank; a++) {
+        const struct plan_cut *cut = find_cut(&map->axis[a], layer, &axes[a].divisor);
+        struct pattern_ranges found = {0};
+        axes[a].extent = map->axis[a].extent;
+        if (!cut)
+            continue;
+        TRY(find_ranges(m, nest, map, a, cut, &found));
+        axes[a].ranges = found.ranges;
+        axes[a].n_parts = cut->n_parts;
+        out->axis[a] = found.known;
+        distinct *= cut->n_parts;
+    }
+    out->repeats = (double)layer->n_pieces / distinct;
+    for (int c = 0; c < layer->n_cuts; c++)
+        if (nest->loop[layer->cut[c].loop].role == LOOP_SUMMED)
+            out->copies *= layer->cut[c].n_parts;
+    TRY(find_inverse(m, layer));
+    TRY(arena_alloc_array(m->memory, (size_t)m->roads->n_seen, sizeof *at, &at));
+    for (int i = 0; i < m->roads->n_seen; i++)
+        fill_region(axes, map->rank, m->piece_of[m->roads->seen[i]], &at[i]);
+    out->at = at;
+    return STATUS_OK;
+}
+
+/* ---- moving ---- */
+
+/* fmax is a call, for the sake of numbers that are none. */
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double overlap(const struct pattern_region *x, const struct pattern_region *y)
+{
+    float length[SHAPE_MAX_RANK];
+    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
+        float begin = x->begin[a] > y->begin[a] ? x->begin[a] : y->begin[a];
+        float end = x->end[a] < y->end[a] ? x->end[a] : y->end[a];
+        length[a] = end > begin ? end - begin : 0;
+    }
+    return (double)length[0] * length[1] * ((double)length[2] * length[3]);
+}
+
+/* What all readers together read of a region. */
+static double read_by_all(const struct pattern *read, const struct pattern_region *own)
+{
+    double volume = read->repeats;
+    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
+        const int64_t *covers = read->axis[a].covers;
+        volume *= covers ? (double)(covers[(int64_t)own->end[a]] - covers[(int64_t)own->begin[a]])
+                         : (double)(own->end[a] - own->begin[a]);
+    }
+    return volume;
+}
+
+/* How many of a pattern's different regions meet a region. */
+static double count_meeting(const struct pattern *p, const struct pattern_region *region)
+{
+    double n = 1;
+    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+        if (p->axis[a].begun)
+            n *= p->axis[a].begun[(int64_t)region->end[a]] -
+                 p->axis[a].ended[(int64_t)region->begin[a]];
+    return n;
+}
+
+static bool same_regions(const struct roads *r, const struct pattern *own,
+                         const struct pattern *read)
+{
+    return own->copies == 1 && memcmp(own->at, read->at, (size_t)r->n_seen * sizeof *own->at) == 0;
+}
+
+/* Of n_bytes in so many messages; most workers ask what the one before them asked. */
+struct last_asked {
+    double messages, n_bytes, seconds;
+};
+
+static double host_messages_s(const struct roads *r, double messages, double n_bytes,
+                              struct last_asked *last)
+{
+    if (messages <= 0 || n_bytes <= 0)
+        return 0;
+    if (messages != last->messages || n_bytes != last->n_bytes)
+        *last = (struct last_asked){messages, n_bytes,
+                                    messages * roads_host_message_s(r, n_bytes / messages)};
+    return last->seconds;
+}
+
+/* What passes ports, in elements, of the workers of a node. */
+struct flows {
+    double in, out, in_near;
+    double seconds; /* of the busiest worker */
+};
+
+static void flow_of_worker(const struct roads *r, int i, const struct pattern *own,
+                           const struct pattern *read, double element_bytes,
+                           struct last_asked last[2], struct flows *f)
+{
+    const struct pattern_region *o = &own->at[i], *x = &read->at[i];
+    int w = r->seen[i];
+    double both = overlap(x, o), in = own->copies * x->volume - both;
+    double out = o->volume > 0 ? read_by_all(read, o) - both : 0;
+    double in_s = in * element_bytes / r->in_bytes_per_s[w];
+    double out_s = out * element_bytes / r->out_bytes_per_s[w];
+    f->in += in;
+    f->out += out;
+    f->seconds = larger(f->seconds, larger(in_s, out_s));
+    if (!r->on_cpu)
+        return;
+    bool has = both > 0;
+    double from = in > 0 ? own->copies * count_meeting(own, x) - has : 0;
+    double to = out > 0 ? read->repeats * count_meeting(read, o) - has : 0;
+    /* A core does one after the other. */
+    f->seconds = larger(f->seconds, host_messages_s(r, from, in * element_bytes, &last[0]) +
+                                        host_messages_s(r, to, out * element_bytes, &last[1]));
+}
+
+static double flow_within(const struct road_node *node, const struct pattern *own,
+                          const struct pattern *read)
+{
+    const struct pattern_region *o = own->at + node->first_seen, *r = read->at + node->first_seen;
+    double sum = 0;
+    for (int i = 0; i < node->n_seen; i++)
+        for (int k = 0; k < node->n_seen; k++)
+            if (i != k)
+                sum += overlap(&r[i], &o[k]);
+    return sum * ((double)(node->n - 1) / (node->n_seen > 1 ? node->n_seen - 1 : 1));
+}
+
+/* One direction through one node: the busiest port, core or card. */
+static double move_through(const struct roads *r, const struct road_node *node,
+                           const struct pattern *own, const struct pattern *read,
+                           double element_bytes, bool *far)
+{
+    struct flows f = {0, 0, 0, 0};
+    struct last_asked last[2] = {{0, 0, 0}, {0, 0, 0}};
+    for (int i = 0; i < node->n_seen; i++)
+        flow_of_worker(r, node->first_seen + i, own, read, element_bytes, last, &f);
+    if (r->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
+        return f.seconds;
+    f.in_near = flow_within(node, own, read);
+    double in_far = larger(0, f.in - f.in_near), out_far = larger(0, f.out - f.in_near);
+    double scale = (double)node->n / node->n_seen * element_bytes;
+    *far |= in_far > 0;
+    return larger(f.seconds, larger(scale * in_far / node->in_bytes_per_s,
+                                    scale * out_far / node->out_bytes_per_s));
+}
+
+/* Regions that travel are copied into place, and gradients added: five times their bytes pass the
+ * memory there and back. */
+static double copy_s(const struct roads *r, const struct pattern *read, double element_bytes)
+{
+    double slowest = 0;
+    for (int i = 0; i < r->n_seen; i++)
+        slowest = larger(slowest,
+                         5 * read->at[i].volume * element_bytes / r->copy_bytes_per_s[r->seen[i]]);
+    return slowest + 4 * r->launch_s;
+}
+
+double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,
+                      double element_bytes)
+{
+    double slowest = 0;
+    bool far = false;
+    if (same_regions(r, own, read))
+        return 0;
+    for (int g = 0; g < r->n_nodes; g++)
+        if (r->nodes[g].n_seen > 0)
+            slowest =
+                larger(slowest, move_through(r, &r->nodes[g], own, read, element_bytes, &far));
+    double latency_s = r->on_cpu ? r->machine->wake_s : far ? r->far_s : r->near_s;
+    return 2 * (slowest + (slowest > 0 ? latency_s : 0)) + copy_s(r, read, element_bytes);
+}

@@ -1,0 +1,68 @@
+/* patterns.h: which regions of a tensor the workers hold or read, and what moves between two such
+ * patterns; inside of pricing.h.
+ *
+ *     own     worker 0: rows 0..13      read   worker 0: rows 0..14
+ *             worker 1: rows 14..27            worker 1: rows 13..27        one row each way
+ *
+ * Pieces of a mesh differ by axis, so sums over all workers are products of sums over axes, and
+ * only the workers that roads.h looks at are ever intersected one by one.
+ */
+#ifndef CLEAVE_SEARCH_PATTERNS_H
+#define CLEAVE_SEARCH_PATTERNS_H
+
+#include "plan/plan.h"
+#include "search/roads.h"
+
+/* In single precision, which is exact for extents below 2^24 and intersects four axes at once. */
+struct pattern_region {
+    float begin[SHAPE_MAX_RANK], end[SHAPE_MAX_RANK]; /* unused axes: 0 .. 1; none: all 0 */
+    double volume;                                    /* elements */
+};
+
+/* What is known of the parts of one axis, by place x; NULL: it is not cut. */
+struct pattern_axis {
+    /* How much of [0, x) all parts have together, each counted; NULL: just x. */
+    const int64_t *covers;
+    /* How many parts begin before x, and how many end at or before it; on CPUs only, where every
+     * message counts. */
+    const int32_t *begun, *ended;
+};
+
+struct pattern {
+    const struct pattern_region *at; /* by number in roads->seen */
+    double copies;                   /* own: holders of each region, whose sum it is */
+    double repeats;                  /* read: workers that read the same region */
+    struct pattern_axis axis[SHAPE_MAX_RANK];
+};
+
+/* Makes patterns of one layer after another, and remembers ranges within a layer. */
+struct pattern_maker {
+    const struct roads *roads;
+    arena *memory;
+    const int *piece_of; /* by worker, of the layer at hand; -1: none */
+    int n_ranges, n_inverses;
+    struct pattern_ranges {
+        const struct tensor_map *map;
+        int axis, loop, n_parts;
+        const int64_t *sizes;
+        const struct range *ranges;
+        struct pattern_axis known;
+    } ranges[256];
+    struct pattern_inverse {
+        const int *workers;
+        const int *piece_of; /* by worker; -1: none */
+    } inverses[256];
+};
+
+void pattern_maker_forget(struct pattern_maker *m);
+
+/* What the pieces of a layer touch of a tensor. */
+enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
+                         const struct tensor_map *map, const struct plan_layer *layer,
+                         struct pattern *out) MUST_USE;
+
+/* Seconds to move from those who own to those who read, and the gradient back. */
+double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,
+                      double element_bytes);
+
+#endif

@@ -1,0 +1,331 @@
+#include "search/pricing.h"
+
+#include "search/pricing_layer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double ELEMENT_BYTES = 4;
+
+double pricing_total(const struct pricing_request *request, const struct pricing_cost *cost)
+{
+    return cost->forward_s + cost->backward_s + cost->update_s + cost->statistics_s +
+           cost->inside_s + (1 - request->hidden_sync) * cost->sync_s;
+}
+
+double pricing_bytes(const struct pricing_request *request, const struct pricing_cost *cost)
+{
+    return (2 + request->n_states) * cost->weight_bytes + cost->kept_bytes;
+}
+
+/* ---- different layers ---- */
+
+/* A layer that others may be equal to, with the patterns of its tensors by choice. */
+struct sort {
+    struct layer_case its;
+    struct pricing_layer priced;
+    struct pattern *own;                  /* [n_choices] */
+    struct pattern *reads[OP_MAX_INPUTS]; /* [n_choices] each; made when asked for */
+};
+
+struct maker {
+    struct pricing *p;
+    struct roads roads;
+    struct pattern_maker patterns;
+    struct layer_pricer pricer;
+    struct choice_wish wish;
+    const struct search_options *options;
+    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
+    const int *n_readers;       /* by node */
+    int n_sorts;
+    struct sort **sorts;
+    int *sort_of; /* by layer */
+};
+
+static enum status look_around(struct maker *m)
+{
+    const struct graph *g = m->p->request.graph;
+    bool *needs;
+    int *readers;
+    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *needs, &needs));
+    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *readers, &readers));
+    for (int i = 0; i < g->n_nodes; i++) {
+        needs[i] = g->nodes[i].n_params > 0;
+        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
+            needs[i] |= needs[g->nodes[i].input[k]];
+            readers[g->nodes[i].input[k]]++;
+        }
+    }
+    m->needs_gradient = needs;
+    m->n_readers = readers;
+    return STATUS_OK;
+}
+
+/* A sum of two that is folded into one of the nodes before it, if they are cut alike. */
+static bool is_folded_sum(const struct maker *m, int node)
+{
+    const struct graph *g = m->p->request.graph;
+    const struct graph_node *n = &g->nodes[node];
+    if (n->op.n_inputs != 2 || !(op_get_info(n->op.op)->flags & OP_PASSES_GRADIENT))
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (op_get_info(g->nodes[n->input[k]].op.op)->flags & OP_TAKES_RESIDUAL &&
+            m->n_readers[n->input[k]] == 1)
+            return true;
+    return false;
+}
+
+static void fill_case(const struct maker *m, const struct choice_layer *layer,
+                      struct layer_case *out)
+{
+    const struct graph *g = m->p->request.graph;
+    const struct graph_node *first = &g->nodes[layer->node[0]];
+    memset(out, 0, sizeof *out);
+    out->layer = layer;
+    out->n_nodes = layer->n_nodes;
+    for (int i = 0; i < layer->n_nodes; i++) {
+        out->op[i] = g->nodes[layer->node[i]].op;
+        for (int k = 0; k < out->op[i].n_inputs; k++)
+            out->op[i].input[k].dim[0] = m->wish.samples;
+        out->op[i].output.dim[0] = m->wish.samples;
+    }
+    for (int k = 0; k < first->op.n_inputs; k++)
+        out->input_gradient |= m->needs_gradient[first->input[k]];
+    out->folded_sum = is_folded_sum(m, layer->node[0]);
+    out->n_readers = m->n_readers[layer->node[layer->n_nodes - 1]];
+}
+
+static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
+{
+    return a->n_nodes == b->n_nodes && a->input_gradient == b->input_gradient &&
+           a->folded_sum == b->folded_sum && a->n_readers == b->n_readers &&
+           memcmp(a->op, b->op, (size_t)a->n_nodes * sizeof *a->op) == 0;
+}
+
+static enum status price_choices(struct maker *m, struct sort *s)
+{
+    struct plan_layer cuts[1 + LAYER_MAX_FOLLOWERS] = {{0}};
+    struct pricing_cost *costs;
+    double *totals;
+    size_t n = (size_t)s->priced.n_choices;
+    int last = s->its.n_nodes - 1;
+    TRY(arena_alloc_array(m->p->memory, n, sizeof *costs, &costs));
+    TRY(arena_alloc_array(m->p->memory, n, sizeof *totals, &totals));
+    TRY(arena_alloc_array(m->p->memory, n, sizeof *s->own, &s->own));
+    for (int k = 0; k < s->its.op[0].n_inputs; k++)
+        TRY(arena_alloc_array(m->p->memory, n, sizeof *s->reads[k], &s->reads[k]));
+    pattern_maker_forget(&m->patterns);
+    for (int x = 0; x < s->priced.n_choices; x++) {
+        TRY(layer_price(&m->pricer, &s->its, &s->priced.choices[x], cuts, &costs[x]));
+        totals[x] = pricing_total(&m->p->request, &costs[x]);
+        TRY(pattern_make(&m->patterns, &s->its.nest[last], &s->its.nest[last].output, &cuts[last],
+                         &s->own[x]));
+        for (int k = 0; k < s->its.op[0].n_inputs; k++)
+            TRY(pattern_make(&m->patterns, &s->its.nest[0], &s->its.nest[0].input[k], &cuts[0],
+                             &s->reads[k][x]));
+    }
+    s->priced.costs = costs;
+    s->priced.totals = totals;
+    return STATUS_OK;
+}
+
+static enum status add_sort(struct maker *m, const struct layer_case *its)
+{
+    struct sort *s;
+    TRY(arena_alloc(m->p->memory, sizeof *s, &s));
+    m->sorts[m->n_sorts++] = s;
+    s->its = *its;
+    for (int i = 0; i < its->n_nodes; i++)
+        op_get_loops(&its->op[i], &s->its.nest[i]);
+    TRY(choice_list(&m->wish, its->layer, m->p->memory, &s->priced.choices, &s->priced.n_choices));
+    return price_choices(m, s);
+}
+
+static bool is_stopped(const struct maker *m)
+{
+    const struct search_options *o = m->options;
+    return o && o->stop && o->stop(o->user, INFINITY, 0);
+}
+
+static enum status price_layers(struct maker *m, const struct choice_layer *layers)
+{
+    struct pricing *p = m->p;
+    size_t n = (size_t)p->n_layers;
+    struct layer_case *its;
+    TRY(arena_alloc(p->memory, sizeof *its, &its));
+    TRY(arena_alloc_array(p->memory, n, sizeof *m->sorts, &m->sorts));
+    TRY(arena_alloc_array(p->memory, n, sizeof *m->sort_of, &m->sort_of));
+    TRY(arena_alloc_array(p->memory, n, sizeof *p->layers, &p->layers));
+    for (int i = 0; i < p->n_layers; i++) {
+        int k = 0;
+        fill_case(m, &layers[i], its);
+        while (k < m->n_sorts && !equal_cases(&m->sorts[k]->its, its))
+            k++;
+        if (k == m->n_sorts && is_stopped(m))
+            return status_fail(STATUS_STOPPED, "stopped before anything was priced");
+        if (k == m->n_sorts)
+            TRY(add_sort(m, its));
+        m->sort_of[i] = k;
+        p->layers[i] = m->sorts[k]->priced;
+        p->layers[i].nodes = layers[i];
+    }
+    p->n_priced_layers = m->n_sorts;
+    return STATUS_OK;
+}
+
+/* ---- edges ---- */
+
+static enum status price_edge(struct maker *m, const struct sort *from, const struct sort *to,
+                              int input, const double **out)
+{
+    double *table;
+    int rows = from->priced.n_choices, columns = to->priced.n_choices;
+    TRY(arena_alloc_array(m->p->memory, (size_t)rows * (size_t)columns, sizeof *table, &table));
+    *out = table;
+    for (int x = 0; x < rows; x++)
+        for (int y = 0; y < columns; y++)
+            *table++ =
+                pattern_move_s(&m->roads, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
+    return STATUS_OK;
+}
+
+static const double *find_equal_edge(const struct maker *m, const struct pricing_edge *e)
+{
+    const struct pricing *p = m->p;
+    for (int i = 0; i < p->n_edges; i++)
+        if (p->edges[i].input == e->input && m->sort_of[p->edges[i].from] == m->sort_of[e->from] &&
+            m->sort_of[p->edges[i].to] == m->sort_of[e->to])
+            return p->edges[i].table;
+    return NULL;
+}
+
+static enum status add_edge(struct maker *m, int to, int input)
+{
+    struct pricing *p = m->p;
+    int node = p->layers[to].nodes.node[0];
+    const struct graph_node *reader = &p->request.graph->nodes[node];
+    int from = p->layer_of[reader->input[input]];
+    if (from < 0) /* the images: every worker loads what it reads */
+        return STATUS_OK;
+    struct pricing_edge e = {.from = from, .to = to, .node = node, .input = input};
+    struct shape s = reader->op.input[input];
+    s.dim[0] = m->wish.samples;
+    e.tensor_bytes = (double)shape_elements(&s) * ELEMENT_BYTES;
+    e.table = find_equal_edge(m, &e);
+    if (!e.table) {
+        if (is_stopped(m))
+            return status_fail(STATUS_STOPPED, "stopped before everything was priced");
+        TRY(price_edge(m, m->sorts[m->sort_of[from]], m->sorts[m->sort_of[to]], input, &e.table));
+        p->n_priced_edges++;
+    }
+    p->edges[p->n_edges++] = e;
+    return STATUS_OK;
+}
+
+static enum status price_edges(struct maker *m)
+{
+    struct pricing *p = m->p;
+    size_t n = 0;
+    for (int i = 0; i < p->n_layers; i++)
+        n += (size_t)p->request.graph->nodes[p->layers[i].nodes.node[0]].op.n_inputs;
+    TRY(arena_alloc_array(p->memory, n, sizeof *p->edges, &p->edges));
+    for (int i = 0; i < p->n_layers; i++)
+        for (int k = 0; k < p->request.graph->nodes[p->layers[i].nodes.node[0]].op.n_inputs; k++)
+            TRY(add_edge(m, i, k));
+    return STATUS_OK;
+}
+
+static enum status state_problem(struct pricing *p)
+{
+    struct search_node *nodes;
+    struct search_edge *edges;
+    TRY(arena_alloc_array(p->memory, (size_t)p->n_layers, sizeof *nodes, &nodes));
+    TRY(arena_alloc_array(p->memory, (size_t)p->n_edges, sizeof *edges, &edges));
+    for (int i = 0; i < p->n_layers; i++)
+        nodes[i] = (struct search_node){p->layers[i].n_choices, p->layers[i].totals};
+    for (int i = 0; i < p->n_edges; i++)
+        edges[i] = (struct search_edge){p->edges[i].from, p->edges[i].to, p->edges[i].table};
+    p->problem = (struct search_problem){p->n_layers, nodes, p->n_edges, edges};
+    return STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
+/* NULL if all workers are alike. */
+static enum status find_speeds(const struct maker *m, const double **out)
+{
+    const struct pricing_request *r = &m->p->request;
+    double *speed;
+    bool differ = false;
+    TRY(arena_alloc_array(m->p->memory, (size_t)r->n_workers, sizeof *speed, &speed));
+    for (int i = 0; i < r->n_workers; i++) {
+        int kind = r->machine->devices[m->roads.device[i]].kind;
+        speed[i] = r->machine->kinds[kind].reached_flops_per_s;
+        differ |= speed[i] != speed[0];
+    }
+    *out = differ ? speed : NULL;
+    return STATUS_OK;
+}
+
+static enum status fill(struct maker *m)
+{
+    struct pricing *p = m->p;
+    struct pricing_request *r = &p->request;
+    struct choice_layer *layers;
+    r->samples = r->samples ? r->samples : r->graph->batch;
+    TRY(roads_create(r->machine, r->transport, r->first_device, r->n_workers, p->memory,
+                     &m->roads));
+    m->patterns = (struct pattern_maker){.roads = &m->roads, .memory = p->memory};
+    m->pricer = (struct layer_pricer){r, &m->roads, p->memory, &m->patterns, NULL};
+    TRY(arena_alloc_array(p->memory, (size_t)r->n_workers, sizeof(int), &m->pricer.members));
+    m->wish = (struct choice_wish){.graph = r->graph,
+                                   .samples = r->samples,
+                                   .machine = r->machine,
+                                   .first_device = r->first_device,
+                                   .n_workers = r->n_workers,
+                                   .max_choices = r->max_choices,
+                                   .only_batch = r->only_batch};
+    TRY(find_speeds(m, &m->wish.speed));
+    TRY(look_around(m));
+    TRY(choice_find_layers(r->graph, p->memory, &layers, &p->n_layers, &p->layer_of));
+    TRY(price_layers(m, layers));
+    TRY(price_edges(m));
+    return state_problem(p);
+}
+
+static enum status check_request(const struct pricing_request *r)
+{
+    if (r->n_workers < 1)
+        return status_fail(STATUS_USAGE, "a search for %d workers: at least 1", r->n_workers);
+    if (r->n_workers > PLAN_MAX_WORKERS)
+        return status_fail(STATUS_USAGE, "a search for %d workers: at most %d", r->n_workers,
+                           PLAN_MAX_WORKERS);
+    return STATUS_OK;
+}
+
+enum status pricing_create(const struct pricing_request *request,
+                           const struct search_options *options, struct pricing **out)
+{
+    struct maker *m;
+    arena *memory;
+    TRY(check_request(request));
+    TRY(arena_create(&memory));
+    enum status st;
+    TRY_GOTO(st, arena_alloc(memory, sizeof *m, &m), failed);
+    TRY_GOTO(st, arena_alloc(memory, sizeof *m->p, &m->p), failed);
+    m->p->memory = memory;
+    m->p->request = *request;
+    m->options = options;
+    TRY_GOTO(st, fill(m), failed);
+    *out = m->p;
+    return STATUS_OK;
+failed:
+    arena_destroy(memory);
+    return st;
+}
+
+void pricing_destroy(struct pricing *p)
+{
+    if (p)
+        arena_destroy(p->memory);
+}

@@ -1,0 +1,373 @@
+#include "search/pricing_layer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double ELEMENT_BYTES = 4;
+static const double BUCKET_BYTES = 25 << 20;
+
+/* ---- pieces ---- */
+
+/* Of the longest parts, the one in the middle: it has a halo on both sides. */
+static struct range longest_part(const struct plan_cut *cut, int64_t extent)
+{
+    struct range best = {0, 0};
+    for (int k = 0; k < cut->n_parts; k++) {
+        int i = (cut->n_parts / 2 + k) % cut->n_parts;
+        struct range r = plan_part(cut, i, extent);
+        if (r.end - r.begin > best.end - best.begin)
+            best = r;
+        if (!cut->sizes && best.end - best.begin == (extent + cut->n_parts - 1) / cut->n_parts)
+            break;
+    }
+    return best;
+}
+
+static void largest_box(const struct plan_layer *layer, const struct loop_nest *nest,
+                        struct box *box)
+{
+    loop_nest_whole(nest, box);
+    for (int i = 0; i < layer->n_cuts; i++)
+        box->range[layer->cut[i].loop] =
+            longest_part(&layer->cut[i], nest->loop[layer->cut[i].loop].extent);
+}
+
+static double box_volume(const struct loop_nest *nest, const struct box *box)
+{
+    double volume = 1;
+    for (int i = 0; i < nest->n_loops; i++)
+        volume *= (double)(box->range[i].end - box->range[i].begin);
+    return volume;
+}
+
+static int kind_of(const struct layer_pricer *p, int worker)
+{
+    return p->roads->machine->devices[p->roads->device[worker]].kind;
+}
+
+/* The largest piece that a device of this kind has; false: it has none. */
+static bool largest_of_kind(const struct layer_pricer *p, const struct plan_layer *layer,
+                            const struct loop_nest *nest, int kind, struct box *out)
+{
+    double most = 0;
+    for (int i = 0; i < layer->n_pieces; i++) {
+        struct box box;
+        if (kind_of(p, layer->workers[i]) != kind)
+            continue;
+        plan_piece_box(layer, nest, i, &box);
+        double volume = box_volume(nest, &box);
+        if (volume > most) {
+            most = volume;
+            *out = box;
+        }
+    }
+    return most > 0;
+}
+
+/* ---- computing ---- */
+
+static double seconds_of(const struct cost_source *source, const struct group_spec *spec,
+                         enum pass pass, int n_gradients)
+{
+    struct instr_work work;
+    work_of_group(spec, pass, n_gradients, ELEMENT_BYTES, &work);
+    return costs_estimate(source, &work);
+}
+
+static double elements(const struct shape *s)
+{
+    return (double)shape_elements(s);
+}
+
+/* The sum of several gradients, or an activation's slope, where the op does not do it itself. */
+static double folding_s(const struct cost_source *source, const struct group_spec *spec,
+                        int n_gradients)
+{
+    bool activates = spec->activation != ACTIVATION_NONE;
+    struct instr_work work;
+    if (op_get_info(spec->op.op)->flags & OP_FOLDS_GRADIENTS || (!activates && n_gradients < 2))
+        return 0;
+    work_of_fold(n_gradients, activates, elements(&spec->op.output) * ELEMENT_BYTES, ELEMENT_BYTES,
+                 &work);
+    return costs_estimate(source, &work);
+}
+
+static bool is_reshape(const struct op_case *op)
+{
+    return op->n_inputs == 1 && op->input[0].rank != op->output.rank &&
+           shape_elements(&op->input[0]) == shape_elements(&op->output);
+}
+
+static void price_group(const struct cost_source *source, const struct group_spec *spec,
+                        int n_gradients, bool has_params, struct pricing_cost *out)
+{
+    unsigned flags = op_get_info(spec->op.op)->flags;
+    out->forward_s += seconds_of(source, spec, PASS_FORWARD, n_gradients);
+    if (spec->shared_statistics)
+        out->forward_s += seconds_of(source, spec, PASS_FORWARD_STATISTICS, n_gradients);
+    if (!spec->input_gradient && !has_params)
+        return;
+    out->backward_s += folding_s(source, spec, n_gradients);
+    if (spec->shared_statistics)
+        out->backward_s += seconds_of(source, spec, PASS_BACKWARD_STATISTICS, n_gradients);
+    if (!(flags & OP_SPLIT_GRADIENT)) {
+        out->backward_s += seconds_of(source, spec, PASS_BACKWARD, n_gradients);
+        return;
+    }
+    if (spec->input_gradient)
+        out->backward_s += seconds_of(source, spec, PASS_BACKWARD_DATA, n_gradients);
+    if (has_params)
+        out->backward_s += seconds_of(source, spec, PASS_BACKWARD_WEIGHTS, n_gradients);
+}
+
+/* Whether node number i is an activation that the one before it does on its way. */
+static bool is_folded(const struct layer_case *c, const struct choice *choice, int i)
+{
+    if (i == 0 || i >= c->n_nodes || op_get_info(c->op[i].op)->activation == ACTIVATION_NONE)
+        return false;
+    bool takes = op_get_info(c->op[i - 1].op)->flags & OP_TAKES_ACTIVATION;
+    return takes && !(i == 1 && choice->partial) && !is_folded(c, choice, i - 1);
+}
+
+/* One node's largest piece on a device of this kind. */
+static enum status price_node(const struct layer_pricer *p, const struct layer_case *c,
+                              const struct choice *choice, int i, int kind, const struct box *box,
+                              struct pricing_cost *out)
+{
+    const struct cost_source *source = &p->request->sources[kind];
+    struct op_piece piece;
+    bool activates = is_folded(c, choice, i + 1);
+    bool is_last = i + activates + 1 >= c->n_nodes;
+    TRY(op_get_piece(&c->op[i], box, &piece));
+    if (i == 0 && c->folded_sum) { /* one more tensor passes, each way */
+        double s = elements(&piece.op.output) * ELEMENT_BYTES / source->kind->reached_bytes_per_s;
+        out->forward_s += s;
+        out->backward_s += s;
+        return STATUS_OK;
+    }
+    if (is_reshape(&piece.op))
+        return STATUS_OK;
+    struct group_spec spec = {.op = piece.op,
+                              .activation = activates ? op_get_info(c->op[i + 1].op)->activation
+                                                      : ACTIVATION_NONE,
+                              .training = true,
+                              .input_gradient = i > 0 || c->input_gradient,
+                              .shared_statistics = piece.shares_statistics};
+    price_group(source, &spec, is_last ? c->n_readers : 1, c->nest[i].n_params > 0, out);
+    return STATUS_OK;
+}
+
+/* All nodes of the layer on devices of one kind; false in *has: they have no pieces. */
+static enum status price_kind(const struct layer_pricer *p, const struct layer_case *c,
+                              const struct choice *choice, const struct plan_layer *cuts, int kind,
+                              struct pricing_cost *out, bool *has)
+{
+    bool alike = p->roads->machine->n_kinds == 1;
+    *has = false;
+    for (int i = 0; i < c->n_nodes; i++) {
+        struct box box;
+        if (is_folded(c, choice, i))
+            continue;
+        if (alike)
+            largest_box(&cuts[i], &c->nest[i], &box);
+        else if (!largest_of_kind(p, &cuts[i], &c->nest[i], kind, &box))
+            continue;
+        *has = true;
+        TRY(price_node(p, c, choice, i, kind, &box, out));
+    }
+    return STATUS_OK;
+}
+
+static enum status price_computing(const struct layer_pricer *p, const struct layer_case *c,
+                                   const struct choice *choice, const struct plan_layer *cuts,
+                                   struct pricing_cost *out)
+{
+    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+        struct pricing_cost cost = {0};
+        bool has;
+        TRY(price_kind(p, c, choice, cuts, kind, &cost, &has));
+        if (has && cost.forward_s + cost.backward_s > out->forward_s + out->backward_s) {
+            out->forward_s = cost.forward_s;
+            out->backward_s = cost.backward_s;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- sums ---- */
+
+/* The workers of the pieces that differ from the first only in loops that `mask` has. */
+static int find_members(const struct plan_layer *layer, unsigned mask, int *members)
+{
+    int n = 0;
+    for (int i = 0; i < layer->n_pieces; i++) {
+        bool same = true;
+        for (int c = layer->n_cuts - 1, left = i; c >= 0; c--) {
+            int part = left % layer->cut[c].n_parts;
+            left /= layer->cut[c].n_parts;
+            same &= part == 0 || (mask >> layer->cut[c].loop & 1);
+        }
+        if (same)
+            members[n++] = layer->workers[i];
+    }
+    return n;
+}
+
+/* How many such groups there are on the node of the first. */
+static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n)
+{
+    const struct roads *r = p->roads;
+    int node = r->node_of[p->members[0]], pieces = 0, members = 0;
+    if (r->n_nodes == 1)
+        return 1;
+    for (int i = 0; i < layer->n_pieces; i++)
+        pieces += r->node_of[layer->workers[i]] == node;
+    for (int i = 0; i < n; i++)
+        members += r->node_of[p->members[i]] == node;
+    return members > 0 && pieces > members ? pieces / members : 1;
+}
+
+static unsigned loops_of_tensor(const struct tensor_map *map)
+{
+    unsigned mask = 0;
+    for (int a = 0; a < map->rank; a++)
+        for (int i = 0; i < map->axis[a].n_terms; i++)
+            mask |= 1u << map->axis[a].term[i].loop;
+    return mask;
+}
+
+static unsigned loops_cut(const struct plan_layer *layer)
+{
+    unsigned mask = 0;
+    for (int i = 0; i < layer->n_cuts; i++)
+        mask |= 1u << layer->cut[i].loop;
+    return mask;
+}
+
+static double region_bytes(const struct range *region, int rank)
+{
+    double volume = ELEMENT_BYTES;
+    for (int a = 0; a < rank; a++)
+        volume *= (double)(region[a].end - region[a].begin);
+    return volume;
+}
+
+/* Gradients lie in buckets with those of other layers: a share of a full one counts. */
+static double sync_s(const struct layer_pricer *p, const struct plan_layer *layer, unsigned shared,
+                     double n_bytes)
+{
+    double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : BUCKET_BYTES;
+    int n = find_members(layer, shared, p->members);
+    if (n < 2)
+        return 0;
+    return roads_ring_s(p->roads, p->members, n, count_alike(p, layer, n), bucket) * n_bytes /
+           bucket;
+}
+
+static double update_s(const struct layer_pricer *p, const struct plan_layer *layer, double n_bytes)
+{
+    struct instr_work work;
+    work_of_update(p->request->n_states, n_bytes, ELEMENT_BYTES, &work);
+    return costs_estimate(&p->request->sources[kind_of(p, layer->workers[0])], &work);
+}
+
+static void price_params(const struct layer_pricer *p, const struct layer_case *c, int i,
+                         const struct plan_layer *layer, struct pricing_cost *out)
+{
+    const struct loop_nest *nest = &c->nest[i];
+    struct op_param params[OP_MAX_PARAMS];
+    struct range regions[OP_MAX_PARAMS][SHAPE_MAX_RANK];
+    struct box box;
+    int n = op_get_params(&c->op[i], params);
+    largest_box(layer, nest, &box);
+    for (int k = 0; k < n; k++) {
+        unsigned shared = loops_cut(layer) & ~loops_of_tensor(&nest->param[k]);
+        op_get_piece_region(nest, &nest->param[k], &box, regions[k]);
+        double n_bytes = region_bytes(regions[k], nest->param[k].rank);
+        out->weight_bytes += n_bytes;
+        if (!params[k].trained)
+            continue;
+        out->update_s += update_s(p, layer, n_bytes);
+        if (shared)
+            out->sync_s += sync_s(p, layer, shared, n_bytes);
+    }
+}
+
+/* Two sums in double for each channel, forward and backward. */
+static void price_statistics(const struct layer_pricer *p, const struct loop_nest *nest,
+                             const struct plan_layer *layer, struct pricing_cost *out)
+{
+    unsigned over = 0;
+    struct box box;
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (nest->loop[layer->cut[i].loop].cut == CUT_STATISTICS)
+            over |= 1u << layer->cut[i].loop;
+    if (!over)
+        return;
+    largest_box(layer, nest, &box);
+    double channels = (double)(box.range[1].end - box.range[1].begin);
+    int n = find_members(layer, over, p->members);
+    double wake_s = p->roads->on_cpu ? p->roads->machine->wake_s : 0;
+    out->statistics_s +=
+        2 * (wake_s + roads_gather_s(p->roads, p->members, n, count_alike(p, layer, n),
+                                     2 * channels * (double)sizeof(double)));
+}
+
+/* ---- memory ---- */
+
+/* Outputs of all nodes that are not folded, and inputs of which a worker reads more than its part
+ * of the whole: those are copies. */
+static void count_kept(const struct layer_case *c, const struct choice *choice,
+                       const struct plan_layer *cuts, struct pricing_cost *out)
+{
+    struct range region[SHAPE_MAX_RANK];
+    struct box box;
+    for (int i = 0; i < c->n_nodes; i++) {
+        if (is_folded(c, choice, i) || is_reshape(&c->op[i]))
+            continue;
+        largest_box(&cuts[i], &c->nest[i], &box);
+        op_get_piece_region(&c->nest[i], &c->nest[i].output, &box, region);
+        out->kept_bytes += region_bytes(region, c->nest[i].output.rank);
+    }
+    largest_box(&cuts[0], &c->nest[0], &box);
+    for (int k = 0; k < c->op[0].n_inputs; k++) {
+        const struct tensor_map *map = &c->nest[0].input[k];
+        op_get_piece_region(&c->nest[0], map, &box, region);
+        double read = region_bytes(region, map->rank);
+        double part = elements(&c->op[0].input[k]) * ELEMENT_BYTES / choice->n_pieces;
+        if (read > 1.05 * part)
+            out->kept_bytes += read;
+    }
+}
+
+/* ---- all of it ---- */
+
+/* A partial sum is added up before the followers go on with it. */
+static enum status price_inside(const struct layer_pricer *p, const struct layer_case *c,
+                                const struct choice *choice, const struct plan_layer *cuts,
+                                struct pricing_cost *out)
+{
+    struct pattern own, read;
+    if (!choice->partial || c->n_nodes == 1)
+        return STATUS_OK;
+    TRY(pattern_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
+    TRY(pattern_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
+    out->inside_s = pattern_move_s(p->roads, &own, &read, ELEMENT_BYTES);
+    return STATUS_OK;
+}
+
+enum status layer_price(const struct layer_pricer *p, const struct layer_case *c,
+                        const struct choice *choice, struct plan_layer *cuts,
+                        struct pricing_cost *out)
+{
+    *out = (struct pricing_cost){0};
+    for (int i = 0; i < c->n_nodes; i++)
+        TRY(choice_write(p->request->graph, c->layer, i, choice, p->memory, &cuts[i]));
+    TRY(price_computing(p, c, choice, cuts, out));
+    for (int i = 0; i < c->n_nodes; i++) {
+        price_params(p, c, i, &cuts[i], out);
+        price_statistics(p, &c->nest[i], &cuts[i], out);
+    }
+    count_kept(c, choice, cuts, out);
+    return price_inside(p, c, choice, cuts, out);
+}

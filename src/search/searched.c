@@ -1,0 +1,193 @@
+#include "search/searched.h"
+
+#include "search/layers.h"
+#include "search/pipelines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PIPELINES = 12 };
+/* What takes no longer is searched a second time, under another assumption. */
+static const double QUICK_S = 0.5;
+
+void searched_take_costs(struct searched_costs *to, const struct predict_request *request,
+                         const struct prediction *p)
+{
+    *to = (struct searched_costs){.known = true,
+                                  .profile = request->local ? request->profile : NULL,
+                                  .busy = p->measured.setting,
+                                  .alone = p->measured.alone,
+                                  .scale = request->scale,
+                                  .transport = request->transport,
+                                  .n_states = request->n_states};
+}
+
+enum status searched_find_sources(const struct searched_costs *costs, const struct machine *machine,
+                                  arena *memory, const struct cost_source **out)
+{
+    struct cost_source *sources;
+    TRY(arena_alloc_array(memory, (size_t)machine->n_kinds, sizeof *sources, &sources));
+    for (int k = 0; k < machine->n_kinds; k++)
+        sources[k] = (struct cost_source){.profile = costs->profile,
+                                          .busy = costs->busy,
+                                          .alone = costs->alone,
+                                          .kind = &machine->kinds[k],
+                                          .scale = costs->scale};
+    *out = sources;
+    return STATUS_OK;
+}
+
+/* ---- per layer ---- */
+
+static bool is_same(const struct plan *a, const struct plan *b)
+{
+    if (a->n_workers != b->n_workers || a->n_stages != b->n_stages || a->sync != b->sync)
+        return false;
+    for (int i = 1; i < a->n_layers; i++) {
+        const struct plan_layer *x = &a->layers[i], *y = &b->layers[i];
+        if (x->n_cuts != y->n_cuts || x->n_pieces != y->n_pieces)
+            return false;
+        for (int k = 0; k < x->n_cuts; k++)
+            if (x->cut[k].loop != y->cut[k].loop || x->cut[k].n_parts != y->cut[k].n_parts)
+                return false;
+        if (memcmp(x->workers, y->workers, (size_t)x->n_pieces * sizeof *x->workers) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_known(const struct candidate_list *to, const struct plan *plan)
+{
+    for (int i = 0; i < to->n; i++)
+        if (to->list[i].plan->micro_batches == 1 && !to->list[i].plan->layers[1].recompute &&
+            is_same(to->list[i].plan, plan))
+            return true;
+    return false;
+}
+
+/* A search that was stopped, or finds nothing, adds nothing. */
+static enum status forgive(enum status st)
+{
+    if (st != STATUS_STOPPED && st != STATUS_USAGE && st != STATUS_NO_FIT)
+        return st;
+    status_clear();
+    return STATUS_OK;
+}
+
+static enum status append_new(struct candidate_list *to, const char *name, struct plan *plan)
+{
+    if (!is_known(to, plan))
+        return candidate_append(to, name, FAMILY_PER_LAYER, plan);
+    plan_destroy(plan);
+    return STATUS_OK;
+}
+
+/* The same with gradients summed within nodes first. */
+static enum status add_hierarchical(const struct pricing_request *pricing, const char *name,
+                                    const struct plan *plan, struct candidate_list *to)
+{
+    int per_node = pricing->machine->nodes[0].n_devices;
+    char *text, full[CANDIDATE_NAME_BYTES];
+    struct plan *copy;
+    if (pricing->machine->n_nodes < 2 || per_node < 2 || per_node >= pricing->n_workers)
+        return STATUS_OK;
+    TRY(plan_print(plan, pricing->graph, &text));
+    enum status st = plan_parse(text, strlen(text), "the plan", pricing->graph, &copy);
+    free(text);
+    TRY(st);
+    copy->sync = PLAN_HIERARCHICAL;
+    copy->workers_per_node = per_node;
+    (void)snprintf(full, sizeof full, "%s hierarchical", name);
+    return append_new(to, full, copy);
+}
+
+static enum status add_per_layer(const struct pricing_request *pricing, double hidden_sync,
+                                 const char *name, const struct search_options *options,
+                                 struct candidate_list *to, double *search_s)
+{
+    struct layers_request r = {.pricing = *pricing, .name = name, .options = *options};
+    struct layers_answer *a = NULL;
+    r.pricing.hidden_sync = hidden_sync;
+    enum status st = search_layers(&r, &a);
+    if (st != STATUS_OK)
+        return forgive(st);
+    struct plan *plan = a->plan;
+    a->plan = NULL;
+    *search_s = a->search_s;
+    layers_answer_destroy(a);
+    st = add_hierarchical(pricing, name, plan, to);
+    if (st == STATUS_OK)
+        return append_new(to, name, plan);
+    plan_destroy(plan);
+    return st;
+}
+
+/* ---- pipelines ---- */
+
+static void name_pipeline(const struct plan *plan, bool recompute, char name[CANDIDATE_NAME_BYTES])
+{
+    static const char *const schedules[PLAN_SCHEDULE_COUNT] = {
+        [PLAN_GPIPE] = "gpipe", [PLAN_1F1B] = "1f1b", [PLAN_PIPEDREAM] = "pipedream"};
+    size_t room = CANDIDATE_NAME_BYTES - 16;
+    size_t used = (size_t)snprintf(name, room, "%s", schedules[plan->schedule]);
+    for (int s = 0; s < plan->n_stages && used < room; s++)
+        used += (size_t)snprintf(name + used, room - used, "%c%d", s == 0 ? ' ' : '-',
+                                 plan->stages[s].n_workers);
+    used = used < room ? used : room - 1;
+    if (plan->micro_batches > 1)
+        used += (size_t)snprintf(name + used, 12, " m%d", plan->micro_batches);
+    if (recompute)
+        (void)snprintf(name + used, 4, " r");
+}
+
+static enum status add_pipelines(const struct candidate_request *request,
+                                 const struct pricing_request *pricing,
+                                 const struct search_options *options, struct candidate_list *to)
+{
+    struct pipelines_request r = {
+        .pricing = *pricing, .micro_batches = (int)request->micro_batches, .options = *options};
+    struct pipelines_found found[MOST_PIPELINES];
+    int n = 0;
+    enum status st = search_pipelines(&r, found, MOST_PIPELINES, &n);
+    if (st != STATUS_OK)
+        return forgive(st);
+    for (int i = 0; i < n; i++) {
+        char name[CANDIDATE_NAME_BYTES];
+        name_pipeline(found[i].plan, found[i].recompute, name);
+        if (st == STATUS_OK)
+            st = candidate_append(to, name, FAMILY_PIPELINE, found[i].plan);
+        else
+            plan_destroy(found[i].plan);
+    }
+    return st;
+}
+
+static enum status list_with(const struct candidate_request *request,
+                             const struct searched_costs *costs,
+                             const struct search_options *options, arena *memory,
+                             struct candidate_list *to)
+{
+    struct pricing_request pricing = {.graph = request->graph,
+                                      .machine = request->machine,
+                                      .transport = costs->transport,
+                                      .n_workers = request->n_workers,
+                                      .n_states = costs->n_states};
+    TRY(searched_find_sources(costs, request->machine, memory, &pricing.sources));
+    double search_s = 0;
+    TRY(add_per_layer(&pricing, 1, "per layer, overlapped", options, to, &search_s));
+    if (search_s < QUICK_S)
+        TRY(add_per_layer(&pricing, 0, "per layer", options, to, &search_s));
+    return add_pipelines(request, &pricing, options, to);
+}
+
+enum status searched_list(const struct candidate_request *request,
+                          const struct searched_costs *costs, const struct search_options *options,
+                          struct candidate_list *to)
+{
+    arena *memory;
+    TRY(arena_create(&memory));
+    enum status st = list_with(request, costs, options, memory, to);
+    arena_destroy(memory);
+    return st;
+}

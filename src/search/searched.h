@@ -1,0 +1,35 @@
+/* searched.h: the candidates that the searches find (layers.h, pipelines.h). Not for use outside
+ * this room.
+ */
+#ifndef CLEAVE_SEARCH_SEARCHED_H
+#define CLEAVE_SEARCH_SEARCHED_H
+
+#include "profile/costs.h"
+#include "search/candidates.h"
+#include "search/problem.h"
+
+/* What computing costs, as the clock had it for plain data parallelism. */
+struct searched_costs {
+    bool known;
+    profile *profile;
+    struct profile_setting busy, alone;
+    double scale;
+    const char *transport;
+    int n_states;
+};
+
+void searched_take_costs(struct searched_costs *to, const struct predict_request *request,
+                         const struct prediction *p);
+
+/* By kind of the machine, in `memory`. */
+enum status searched_find_sources(const struct searched_costs *costs, const struct machine *machine,
+                                  arena *memory, const struct cost_source **out) MUST_USE;
+
+/* Appends the per-layer optimum, with sums of gradients taken to cost time and to hide behind
+ * backward, and the best pipelines. Being stopped is no failure: what was found by then is there.
+ */
+enum status searched_list(const struct candidate_request *request,
+                          const struct searched_costs *costs, const struct search_options *options,
+                          struct candidate_list *to) MUST_USE;
+
+#endif

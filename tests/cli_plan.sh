@@ -1,0 +1,144 @@
+# Which way to train: the table of candidates, JSON, hand edits, studies, files that train; what does
+# not fit, and nonsense; this host; a lost node.
+source "$CLEAVE_SOURCE/tests/expect.sh"
+
+export CLEAVE_PROFILE=$PWD/profile.db
+unset CLEAVE_MEMORY_LIMIT
+
+narrow() {
+    awk '{ gsub(/…/, "."); if (length($0) > 100) bad = 1 } END { exit bad }' stdout ||
+        fail "lines too long"
+}
+
+# ---- a machine that is not here ----
+
+alexnet=(plan alexnet --data imagenet --batch 128 --machine 1x4:p100,intra=15GB/s)
+run 0 "${alexnet[@]}"
+says stdout "alexnet on imagenet, batch 128, 4 workers of 1x4:p100,intra=15GB/s"
+says stdout "unmeasured"
+grep -qE '^  plan +step +\+- +epoch +speed +memory +moved +fits$' stdout || fail "no table"
+[[ $(grep -c '^\* ' stdout) -eq 1 ]] || fail "not one plan is marked"
+grep -qE '^Use .*times as fast as data parallelism' stdout || fail "no recommendation"
+for word in computing waiting links memory; do
+    grep -qE "^  $word +[^ ]" stdout || fail "what limits it: no $word"
+done
+says stdout "classifier.6"
+narrow
+[[ ! -s stderr ]] || fail "something on stderr"
+[[ ! -e profile.db ]] || fail "a machine of paper made a profile"
+
+run 0 "${alexnet[@]}" --json -o best.json
+holds 'set(d) >= {"candidates", "best", "search_s", "model", "machine", "workers", "layers", "limits", "complete", "measured"}'
+holds 'all(set(c) >= {"name", "step_s", "images_per_s", "epoch_s", "memory_bytes", "bytes_moved", "fits"} for c in d["candidates"])'
+holds 'd["best"] in [c["name"] for c in d["candidates"] if c["fits"]] and d["complete"] and not d["measured"]'
+holds '[c for c in d["candidates"] if c["name"] == "data"][0]["clocked"]'
+holds '{c["family"] for c in d["candidates"]} >= {"serial", "data", "owt", "hybrid", "model", "spatial", "server", "layers", "pipeline"}'
+holds 'len({c["name"] for c in d["candidates"]}) == len(d["candidates"])'
+holds 'all(abs(c["images_per_s"] * c["step_s"] / 128 - 1) < 1e-6 for c in d["candidates"])'
+holds 'sum(l["layers"] for l in d["layers"]) > 15 and all(l["cut"] for l in d["layers"])'
+holds '[c for c in d["candidates"] if c["name"] == d["best"]][0]["step_s"] <= 1.05 * [c for c in d["candidates"] if c["name"] == "data"][0]["step_s"]'
+cp stdout plan-answer
+
+# the plan that was written is what was predicted
+run 0 predict alexnet --data imagenet --batch 128 --machine 1x4:p100,intra=15GB/s --plan best.json --json
+holds '(lambda b: abs(d["step_s"] / b["step_s"] - 1) < 1e-6 and d["memory_bytes"] == b["memory_bytes"] and d["bytes_moved"] == b["bytes_moved"])([c for a in [json.load(open("plan-answer"))] for c in a["candidates"] if c["name"] == a["best"]][0])'
+run 0 plan check best.json alexnet --data imagenet --batch 128
+
+# named strategies only, and hand edits
+run 0 "${alexnet[@]}" --named --json
+holds '"per layer" not in {c["family"] for c in d["candidates"]} and d["best"] == "owt"'
+run 0 "${alexnet[@]}" --named --set classifier.1=n:4,classifier.4=n:4 --json
+holds 'd["edit"] == "edit classifier.1=n:4,classifier.4=n:4"'
+holds '[c for c in d["candidates"] if c["name"] == d["edit"]][0]["step_s"] > [c for c in d["candidates"] if c["name"] == d["best"]][0]["step_s"]'
+run 0 "${alexnet[@]}" --set features.0=n:2+p:2
+says stdout "edit features.0=n:2+p:2: "
+refused 2 "did you mean 'features.0'?" "${alexnet[@]}" --set featres.0=n:4
+refused 2 "must be LAYER=LOOP:PARTS" "${alexnet[@]}" --set features.0
+refused 2 "--set" "${alexnet[@]}" --set features.0=z:4
+refused 2 "--set" "${alexnet[@]}" --set features.0=n:64
+
+# the inputs of a cluster by parts
+run 0 plan lenet5 --data mnist --nodes 2 --devices-per-node 2 --device p100 --intra 10GB/s --inter 1GB/s --micro-batches 4 --json
+holds 'd["machine"] == "2x2:p100,intra=10GB/s,inter=1GB/s" and d["workers"] == 4'
+holds '{c["name"].split(" m")[1].split()[0] for c in d["candidates"] if " m" in c["name"] and c["family"] == "pipeline"} == {"4"}'
+run 0 plan lenet5 --data mnist --nodes 2 --json
+holds 'd["machine"] == "2x4:titanrtx"'
+refused 2 "give one of both" plan lenet5 --data mnist --nodes 2 --machine 1x4:p100
+
+# no profile, no GPU, many workers: soon
+run 0 plan resnet50 --data imagenet --machine 8x8:h200 --json
+holds 'd["measured"] is False and d["workers"] == 64 and d["best"]'
+
+# ---- studies ----
+
+run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --workers 1..16 --named
+grep -qE '^workers +best plan +step +epoch +speed +worker-h +worth it$' stdout || fail "no table"
+[[ $(grep -cE '^ +(1|2|4|8|16)  ' stdout) -eq 5 ]] || fail "not five rows"
+says stdout "Worth paying for: "
+run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --workers 3..12 --named --json
+holds '[p["workers"] for p in d["points"]] == [3, 6, 12] and d["worth_workers"] in (3, 6, 12)'
+run 0 plan vgg16 --data imagenet --machine 1x4:p100 --batches 32,128 --named --json
+holds '[p["batch"] for p in d["points"]] == [32, 128] and all(p["best"] for p in d["points"])'
+run 0 plan vgg16 --data imagenet --machine 1x4:p100 --batches 32,128 --named
+says stdout "of data's"
+narrow
+run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100,inter=1GB/s --named --budget 0.25 --json
+holds '(lambda b: b["workers"] * b["epoch_s"] / 3600 <= 0.25)([c for c in d["candidates"] if c["name"] == d["best"]][0])'
+run 3 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --named --budget 0.0001
+says stderr "no plan keeps within the --budget of 0.0001 worker-hours an epoch"
+
+# ---- what does not fit, and nonsense ----
+
+run 0 plan vgg16 --data imagenet --batch 128 --machine 1x4:p100,memory=2600MiB --json
+holds 'd["best"] != "data" and not [c for c in d["candidates"] if c["name"] == "data"][0]["fits"]'
+holds 'all(c["memory_bytes"] <= 2600 << 20 for c in d["candidates"] if c["fits"])'
+run 3 plan vgg16 --data imagenet --batch 128 --machine 1x4:p100,memory=100MiB
+says stderr "cleave: error: no plan fits into memory"
+[[ $(wc -l <stderr) -eq 1 ]] || fail "more than one line"
+run 3 plan vgg16 --data imagenet --batch 128 --machine 1x4:p100,memory=100MiB --json -o none.json
+holds 'd["best"] is None and d["limits"] is None and d["layers"] == []'
+[[ ! -e none.json ]] || fail "a plan in spite of it"
+refused 2 "--workers '0' must be a whole number from 1" plan lenet5 --data mnist --machine 1x4:p100 --workers 0
+refused 2 "--workers '8..2'" plan lenet5 --data mnist --machine 1x4:p100 --workers 8..2
+refused 2 "--workers 5: 1x4:p100 has 4 devices" plan lenet5 --data mnist --machine 1x4:p100 --workers 5
+refused 2 "numbers from 1" plan lenet5 --data mnist --machine 0x4:p100
+refused 2 "bandwidth" plan lenet5 --data mnist --machine 2x4:p100,inter=-4GB/s
+refused 2 "bandwidth" plan lenet5 --data mnist --nodes 2 --inter -4GB/s
+refused 2 "did you mean 'alexnet'?" plan alexnt --data imagenet
+refused 2 "did you mean 'check'?" plan chek
+refused 2 "MODEL is missing" plan --data mnist
+refused 1 "no/such.json" "${alexnet[@]}" --named -o no/such.json
+
+# ---- a lost node ----
+
+run 0 machine --machine 3x1:p100,inter=1GB/s -o cluster.json
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --machine cluster.json -o before.json --json
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --machine cluster.json --without node1 -o after.json --json
+holds 'd["workers"] == 2 and d["search_s"] < 1 and d["machine"].endswith("without node1")'
+run 0 plan lenet5 --data mnist --machine cluster.json --without 0,2 --json
+holds 'd["workers"] == 1 and d["best"] == "serial"'
+refused 2 "no such node" plan lenet5 --data mnist --machine cluster.json --without node7
+refused 2 "no node is left" plan lenet5 --data mnist --machine cluster.json --without 0,1,2
+refused 2 "no nodes to lose" plan lenet5 --data mnist --without 0
+small=(lenet5 --data synthetic:1x28x28/10/512 --batch 48 --no-eval --run none --schedule constant)
+run 0 plan make data lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 3 -o before.json # three for sure
+run 0 train "${small[@]}" --plan before.json --steps 5 --checkpoint saved --quiet --json
+run 0 train "${small[@]}" --plan after.json --steps 9 --checkpoint saved --resume --json
+holds 'd[-1]["steps"] == 9 and d[0]["step"] == 6'
+cp stdout resumed
+run 0 train "${small[@]}" --steps 9 --json # one worker, all the way
+holds 'all(abs(a["loss"] / b["loss"] - 1) < 1e-3 for a, b in zip([s for s in d if s["event"] == "step"][5:], [s for s in map(json.loads, open("resumed")) if s["event"] == "step"]))'
+
+# ---- this host ----
+
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 -o here.json --json
+holds 'd["measured"] and d["machine"] == "local" and d["best"] and d["workers"] == 2'
+[[ -e profile.db ]] || fail "nothing was kept of what was measured"
+run 0 train "${small[@]}" --plan here.json --steps 3 --quiet --json
+run 0 train "${small[@]}" --plan auto --workers 2 --steps 12 --json
+holds 'd[-1]["event"] == "done" and d[-1]["predicted_step_s"] > 0 and d[-1]["steps"] == 12'
+says stderr "cleave: plan auto: "
+run 0 train "${small[@]}" --plan auto --workers 2 --steps 12
+grep -qE '^predicted step .* \+- .*, measured .*: [+-][0-9.]+ %$' stdout || fail "no comparison"
+run 0 train "${small[@]}" --plan data --workers 2 --steps 3 --quiet --json
+holds 'd["predicted_step_s"] is None'

@@ -1,0 +1,388 @@
+/* Which plan is recommended: never a slower one than data parallelism, never one that does not fit,
+ * the simpler one where both are as fast; and what stops a search.
+ */
+#include "model/network.h"
+#include "plan/plan.h"
+#include "search/candidates.h"
+#include "search/estimate.h"
+#include "search/explain.h"
+#include "testing.h"
+
+#include <math.h>
+#include <string.h>
+
+struct desk {
+    struct graph *graph, *eval;
+    struct machine *machine;
+    const struct backend *backend;
+    struct candidate_request request;
+    int calls, most_calls; /* of stops() */
+};
+
+static enum status prepare(void *user, const struct plan *plan, struct predict_request *out)
+{
+    const struct desk *d = user;
+    *out = (struct predict_request){.graph = d->graph,
+                                    .plan = plan,
+                                    .machine = d->machine,
+                                    .backend = d->backend,
+                                    .transport = "threads",
+                                    .threads = 1,
+                                    .n_states = 1};
+    if (d->eval)
+        out->others[out->n_others++] = (struct predict_other){d->eval, false};
+    return STATUS_OK;
+}
+
+static struct graph *build(const char *model, int64_t batch)
+{
+    struct graph *g;
+    bool large = strcmp(model, "alexnet") == 0;
+    struct graph_variant v = {batch, 3, large ? 224 : 32, large ? 224 : 32, 10, !large, -1};
+    assert_ok(network_build(model, &v, &g));
+    return g;
+}
+
+static void desk_open(struct desk *d, const char *model, int64_t batch, const char *machine)
+{
+    *d = (struct desk){.graph = build(model, batch)};
+    assert_ok(machine_parse(machine, &d->machine));
+    assert_ok(backend_find("reference", &d->backend));
+    d->request = (struct candidate_request){.graph = d->graph,
+                                            .machine = d->machine,
+                                            .n_workers = d->machine->n_devices,
+                                            .prepare = prepare,
+                                            .user = d};
+}
+
+static void desk_close(struct desk *d)
+{
+    machine_destroy(d->machine);
+    graph_destroy(d->eval);
+    graph_destroy(d->graph);
+}
+
+static const struct candidate *find(const struct candidate_set *s, const char *name)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->list[i].name, name) == 0)
+            return &s->list[i];
+    return NULL;
+}
+
+/* ---- the winner ---- */
+
+static void check_set(const struct desk *d, const struct candidate_set *s)
+{
+    const struct candidate *data = find(s, d->request.n_workers > 1 ? "data" : "serial");
+    assert_non_null(data);
+    assert_int_equal(data->state, CANDIDATE_CLOCKED);
+    assert_ptr_equal(data, &s->list[s->data]);
+    assert_true(s->best >= 0 && s->fastest >= 0);
+    const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
+    assert_true(best->state == CANDIDATE_CLOCKED && best->fits && !best->stale && best->checked);
+    assert_true(fastest->step_s <= best->step_s);
+    assert_true(!candidates_beats(fastest, best));
+    assert_true(!data->fits || best->step_s <= data->step_s * (1 + CANDIDATES_GUESSED));
+    for (int i = 0; i < s->n; i++) {
+        const struct candidate *c = &s->list[i];
+        bool clocked = c->state == CANDIDATE_CLOCKED;
+        assert_that(!clocked || c->bound_s <= c->step_s, "%s: bound %g, clock %g", c->name,
+                    c->bound_s, c->step_s);
+        assert_that(!clocked || !c->fits || c->stale || c->step_s >= fastest->step_s,
+                    "%s is faster", c->name);
+        assert_ok(plan_check(c->plan, d->graph));
+        for (int k = 0; k < i; k++)
+            assert_that(strcmp(s->list[k].name, c->name) != 0, "two are called %s", c->name);
+    }
+}
+
+static const struct {
+    const char *model;
+    int64_t batch;
+    const char *machine;
+} cases[] = {
+    {"lenet5", 64, "1x1:p100"},
+    {"lenet5", 64, "1x4:p100"},
+    {"vgg11", 64, "2x2:p100,inter=1GB/s"},
+    {"resnet18", 32, "1x3:p100"},
+    {"alexnet", 64, "2x4:p100,inter=100MB/s"},
+    {"vgg11", 64, "1x4:p100+p100+k40+k40"},
+    {"lenet5", 4, "1x8:p100"}, /* fewer samples than workers */
+};
+
+static void test_never_worse_than_data(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int fewer = 0; fewer < 2; fewer++) {
+            struct desk d;
+            struct candidate_set *s;
+            desk_open(&d, cases[i].model, cases[i].batch, cases[i].machine);
+            d.request.fewer = fewer;
+            assert_ok(candidates_find(&d.request, &s));
+            check_set(&d, s);
+            assert_true(s->complete && s->search_s > 0);
+            candidates_destroy(s);
+            desk_close(&d);
+        }
+}
+
+/* Where links are slow, cutting the classifier is worth much. */
+static void test_searched_plan_wins(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    desk_open(&d, "alexnet", 64, "2x2:p100,inter=500MB/s");
+    assert_ok(candidates_find(&d.request, &s));
+    check_set(&d, s);
+    const struct candidate *best = &s->list[s->best];
+    assert_that(best->step_s < 0.7 * s->list[s->data].step_s, "%s: %g, data: %g", best->name,
+                best->step_s, s->list[s->data].step_s);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+/* Plans that train with older weights win only where they may. */
+static void test_stale(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    int n_stale = 0;
+    desk_open(&d, "vgg11", 64, "2x2:p100,inter=100MB/s");
+    assert_ok(candidates_find(&d.request, &s));
+    assert_true(!s->list[s->best].stale && !s->list[s->fastest].stale);
+    for (int i = 0; i < s->n; i++)
+        n_stale += s->list[i].stale;
+    assert_true(n_stale >= 2);
+    double best_s = s->list[s->fastest].step_s;
+    candidates_destroy(s);
+    d.request.allow_stale = true;
+    assert_ok(candidates_find(&d.request, &s));
+    assert_true(s->list[s->fastest].step_s <= best_s);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+/* ---- memory ---- */
+
+static struct candidate_set *find_with_memory(struct desk *d, int64_t memory_bytes)
+{
+    struct candidate_set *s;
+    d->machine->kinds[0].memory_bytes = memory_bytes;
+    assert_ok(candidates_find(&d->request, &s));
+    return s;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct desk d;
+    desk_open(&d, "vgg11", 256, "1x4:p100");
+    struct candidate_set *s = find_with_memory(&d, INT64_C(16) << 30);
+    int64_t needed = s->list[s->data].needed_bytes;
+    candidates_destroy(s);
+    int n_found = 0;
+    for (int k = 1; k < 8; k++) { /* less and less: something else, then nothing */
+        s = find_with_memory(&d, needed * (8 - k) / 8);
+        assert_false(s->list[s->data].fits);
+        n_found += s->best >= 0;
+        if (s->best >= 0)
+            check_set(&d, s);
+        for (int i = 0; i < s->n; i++)
+            if (s->list[i].state == CANDIDATE_CLOCKED)
+                assert_true(s->list[i].fits == (s->list[i].needed_bytes <= s->list[i].limit_bytes));
+        candidates_destroy(s);
+    }
+    assert_true(n_found >= 2);
+    s = find_with_memory(&d, 1 << 20);
+    assert_true(s->best < 0 && s->fastest < 0 && s->n > 0);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+/* The test's batch counts for whoever wins. */
+static void test_memory_of_the_test(void **state)
+{
+    (void)state;
+    struct desk d;
+    desk_open(&d, "lenet5", 32, "1x2:p100");
+    d.eval = build("lenet5", 8192);
+    struct candidate_set *s = find_with_memory(&d, INT64_C(16) << 30);
+    int64_t needed = s->list[s->best].needed_bytes;
+    candidates_destroy(s);
+    s = find_with_memory(&d, needed / 8); /* the training alone would fit */
+    assert_true(s->best < 0);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+/* ---- what ends a search ---- */
+
+static bool stops_later(void *user)
+{
+    struct desk *d = user;
+    return ++d->calls > d->most_calls;
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    desk_open(&d, "vgg11", 64, "2x2:p100,inter=1GB/s");
+    d.request.stops = stops_later;
+    for (d.most_calls = 0; d.most_calls < 40; d.most_calls += 3) {
+        d.calls = 0;
+        assert_ok(candidates_find(&d.request, &s));
+        assert_true(s->best >= 0 &&
+                    s->list[s->best].step_s <= s->list[s->data].step_s * (1 + CANDIDATES_GUESSED));
+        assert_true(d.calls <= d.most_calls || !s->complete);
+        candidates_destroy(s);
+    }
+    d.request.stops = NULL;
+    d.request.limit_s = 1e-9;
+    assert_ok(candidates_find(&d.request, &s));
+    assert_true(!s->complete && (s->best == s->data || s->best == s->serial));
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+static void test_budget(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    desk_open(&d, "lenet5", 256, "1x8:p100");
+    d.request.fewer = true;
+    assert_ok(candidates_find(&d.request, &s));
+    double one_s = s->list[s->serial].step_s;
+    candidates_destroy(s);
+    d.request.most_worker_s = 1.2 * one_s;
+    assert_ok(candidates_find(&d.request, &s));
+    const struct candidate *best = &s->list[s->best];
+    assert_true(best->plan->n_workers * best->step_s <= d.request.most_worker_s);
+    candidates_destroy(s);
+    d.request.most_worker_s = 0.01 * one_s;
+    assert_ok(candidates_find(&d.request, &s));
+    assert_int_equal(s->best, -1);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    desk_open(&d, "lenet5", 64, "1x2:p100");
+    d.request.n_workers = 0;
+    assert_fails(candidates_find(&d.request, &s), STATUS_USAGE, "0 workers");
+    d.request.n_workers = -3;
+    assert_fails(candidates_find(&d.request, &s), STATUS_USAGE, "-3 workers");
+    desk_close(&d);
+}
+
+/* ---- error bars ---- */
+
+static struct candidate made(double compute_s, double wait_s, double error)
+{
+    struct candidate c = {.compute_s = compute_s, .wait_s = wait_s};
+    c.step_s = compute_s + wait_s;
+    c.error_s = hypot(error * compute_s, 0.15 * wait_s);
+    c.share[error > 0.1 ? COST_ROOFLINE : COST_MEASURED] = 1;
+    return c;
+}
+
+static void test_error_bars(void **state)
+{
+    (void)state;
+    struct candidate slow = made(10, 0, 0.02), fast = made(9.999, 0, 0.02);
+    assert_false(candidates_beats(&fast, &slow)); /* noise */
+    assert_false(candidates_beats(&slow, &fast));
+    fast = made(8, 0, 0.3);
+    slow = made(10, 0, 0.3);
+    assert_true(candidates_beats(&fast, &slow)); /* both are off alike */
+    fast = made(12, 1, 0.02), slow = made(10, 3.2, 0.02);
+    assert_false(candidates_beats(&fast, &slow)); /* 0.2 of 13 won by 2.2 less of uncertain waits */
+    fast = made(12, 1, 0.02), slow = made(10, 3.9, 0.02);
+    assert_true(candidates_beats(&fast, &slow)); /* no more than 2 % is given up */
+}
+
+/* ---- estimates ---- */
+
+static void test_estimates(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_list list = {0};
+    desk_open(&d, "resnet18", 64, "2x2:p100,inter=1GB/s");
+    assert_ok(arena_create(&list.memory));
+    assert_ok(candidates_list_named(&d.request, 4, &list));
+    assert_true(list.n > 20);
+    for (int i = 0; i < list.n; i++) {
+        struct plan_estimate e;
+        struct predict_request r;
+        struct prediction *p;
+        const struct candidate *c = &list.list[i];
+        assert_ok(estimate_plan(d.graph, c->plan, d.machine, 0, &e));
+        assert_ok(prepare(&d, c->plan, &r));
+        assert_ok(predict_plan(&r, &p));
+        assert_that(e.bound_s <= p->clock.step_s, "%s: bound %g, clock %g", c->name, e.bound_s,
+                    p->clock.step_s);
+        assert_that(e.step_s < 3 * p->clock.step_s && e.step_s > p->clock.step_s / 3,
+                    "%s: estimate %g, clock %g", c->name, e.step_s, p->clock.step_s);
+        prediction_destroy(p);
+        plan_destroy(c->plan);
+    }
+    arena_destroy(list.memory);
+    desk_close(&d);
+}
+
+/* ---- why ---- */
+
+static void test_explanation(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    struct predict_request r;
+    struct explanation *e;
+    desk_open(&d, "vgg11", 64, "1x4:p100,intra=2GB/s");
+    assert_ok(candidates_find(&d.request, &s));
+    const struct candidate *best = &s->list[s->best];
+    assert_ok(prepare(&d, best->plan, &r));
+    assert_ok(explain_plan(&r, best, &e));
+    int n_layers = 0;
+    for (int i = 0; i < e->n_layers; i++)
+        n_layers += e->layers[i].n_layers;
+    assert_int_equal(n_layers, d.graph->n_nodes - 1);
+    assert_true(fabs(e->step_s - best->step_s) < 1e-9);
+    assert_non_null(e->limits.layer);
+    assert_non_null(e->limits.link);
+    assert_true(e->limits.free_s <= e->step_s && e->limits.link_share > 0);
+    assert_true(e->limits.limit_bytes > e->limits.needed_bytes);
+    explanation_destroy(e);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_worse_than_data),
+        cmocka_unit_test(test_searched_plan_wins),
+        cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_of_the_test),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_error_bars),
+        cmocka_unit_test(test_estimates),
+        cmocka_unit_test(test_explanation),
+    };
+    return test_run(tests);
+}

@@ -1,0 +1,376 @@
+/* What the search hands out: choices that can run, prices that agree with the clock, plans that are
+ * at least as good as those people wrote. */
+#include "random_graphs.h"
+
+#include "model/network.h"
+#include "predict/predict.h"
+#include "search/draw.h"
+#include "search/layers.h"
+
+#include <math.h>
+
+static const uint64_t SEED = 7;
+
+/* ---- a subject ---- */
+
+struct subject {
+    struct graph *graph;
+    struct machine *machine;
+    struct cost_source sources[8];
+};
+
+static void take_machine(struct subject *s, const char *text)
+{
+    assert_ok(machine_parse(text, &s->machine));
+    assert_true(s->machine->n_kinds <= 8);
+    memset(s->sources, 0, sizeof s->sources);
+    for (int i = 0; i < s->machine->n_kinds; i++)
+        s->sources[i].kind = &s->machine->kinds[i];
+}
+
+static void take_network(struct subject *s, const char *name, int64_t batch, const char *machine)
+{
+    struct graph_variant v = {.batch = batch,
+                              .channels = 3,
+                              .height = 224,
+                              .width = 224,
+                              .classes = 1000,
+                              .drop_probability = -1};
+    assert_ok(network_build(name, &v, &s->graph));
+    take_machine(s, machine);
+}
+
+static void drop_subject(struct subject *s)
+{
+    graph_destroy(s->graph);
+    machine_destroy(s->machine);
+}
+
+static struct pricing_request price(const struct subject *s, int n_workers)
+{
+    return (struct pricing_request){.graph = s->graph,
+                                    .machine = s->machine,
+                                    .transport = "threads",
+                                    .sources = s->sources,
+                                    .n_workers = n_workers,
+                                    .n_states = 1};
+}
+
+static struct layers_answer *search(const struct subject *s, double hidden_sync)
+{
+    struct layers_request r = {.pricing = price(s, s->machine->n_devices)};
+    struct layers_answer *a;
+    r.pricing.hidden_sync = hidden_sync;
+    assert_ok(search_layers(&r, &a));
+    return a;
+}
+
+/* Lowers and runs the clock. */
+static struct prediction *predict(const struct subject *s, const struct plan *plan)
+{
+    const struct backend *backend;
+    struct prediction *p;
+    assert_ok(backend_find("reference", &backend));
+    struct predict_request r = {.graph = s->graph,
+                                .plan = plan,
+                                .machine = s->machine,
+                                .backend = backend,
+                                .transport = "threads",
+                                .threads = 1,
+                                .n_states = 1};
+    assert_ok(predict_plan(&r, &p));
+    return p;
+}
+
+static double clock_step_s(const struct subject *s, const struct plan *plan)
+{
+    struct prediction *p = predict(s, plan);
+    double step_s = p->clock.step_s;
+    prediction_destroy(p);
+    return step_s;
+}
+
+static double strategy_step_s(const struct subject *s, const char *strategy)
+{
+    struct plan_request r = {.n_workers = s->machine->n_devices};
+    struct plan *plan;
+    assert_ok(plan_build(strategy, s->graph, &r, &plan));
+    double step_s = clock_step_s(s, plan);
+    plan_destroy(plan);
+    return step_s;
+}
+
+/* ---- every choice can run ---- */
+
+static const char *const machines[] = {"1x4:p100",          "1x7:v100", "2x3:p100,inter=1GB/s",
+                                       "1x3:p100+p100+k40", "2x2:cpu",  "3x2:v100,2x1:k80",
+                                       "1x16:p100"};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+static void test_random_choices_can_be_lowered(void **state)
+{
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    for (uint32_t i = 0; i < 70; i++) {
+        struct draw d = draw_begin(SEED, i);
+        struct subject s = {.graph = draw_graph(&d, &(struct graph_wish){0})};
+        take_machine(&s, machines[i % MACHINES]);
+        struct pricing_request r = price(&s, s.machine->n_devices);
+        struct pricing *p;
+        assert_ok(pricing_create(&r, NULL, &p));
+        int *choice = calloc((size_t)p->n_layers, sizeof *choice);
+        assert_non_null(choice);
+        for (int k = 0; k < 4; k++) {
+            struct plan *plan;
+            for (int l = 0; l < p->n_layers; l++)
+                choice[l] = draw_number(&d, 0, p->layers[l].n_choices - 1);
+            struct draw_stage stage = {p, 0, p->n_layers, choice, false};
+            if (draw_plan("random", &stage, 1, 1, PLAN_GPIPE, 1, &plan) != STATUS_OK)
+                fail_msg("seed %llu, graph %u: %s", (unsigned long long)SEED, i, status_message());
+            assert_true(search_sum(&p->problem, choice) > 0);
+            assert_true(clock_step_s(&s, plan) > 0);
+            plan_destroy(plan);
+        }
+        free(choice);
+        pricing_destroy(p);
+        drop_subject(&s);
+    }
+}
+
+/* The additive cost of the plan that cuts every layer along the batch, as far as it goes. */
+static double data_parallel_s(const struct pricing *p)
+{
+    int *choice = calloc((size_t)p->n_layers, sizeof *choice);
+    assert_non_null(choice);
+    for (int l = 0; l < p->n_layers; l++)
+        for (int x = 0; x < p->layers[l].n_choices; x++) {
+            const struct choice *c = &p->layers[l].choices[x];
+            if (c->n_cuts == 1 && c->cut[0].loop == 0 && c->n_pieces == p->request.n_workers)
+                choice[l] = x;
+        }
+    double sum = search_sum(&p->problem, choice);
+    free(choice);
+    return sum;
+}
+
+static void test_searched_plans_can_be_lowered(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 70; i++) {
+        struct draw d = draw_begin(SEED, 1000 + i);
+        struct subject s = {.graph = draw_graph(&d, &(struct graph_wish){.wide = true})};
+        take_machine(&s, machines[i % MACHINES]);
+        struct pricing_request r = price(&s, s.machine->n_devices);
+        struct layers_answer *a = search(&s, 0);
+        struct pricing *p;
+        assert_ok(pricing_create(&r, NULL, &p));
+        assert_true(a->optimal && a->fits);
+        assert_true(a->step_s <= data_parallel_s(p));
+        assert_true(fabs(a->bound_s - a->step_s) <= 1e-9 * a->step_s);
+        assert_true(clock_step_s(&s, a->plan) > 0);
+        pricing_destroy(p);
+        layers_answer_destroy(a);
+        drop_subject(&s);
+    }
+}
+
+/* What is said of a layer: the chosen is no worse than the others, and the sum is the whole. */
+static void test_explanations_add_up(void **state)
+{
+    (void)state;
+    struct subject s;
+    take_network(&s, "googlenet", 64, "1x4:p100");
+    struct layers_answer *a = search(&s, 0);
+    double own = 0, moves = 0;
+    int n_nodes = 1;
+    assert_true(a->n_priced_layers < a->n_layers && a->n_priced_edges < a->n_edges);
+    for (int i = 0; i < a->n_layers; i++) {
+        const struct layers_layer *l = &a->layers[i];
+        own += l->chosen.seconds - l->chosen.moves_s;
+        moves += l->chosen.moves_s / 2; /* an edge has two ends */
+        n_nodes += l->n_nodes;
+        for (int k = 0; k < l->n_alternatives; k++) {
+            assert_true(l->alternatives[k].seconds >= l->chosen.seconds * (1 - 1e-12));
+            assert_true(k == 0 || l->alternatives[k].seconds >= l->alternatives[k - 1].seconds);
+        }
+    }
+    assert_int_equal(n_nodes, s.graph->n_nodes);
+    assert_true(fabs(own + moves - a->step_s) <= 1e-9 * a->step_s);
+    layers_answer_destroy(a);
+    drop_subject(&s);
+}
+
+/* ---- against the clock, and against people ---- */
+
+static void check_price(const char *network, int64_t batch, const char *machine, double tolerance)
+{
+    struct subject s;
+    take_network(&s, network, batch, machine);
+    struct layers_answer *a = search(&s, 0);
+    double clock_s = clock_step_s(&s, a->plan);
+    print_message("%s on %s: priced %.3f ms, clock %.3f ms\n", network, machine, a->step_s * 1e3,
+                  clock_s * 1e3);
+    assert_true(fabs(a->step_s / clock_s - 1) < tolerance);
+    layers_answer_destroy(a);
+    drop_subject(&s);
+}
+
+static void test_prices_are_near_the_clock(void **state)
+{
+    (void)state;
+    check_price("vgg16", 128, "1x4:p100,intra=15GB/s", 0.05);
+    check_price("alexnet", 128, "1x4:p100,intra=15GB/s", 0.1);
+    check_price("resnet18", 64, "1x2:p100,intra=15GB/s", 0.1);
+    check_price("vgg16", 256, "2x4:p100,intra=15GB/s,inter=4.5GB/s", 0.1);
+}
+
+/* The one published plan (Jia et al. 2018, table 3): convolutions by samples, the last group by
+ * rows and columns, the linear layers by channels, 4, 4 and 2. */
+static const char published[] =
+    "{\"cleave_plan\": 1, \"name\": \"published\", \"workers\": 4,"
+    " \"stages\": [{\"workers\": [0, 1, 2, 3]}], \"default\": {\"cut\": {\"n\": 4}},"
+    " \"layers\": {"
+    "  \"features.24\": {\"cut\": {\"p\": 2, \"q\": 2}},"
+    "  \"features.25\": {\"cut\": {\"h\": 2, \"w\": 2}},"
+    "  \"features.26\": {\"cut\": {\"p\": 2, \"q\": 2}},"
+    "  \"features.27\": {\"cut\": {\"h\": 2, \"w\": 2}},"
+    "  \"features.28\": {\"cut\": {\"p\": 2, \"q\": 2}},"
+    "  \"features.29\": {\"cut\": {\"h\": 2, \"w\": 2}},"
+    "  \"classifier.0\": {\"cut\": {\"o\": 4}}, \"classifier.1\": {\"cut\": {\"c\": 4}},"
+    "  \"classifier.2\": {\"cut\": {\"c\": 4}},"
+    "  \"classifier.3\": {\"cut\": {\"o\": 4}}, \"classifier.4\": {\"cut\": {\"c\": 4}},"
+    "  \"classifier.5\": {\"cut\": {\"c\": 4}},"
+    "  \"classifier.6\": {\"cut\": {\"o\": 2}}, \"loss\": {\"cut\": {}}}}";
+
+static void test_no_slower_than_the_published_plan(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct plan *plan;
+    take_network(&s, "vgg16", 128, "1x4:p100,intra=15GB/s");
+    struct layers_answer *a = search(&s, 0);
+    assert_ok(plan_parse(published, sizeof published - 1, "published", s.graph, &plan));
+    double ours = clock_step_s(&s, a->plan), theirs = clock_step_s(&s, plan);
+    print_message("searched %.3f ms, published %.3f ms\n", ours * 1e3, theirs * 1e3);
+    assert_true(ours <= theirs);
+    assert_true(ours <= strategy_step_s(&s, "data") && ours <= strategy_step_s(&s, "owt"));
+    plan_destroy(plan);
+    layers_answer_destroy(a);
+    drop_subject(&s);
+}
+
+static void test_slow_devices_get_less(void **state)
+{
+    (void)state;
+    struct subject s;
+    take_network(&s, "resnet18", 64, "1x4:p100+p100+k40+k40");
+    struct layers_answer *a = search(&s, 0.5);
+    bool uneven = false;
+    for (int i = 1; i < a->plan->n_layers; i++)
+        for (int k = 0; k < a->plan->layers[i].n_cuts; k++) {
+            const struct plan_cut *cut = &a->plan->layers[i].cut[k];
+            if (!cut->sizes || cut->n_parts != 4)
+                continue;
+            uneven = true;
+            assert_true(cut->sizes[0] > cut->sizes[2] && cut->sizes[1] > cut->sizes[3]);
+        }
+    assert_true(uneven);
+    double even = strategy_step_s(&s, "data"), ours = clock_step_s(&s, a->plan);
+    print_message("uneven %.3f ms, even %.3f ms\n", ours * 1e3, even * 1e3);
+    assert_true(ours < 0.9 * even);
+    layers_answer_destroy(a);
+    drop_subject(&s);
+}
+
+/* ---- limits ---- */
+
+static void test_bends_to_fit(void **state)
+{
+    (void)state;
+    struct subject s;
+    /* Summing gradients costs nothing here, so that without the limit all weights are copied; with
+     * a small batch they are most of it, and cut by channels they fit. */
+    take_network(&s, "resnet18", 8, "1x4:p100");
+    struct layers_answer *free_ = search(&s, 1);
+    double wanted = free_->memory_bytes;
+    machine_destroy(s.machine);
+    char text[64];
+    (void)snprintf(text, sizeof text, "1x4:p100,memory=%.0fMB", 0.9 * wanted / 1e6);
+    take_machine(&s, text);
+    struct layers_answer *bent = search(&s, 1);
+    assert_true(bent->fits && !bent->optimal && bent->memory_bytes <= 0.9 * wanted);
+    assert_true(bent->step_s >= free_->step_s);
+    machine_destroy(s.machine);
+    take_machine(&s, "1x4:p100,memory=1MB");
+    struct layers_answer *none = search(&s, 1);
+    assert_true(!none->fits);
+    layers_answer_destroy(none);
+    layers_answer_destroy(bent);
+    layers_answer_destroy(free_);
+    drop_subject(&s);
+}
+
+static bool stop_after(void *user, double best, double bound)
+{
+    int *left = user;
+    (void)best;
+    (void)bound;
+    return --*left < 0;
+}
+
+static void test_stopping(void **state)
+{
+    (void)state;
+    struct subject s;
+    int finished = 0, stopped = 0;
+    take_network(&s, "googlenet", 64, "1x4:p100");
+    for (int allowed = 0; allowed < 4000; allowed = 2 * allowed + 1) {
+        int left = allowed;
+        struct layers_request r = {.pricing = price(&s, 4), .options = {.stop = stop_after}};
+        struct layers_answer *a;
+        r.options.user = &left;
+        enum status st = search_layers(&r, &a);
+        if (st == STATUS_STOPPED) {
+            stopped++;
+            status_clear();
+            continue;
+        }
+        assert_ok(st);
+        finished++;
+        assert_true(a->bound_s <= a->step_s * (1 + 1e-12));
+        layers_answer_destroy(a);
+    }
+    assert_true(finished > 0 && stopped > 0);
+    drop_subject(&s);
+}
+
+static void test_nonsense_is_refused(void **state)
+{
+    (void)state;
+    struct subject s;
+    take_network(&s, "alexnet", 8, "1x2:p100");
+    static const int counts[] = {0, -3, PLAN_MAX_WORKERS + 1};
+    for (int i = 0; i < 3; i++) {
+        struct layers_request r = {.pricing = price(&s, counts[i])};
+        struct layers_answer *a;
+        assert_int_equal(search_layers(&r, &a), STATUS_USAGE);
+        status_clear();
+    }
+    drop_subject(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_choices_can_be_lowered),
+        cmocka_unit_test(test_searched_plans_can_be_lowered),
+        cmocka_unit_test(test_explanations_add_up),
+        cmocka_unit_test(test_prices_are_near_the_clock),
+        cmocka_unit_test(test_no_slower_than_the_published_plan),
+        cmocka_unit_test(test_slow_devices_get_less),
+        cmocka_unit_test(test_bends_to_fit),
+        cmocka_unit_test(test_stopping),
+        cmocka_unit_test(test_nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
