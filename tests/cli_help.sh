@@ -14,7 +14,7 @@ helps
 helps --help
 helps -h
 helps help
-for command in show train bench pack plan "plan make" "plan check" "plan dump" profile "profile list" "profile export" "profile import" "profile forget" "bench layers" "bench gemm" "bench step" "bench accuracy" "bench limits"; do
+for command in show train bench pack plan "plan make" "plan check" "plan dump" profile "profile list" "profile export" "profile import" "profile forget" "bench layers" "bench gemm" "bench step" "bench accuracy" "bench limits" "bench recommend"; do
     # shellcheck disable=SC2086
     helps $command --help
     # shellcheck disable=SC2086

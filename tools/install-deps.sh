@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages of the groups named that are not there yet; does nothing, and needs
-# no rights and no network, when all are.
+# no rights and no network, when all are. With the group build it also fetches what reports are drawn
+# with (fetch-web.sh).
 #
 #   tools/install-deps.sh build test bench
 set -euo pipefail
@@ -8,7 +9,8 @@ set -euo pipefail
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
        libjpeg62-turbo-dev libpng-dev libxxhash-dev libsqlite3-dev libhwloc-dev openmpi-bin libopenmpi-dev
        dataset-fashion-mnist)
-test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2)
+test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2
+      chromium chromium-driver python3-selenium)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.
 bench=(python3 python3-numpy python3-torch python3-torchvision libopenblas0-openmp)
@@ -18,9 +20,13 @@ if [[ ${DEPS:-yes} == no ]]; then
 fi
 
 wanted=()
+web=no
 for group in "$@"; do
     case $group in
-    build) wanted+=("${build[@]}") ;;
+    build)
+        wanted+=("${build[@]}")
+        web=yes
+        ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
     *)
@@ -42,7 +48,12 @@ for package in "${wanted[@]}"; do
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [[ $state == installed* ]] || missing+=("$package")
 done
+fetch_web() {
+    [[ $web == no ]] || "$(dirname "$0")/fetch-web.sh"
+}
+
 if [[ ${#missing[@]} -eq 0 ]]; then
+    fetch_web
     exit 0
 fi
 
@@ -80,3 +91,4 @@ if ! apt_get "${install[@]}"; then
     apt_get update
     apt_get "${install[@]}"
 fi
+fetch_web

@@ -40,12 +40,15 @@ enum status command_bench_accuracy(int argc, char **argv) MUST_USE;
 enum status command_bench_gemm(int argc, char **argv) MUST_USE;
 enum status command_bench_layers(int argc, char **argv) MUST_USE;
 enum status command_bench_limits(int argc, char **argv) MUST_USE;
+enum status command_bench_recommend(int argc, char **argv) MUST_USE;
 enum status command_bench_step(int argc, char **argv) MUST_USE;
 enum status command_machine(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;
 enum status command_plan(int argc, char **argv) MUST_USE;
+enum status command_plan_choose(int argc, char **argv) MUST_USE;
 enum status command_predict(int argc, char **argv) MUST_USE;
 enum status command_profile(int argc, char **argv) MUST_USE;
+enum status command_report_page(int argc, char **argv) MUST_USE;
 enum status command_show(int argc, char **argv) MUST_USE;
 enum status command_train(int argc, char **argv) MUST_USE;
 

@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"train", "train a network, on one worker or on many", command_train},
     {"bench", "measure layers, matrix products and whole steps", command_bench},
     {"predict", "what a plan will cost: time, memory, traffic", command_predict},
+    {"report", "a plan, a prediction or runs as pictures: one HTML file", command_report_page},
     {"profile", "measured costs: list, export, import, forget", command_profile},
     {"pack", "make one fast file out of many small images", command_pack},
     {"help", "what a command accepts: 'cleave help train'", command_help},

@@ -134,18 +134,39 @@ static enum status parse_option(const struct option_set *set, struct arguments *
     return set_value(o, a->argv[a->next++]);
 }
 
+static enum status take_listed(const struct positional_list *list, const char *text)
+{
+    if (*list->n == list->most)
+        return status_fail(STATUS_USAGE, "%s: at most %d can be given", list->name, list->most);
+    list->targets[(*list->n)++] = text;
+    return STATUS_OK;
+}
+
 static enum status take_positional(const struct option_set *set, const char *text, int *n_taken)
 {
     const struct positional *p = &set->positionals[*n_taken];
-    if (!p->name)
+    if (!p->name && !set->list)
         return status_fail(STATUS_USAGE,
                            "unexpected argument '%.80s' ('cleave %s --help' says more)", text,
                            set->command);
     if (!*text)
-        return status_fail(STATUS_USAGE, "%s must not be empty", p->name);
+        return status_fail(STATUS_USAGE, "%s must not be empty",
+                           p->name ? p->name : set->list->name);
+    if (!p->name)
+        return take_listed(set->list, text);
     *p->target = text;
     ++*n_taken;
     return STATUS_OK;
+}
+
+static enum status check_given(const struct option_set *set, int n_taken)
+{
+    const struct positional *p = &set->positionals[n_taken];
+    if (!p->name && (!set->list || *set->list->n > 0))
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE, "%s is missing: %s ('cleave %s --help' shows an example)",
+                       p->name ? p->name : set->list->name, p->name ? p->help : set->list->help,
+                       set->command);
 }
 
 static bool asks_for_help(int argc, char **argv)
@@ -181,10 +202,7 @@ enum status options_parse(const struct option_set *set, int argc, char **argv, b
             a.next++;
         }
     }
-    if (set->positionals[n_taken].name)
-        return status_fail(STATUS_USAGE, "%s is missing: %s ('cleave %s --help' shows an example)",
-                           set->positionals[n_taken].name, set->positionals[n_taken].help,
-                           set->command);
+    TRY(check_given(set, n_taken));
     if (options_debug())
         log_set_level(LOG_DEBUG);
     return STATUS_OK;
@@ -254,9 +272,13 @@ static void print_help(const struct option_set *set)
     printf("Usage: cleave %s", set->command);
     for (const struct positional *p = set->positionals; p->name; p++)
         printf(" %s", p->name);
+    if (set->list)
+        printf(" %s...", set->list->name);
     printf(" [options]\n\n%s\n\n", set->about);
     for (const struct positional *p = set->positionals; p->name; p++)
         print_entry(p->name, NULL, p->help, NULL);
+    if (set->list)
+        print_entry(set->list->name, NULL, set->list->help, NULL);
     printf("\nOptions, with their defaults in brackets:\n");
     print_options(set->options);
     print_options(shared_options);

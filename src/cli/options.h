@@ -84,10 +84,18 @@ struct positional {
     const char *help;
 };
 
+/* Arguments without a name behind those, at least one of them. */
+struct positional_list {
+    const char *name, *help;
+    const char **targets; /* with room for `most` */
+    int most, *n;         /* *n, 0 at first: how many were given */
+};
+
 struct option_set {
     const char *command; /* "show", "bench layers" */
     const char *about;   /* what it does, in a sentence or two; lines of at most 79 characters */
     const struct positional *positionals;
+    const struct positional_list *list; /* NULL: none */
     const struct option *options;
     const char *notes;    /* more for the help, ending with a newline; may be NULL */
     const char *examples; /* lines, indented by two, ending with a newline */

@@ -5,10 +5,10 @@
 #include "cli/forecast.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/predict_json.h"
 #include "cli/predict_trace.h"
 #include "cli/split.h"
 #include "cli/subject.h"
-#include "predict/advise.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 
@@ -72,21 +72,6 @@ static const char *seconds(char *buffer, size_t size, double s)
     return text_seconds(buffer, size, s);
 }
 
-static int64_t worker_bytes(const struct prediction *p, int w)
-{
-    int64_t sum = 0;
-    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
-        sum += p->memory[w][k];
-    return sum;
-}
-
-static double epoch_seconds(const struct forecast *f, const struct prediction *p)
-{
-    int64_t batch = f->options->batch;
-    int64_t n_steps = (f->data.n_train + batch - 1) / batch;
-    return p->clock.step_s * (double)n_steps;
-}
-
 static void print_origins(const struct prediction *p)
 {
     static const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
@@ -111,7 +96,7 @@ static void print_head(const struct forecast *f, const struct plan *plan,
            seconds(step, sizeof step, p->clock.step_s),
            seconds(error, sizeof error, p->clock.error_s),
            (double)f->graph->batch / p->clock.step_s,
-           seconds(epoch, sizeof epoch, epoch_seconds(f, p)),
+           seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
            text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
     print_origins(p);
 }
@@ -131,7 +116,8 @@ static enum status print_workers(const struct prediction *p)
         table_cell(t, "%s", seconds(text[0], sizeof text[0], w->compute_s / n_steps));
         table_cell(t, "%s", seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
         table_cell(t, "%s", seconds(text[2], sizeof text[2], w->wait_s / n_steps));
-        table_cell(t, "%s", text_bytes(text[3], sizeof text[3], (double)worker_bytes(p, i)));
+        table_cell(t, "%s",
+                   text_bytes(text[3], sizeof text[3], (double)predict_worker_bytes(p, i)));
         table_cell(t, "%s",
                    text_bytes(text[4], sizeof text[4], (double)w->sent_bytes / (double)n_steps));
     }
@@ -177,7 +163,7 @@ static enum status print_memory(const struct prediction *p)
         add_memory_row(t, buffer_class_name((enum buffer_class)k), p->memory[w][k],
                        p->tight_memory[k], all);
     table_rule(t);
-    add_memory_row(t, "all", worker_bytes(p, w), p->needed_bytes, all);
+    add_memory_row(t, "all", predict_worker_bytes(p, w), p->needed_bytes, all);
     add_limit_row(t, p, all);
     return table_finish(t, stdout);
 }
@@ -207,77 +193,7 @@ static enum status print_links(const struct forecast *f, const struct prediction
     return table_finish(t, stdout);
 }
 
-static json_t *memory_json(const int64_t classes[BUFFER_CLASS_COUNT])
-{
-    json_t *by_class = json_object();
-    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
-        (void)json_object_set_new(by_class, buffer_class_name((enum buffer_class)k),
-                                  json_integer((json_int_t)classes[k]));
-    return by_class;
-}
-
-static json_t *workers_json(const struct prediction *p)
-{
-    json_t *workers = json_array();
-    int n_steps = p->programs[0]->n_steps;
-    for (int i = 0; i < p->n_workers; i++) {
-        const struct clock_worker_result *w = &p->clock.workers[i];
-        (void)json_array_append_new(
-            workers,
-            json_pack("{s:f, s:f, s:f, s:I, s:o, s:I}", "compute_s", w->compute_s / n_steps,
-                      "communicate_s", w->communicate_s / n_steps, "wait_s", w->wait_s / n_steps,
-                      "memory_bytes", (json_int_t)worker_bytes(p, i), "memory",
-                      memory_json(p->memory[i]), "sent_bytes", (json_int_t)w->sent_bytes));
-    }
-    return workers;
-}
-
-static json_t *links_json(const struct forecast *f, const struct prediction *p)
-{
-    json_t *links = json_array();
-    for (int i = 0; i < f->machine->n_links; i++)
-        (void)json_array_append_new(links,
-                                    json_pack("{s:s, s:f}", "name", f->machine->links[i].name,
-                                              "bytes", p->clock.link_bytes[i]));
-    return links;
-}
-
-/* What is said of a plan. */
-struct answer {
-    const struct plan *plan;
-    const struct prediction *prediction;
-    int n_advice;
-    struct advice advice[ADVICE_MAX];
-};
-
-static json_t *advice_json(const struct answer *a)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < a->n_advice; i++)
-        (void)json_array_append_new(list, json_pack("{s:s, s:I}", "change", a->advice[i].change,
-                                                    "memory_bytes",
-                                                    (json_int_t)a->advice[i].memory_bytes));
-    return list;
-}
-
-static enum status print_json(const struct forecast *f, const struct answer *a)
-{
-    const struct prediction *p = a->prediction;
-    const double *share = p->clock.share;
-    return output_json(json_pack(
-        "{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, s:{s:f, s:f, s:f}, s:i, s:f, "
-        "s:o, s:o}",
-        "plan", a->plan->name, "model", f->graph->name, "machine", f->machine->name, "n_workers",
-        a->plan->n_workers, "step_s", p->clock.step_s, "error_s", p->clock.error_s, "epoch_s",
-        epoch_seconds(f, p), "images_per_s", (double)f->graph->batch / p->clock.step_s,
-        "memory_bytes", (json_int_t)p->largest_bytes, "bytes_moved",
-        (json_int_t)p->clock.bytes_moved, "fits", p->too_large_worker < 0, "advice", advice_json(a),
-        "costs", "measured", share[COST_MEASURED], "fitted", share[COST_FITTED], "roofline",
-        share[COST_ROOFLINE], "measured", f->n_measured, "predict_s", p->predict_s, "workers",
-        workers_json(p), "links", links_json(f, p)));
-}
-
-static void print_advice(const struct answer *a)
+static void print_advice(const struct predict_answer *a)
 {
     char memory[32];
     if (a->prediction->too_large_worker < 0)
@@ -291,7 +207,7 @@ static void print_advice(const struct answer *a)
             "no other micro-batches, strategy, batch or number of workers that was tried fits\n");
 }
 
-static enum status print_all(const struct forecast *f, const struct answer *a)
+static enum status print_all(const struct forecast *f, const struct predict_answer *a)
 {
     print_head(f, a->plan, a->prediction);
     printf("\n");
@@ -354,7 +270,7 @@ static const char *plan_name(const struct predict_options *o)
     return o->plan ? o->plan : o->split.workers > 1 ? "data" : "serial";
 }
 
-static enum status advise(struct forecast *f, struct predict_options *o, struct answer *a)
+static enum status advise(struct forecast *f, struct predict_options *o, struct predict_answer *a)
 {
     struct advised advised = {.forecast = f, .plan = a->plan};
     struct predict_request request = forecast_request(f, a->plan, false);
@@ -368,14 +284,14 @@ static enum status advise(struct forecast *f, struct predict_options *o, struct 
     return STATUS_OK;
 }
 
-static enum status answer(struct forecast *f, struct predict_options *o, struct answer *a)
+static enum status answer(struct forecast *f, struct predict_options *o, struct predict_answer *a)
 {
     struct predict_request request = forecast_request(f, a->plan, true);
     if (o->trace)
         TRY(predict_trace_write(&request, a->prediction, o->trace, o->merge));
     if (a->prediction->too_large_worker >= 0)
         TRY(advise(f, o, a));
-    TRY(o->json ? print_json(f, a) : print_all(f, a));
+    TRY(o->json ? output_json(predict_json(f, a)) : print_all(f, a));
     return refuse(a->prediction);
 }
 
@@ -384,7 +300,7 @@ static enum status predict_with(struct forecast *f, struct predict_options *o,
 {
     struct prediction *p;
     TRY(forecast_plan(f, plan, o->trace != NULL, &p));
-    enum status st = answer(f, o, &(struct answer){.plan = plan, .prediction = p});
+    enum status st = answer(f, o, &(struct predict_answer){.plan = plan, .prediction = p});
     prediction_destroy(p);
     return st;
 }

@@ -6,6 +6,8 @@
 #include "cli/guard.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/plan_auto.h"
+#include "cli/record.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
@@ -15,14 +17,16 @@
 #include <string.h>
 
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
+enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for */
 
 struct train_options {
-    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace;
+    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace, *run;
     int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit;
     double rate, momentum, weight_decay, dropout, timeout;
     struct split_options split;
     int optimizer, precision;
     bool nesterov, augment, no_eval, resume, json, quiet;
+    struct auto_plan planned; /* --plan auto */
 };
 
 static const char *const optimizer_names[] = {
@@ -118,14 +122,18 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        "threads of this process that share the work; under mpirun or srun the "
                        "workers are its processes [1, or what the plan's file says]"),
         OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
-                    "how they share it: a file or one of the names below [serial, or data for "
-                    "more than one worker]"),
+                    "how they share it: a file, one of the names below, or auto: the fastest on "
+                    "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         SPLIT_OPTIONS(&o->split),
         OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
                     "how long a worker waits for others that do not move"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
                     "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
                     "[nothing is written]"),
+        OPTION_TEXT(
+            "--run", "DIR", &o->run, NULL,
+            "keep the record of the run there, with a checkpoint and what was expected, for "
+            "'cleave report'; none: nowhere [runs/MODEL-NNN, without these two]"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events step, epoch and done"),
         OPTION_FLAG("--quiet", &o->quiet,
                     "print the summary alone; with --json leave out the steps"),
@@ -134,11 +142,22 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
     return parse_with(options, argc, argv, &o->model, help);
 }
 
+static bool keeps_record(const struct train_options *o)
+{
+    return !o->run || strcmp(o->run, "none") != 0;
+}
+
+static bool names_run(const struct train_options *o)
+{
+    return o->run && keeps_record(o);
+}
+
 static enum status check_options(const struct train_options *o)
 {
-    if (o->resume && !o->checkpoint)
+    bool saves = o->checkpoint || names_run(o);
+    if (o->resume && !saves)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
-    if (o->checkpoint_every && !o->checkpoint)
+    if (o->checkpoint_every && !saves)
         return status_fail(STATUS_USAGE, "--checkpoint-every needs --checkpoint PATH to save to");
     if (o->nesterov && (o->optimizer != UPDATE_SGD || o->momentum == 0))
         return status_fail(STATUS_USAGE, "--nesterov needs --optimizer sgd and a --momentum");
@@ -187,6 +206,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
 struct train_view {
     const struct train_options *options;
     const struct trainer_info *info;
+    record *record;           /* NULL: none is kept */
     int64_t wait_ns, step_ns; /* of all steps so far; waiting for data */
     int64_t next_progress_ns;
 };
@@ -242,20 +262,30 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
                  time_left(left, sizeof left, s->eta_s), wait_percent);
 }
 
+/* Into the record, and on stdout if that is wanted. */
+static enum status put_event(const struct train_view *v, bool print, json_t *value)
+{
+    if (v->record && value)
+        record_event(v->record, value);
+    if (print)
+        return output_json(value);
+    json_decref(value);
+    return STATUS_OK;
+}
+
 static enum status on_step(const struct trainer_step *s, void *user)
 {
     struct train_view *v = user;
     v->wait_ns += s->data_ns;
     v->step_ns += s->step_ns;
-    if (v->options->quiet)
-        return STATUS_OK;
-    show_progress(v, s);
-    if (!v->options->json)
-        return STATUS_OK;
-    return output_json(json_pack(
-        "{s:s, s:I, s:o, s:f, s:f, s:f, s:f}", "event", "step", "step", (json_int_t)s->step, "loss",
-        output_number(s->loss), "step_s", seconds(s->step_ns), "compute_s", seconds(s->compute_ns),
-        "communicate_s", seconds(s->communicate_ns), "wait_s", seconds(s->wait_ns)));
+    if (!v->options->quiet)
+        show_progress(v, s);
+    return put_event(v, v->options->json && !v->options->quiet,
+                     json_pack("{s:s, s:I, s:o, s:f, s:f, s:f, s:f}", "event", "step", "step",
+                               (json_int_t)s->step, "loss", output_number(s->loss), "step_s",
+                               seconds(s->step_ns), "compute_s", seconds(s->compute_ns),
+                               "communicate_s", seconds(s->communicate_ns), "wait_s",
+                               seconds(s->wait_ns)));
 }
 
 static json_t *number_if(bool known, double value)
@@ -266,12 +296,14 @@ static json_t *number_if(bool known, double value)
 static enum status on_epoch(const struct trainer_epoch *e, void *user)
 {
     const struct train_view *v = user;
+    TRY(put_event(v, v->options->json,
+                  json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:f}", "event", "epoch", "epoch",
+                            (json_int_t)e->epoch, "step", (json_int_t)e->step, "train_loss",
+                            output_number(e->train_loss), "test_loss",
+                            number_if(e->evaluated, e->test_loss), "test_accuracy",
+                            number_if(e->evaluated, e->test_accuracy), "seconds", e->seconds)));
     if (v->options->json)
-        return output_json(json_pack(
-            "{s:s, s:I, s:I, s:o, s:o, s:o, s:f}", "event", "epoch", "epoch", (json_int_t)e->epoch,
-            "step", (json_int_t)e->step, "train_loss", output_number(e->train_loss), "test_loss",
-            number_if(e->evaluated, e->test_loss), "test_accuracy",
-            number_if(e->evaluated, e->test_accuracy), "seconds", e->seconds));
+        return STATUS_OK;
     if (v->options->quiet)
         return STATUS_OK;
     log_progress_end();
@@ -285,19 +317,36 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
     return STATUS_OK;
 }
 
+static json_t *done_json(const struct train_view *v, const struct trainer_done *d)
+{
+    double predicted_s = v->options->planned.step_s;
+    if (predicted_s <= 0 && v->record)
+        predicted_s = record_predicted_step(v->record);
+    return json_pack(
+        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event", "done", "steps",
+        (json_int_t)d->steps, "median_step_s", number_if(d->steps_run > 0, d->median_step_s),
+        "images_per_s", number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
+        (json_int_t)d->memory_bytes, "predicted_step_s", number_if(predicted_s > 0, predicted_s),
+        "test_accuracy", number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
+        "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
+        v->info->workers, "plan", v->info->plan);
+}
+
+static void log_places(const struct train_view *v)
+{
+    const char *directory = v->record ? record_directory(v->record) : NULL;
+    if (v->options->checkpoint)
+        log_info("saved to %s", v->options->checkpoint);
+    if (directory)
+        log_info("recorded in %s; 'cleave report %s' shows it", directory, directory);
+}
+
 static enum status on_done(const struct trainer_done *d, void *user)
 {
     const struct train_view *v = user;
+    TRY(put_event(v, v->options->json, done_json(v, d)));
     if (v->options->json)
-        return output_json(
-            json_pack("{s:s, s:I, s:o, s:o, s:I, s:n, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
-                      "done", "steps", (json_int_t)d->steps, "median_step_s",
-                      number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-                      number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
-                      (json_int_t)d->memory_bytes, "predicted_step_s", "test_accuracy",
-                      number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
-                      "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
-                      v->info->workers, "plan", v->info->plan));
+        return STATUS_OK;
     log_progress_end();
     char total[32], median[32], memory[32];
     printf("done: %lld steps in %s", (long long)d->steps_run,
@@ -311,24 +360,62 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
     if (d->evaluated)
         printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);
-    if (v->options->checkpoint)
-        log_info("saved to %s", v->options->checkpoint);
+    if (d->steps_run > 0)
+        auto_plan_compare(&v->options->planned, d->median_step_s);
+    log_places(v);
     return STATUS_OK;
 }
 
 /* ---- the run ---- */
 
-static enum status train(const struct train_options *o, const struct trainer_options *options)
+static enum status run(const struct train_options *o, const struct trainer_options *options,
+                       record *kept)
 {
     trainer *t;
     TRY(trainer_create(options, &t));
-    struct train_view view = {.options = o, .info = trainer_get_info(t)};
+    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
     if (view.info->root)
         print_start(view.info);
+    if (kept)
+        record_begin(kept, &(struct record_about){.options = options,
+                                                  .info = view.info,
+                                                  .optimizer = optimizer_names[o->optimizer],
+                                                  .precision = precision_names[o->precision],
+                                                  .predict = o->run || o->planned.text});
     const struct trainer_callbacks calls = {
         .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
     enum status st = trainer_run(t, &calls, &view);
+    if (kept && o->trace)
+        record_link_trace(kept, o->trace);
     trainer_destroy(t);
+    return st;
+}
+
+/* A record that nobody asked for stays small: a few steps, and not of hundreds of processes. */
+static void set_trace(const struct train_options *o, const record *kept,
+                      struct trainer_options *options)
+{
+    if (!o->run && options->process && options->process->size > MOST_TRACED)
+        return;
+    options->trace = record_trace(kept);
+    options->trace_steps = o->run ? 0 : FEW_STEPS;
+}
+
+static enum status train(const struct train_options *o, struct trainer_options *options)
+{
+    record *kept = NULL;
+    const struct record_options how = {.directory = o->run,
+                                       .root = !options->process || options->process->rank == 0,
+                                       .again = o->resume};
+    if (keeps_record(o)) {
+        TRY(record_create(&how, &kept));
+        if (!o->trace)
+            set_trace(o, kept, options);
+        options->checkpoint =
+            o->checkpoint || !o->run ? o->checkpoint : record_path(kept, "checkpoint");
+    }
+    enum status st = run(o, options, kept);
+    record_destroy(kept);
     return st;
 }
 
@@ -358,6 +445,31 @@ static enum status leave_processes(comm *process, enum status st)
     return st;
 }
 
+/* What `cleave plan` would recommend for this host, in place of --plan auto. */
+static enum status plan_first(struct train_options *o, struct trainer_options *options)
+{
+    const struct auto_request request = {.model = o->model,
+                                         .data = o->data,
+                                         .backend = o->backend,
+                                         .batch = o->batch,
+                                         .eval_batch = o->eval_batch,
+                                         .threads = o->threads,
+                                         .workers = o->split.workers,
+                                         .micro_batches = o->split.micro_batches,
+                                         .no_eval = o->no_eval,
+                                         .quiet = o->quiet};
+    if (!o->plan || strcmp(o->plan, "auto") != 0)
+        return STATUS_OK;
+    if (options->process)
+        return status_fail(STATUS_USAGE,
+                           "--plan auto is for threads of one process: under mpirun or srun let "
+                           "'cleave plan -o FILE' choose, and give --plan FILE");
+    TRY(auto_plan_find(&request, &o->planned));
+    options->plan = o->planned.text;
+    options->workers = 0; /* as the plan says */
+    return STATUS_OK;
+}
+
 enum status command_train(int argc, char **argv)
 {
     struct train_options o;
@@ -372,6 +484,9 @@ enum status command_train(int argc, char **argv)
         log_set_level(LOG_INFO);
     TRY(guard_start() ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));
-    enum status st = train(&o, &trainer_options);
+    enum status st = plan_first(&o, &trainer_options);
+    if (st == STATUS_OK)
+        st = train(&o, &trainer_options);
+    auto_plan_free(&o.planned);
     return trainer_options.process ? leave_processes(trainer_options.process, st) : st;
 }

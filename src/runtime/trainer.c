@@ -226,7 +226,9 @@ static enum status gather_crew(trainer *t)
                          .augment = o->augment,
                          .threads = o->loader_threads},
         .test_loader = {.batch = t->info.eval_batch, .threads = o->loader_threads},
-        .trace_steps = o->trace ? TRACE_STEPS : 0};
+        .trace_steps = !o->trace        ? 0
+                       : o->trace_steps ? o->trace_steps
+                                        : TRACE_STEPS};
     for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
         c.graphs[p] = t->graphs[p];
     if (t->plan->schedule == PLAN_PIPEDREAM && t->plan->window > 1)

@@ -59,6 +59,7 @@ struct trainer_options {
                                     move */
     const char *trace;           /* where the times of the last steps go (trace.h); NULL (default):
                                     nowhere */
+    int trace_steps;             /* how many; 0 (default): TRACE_STEPS */
 
     struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
                                 and 0.999, epsilon 1e-8; rule.step is ignored */

@@ -1,0 +1,320 @@
+#include "cli/record.h"
+
+#include "base/log.h"
+#include "cli/forecast.h"
+#include "cli/predict_json.h"
+#include "cli/predict_trace.h"
+#include "cli/subject.h"
+#include "report/report.h"
+#include "runtime/plan_choice.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_NUMBERED = 9999, REAL_DIGITS = 9 };
+
+enum { PATH_BYTES = 4096 };
+
+struct record {
+    arena *memory;
+    struct record_options options;
+    const char *directory; /* NULL: not there yet, or nothing is recorded */
+    bool writes;           /* the root, until something could not be written */
+    bool made;             /* by this record */
+    FILE *events;
+    double predicted_step_s;
+    char trace[PATH_BYTES];
+};
+
+/* ---- the directory ---- */
+
+static enum status fail_directory(const char *path)
+{
+    return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
+}
+
+/* With those above it, as mkdir -p does. */
+static enum status make_directories(const char *path, bool *made)
+{
+    char part[PATH_BYTES];
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return fail_directory(part);
+    }
+    *made = mkdir(path, 0777) == 0;
+    return *made || errno == EEXIST ? STATUS_OK : fail_directory(path);
+}
+
+static enum status number_directory(record *r, const char *model)
+{
+    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
+        return fail_directory("runs");
+    for (int i = 1; i <= MOST_NUMBERED; i++) {
+        const char *path;
+        TRY(arena_print(r->memory, &path, "runs/%s-%03d", model, i));
+        if (mkdir(path, 0777) == 0) {
+            r->directory = path;
+            return STATUS_OK;
+        }
+        if (errno != EEXIST)
+            return fail_directory(path);
+    }
+    return status_fail(STATUS_FAILED, "runs/%s-%d is there already: name a directory with --run",
+                       model, MOST_NUMBERED);
+}
+
+static enum status take_directory(record *r)
+{
+    struct stat about;
+    r->directory = r->options.directory;
+    if (r->options.root)
+        TRY(make_directories(r->directory, &r->made));
+    /* All processes look, so that all end; the file comes once all are there. */
+    if (!r->options.again && stat(record_path(r, REPORT_CONFIG), &about) == 0)
+        return status_fail(STATUS_USAGE,
+                           "--run %s: holds the record of another run: name another directory, or "
+                           "go on with --resume",
+                           r->directory);
+    return STATUS_OK;
+}
+
+enum status record_create(const struct record_options *options, record **out)
+{
+    arena *memory;
+    record *r;
+    TRY(arena_create(&memory));
+    enum status st;
+    TRY_GOTO(st, arena_alloc(memory, sizeof *r, &r), failed);
+    *r = (struct record){.memory = memory, .options = *options};
+    if (options->directory)
+        TRY_GOTO(st, take_directory(r), failed);
+    *out = r;
+    return STATUS_OK;
+failed:
+    arena_destroy(memory);
+    return st;
+}
+
+static void warn(record *r, const char *name)
+{
+    log_warn("%s/%s: cannot write: %s; the record of this run is incomplete", r->directory, name,
+             strerror(errno));
+}
+
+void record_destroy(record *r)
+{
+    if (!r)
+        return;
+    if (r->events && fclose(r->events) != 0 && r->writes)
+        warn(r, REPORT_EVENTS);
+    if (r->made && !r->writes)
+        (void)rmdir(r->directory); /* succeeds where nothing is in it */
+    arena_destroy(r->memory);
+}
+
+const char *record_directory(const record *r)
+{
+    return r->writes ? r->directory : NULL;
+}
+
+const char *record_path(record *r, const char *name)
+{
+    const char *path;
+    /* "": a name too many for memory; whoever opens it says so. */
+    return arena_print(r->memory, &path, "%s/%s", r->directory, name) == STATUS_OK ? path : "";
+}
+
+const char *record_trace(const record *r)
+{
+    return r->trace;
+}
+
+void record_link_trace(record *r, const char *path)
+{
+    if (r->writes)
+        (void)link(path, record_path(r, REPORT_TRACE)); /* a convenience: it is where it was asked
+                                                           to be */
+}
+
+/* ---- what is written ---- */
+
+/* Gives the value up. */
+static void put_json(record *r, const char *name, json_t *value)
+{
+    const char *path = record_path(r, name);
+    errno = 0;
+    if (!value || json_dump_file(value, path, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)))
+        warn(r, name);
+    json_decref(value);
+}
+
+static json_t *rule_json(const struct record_about *a)
+{
+    const struct trainer_options *o = a->options;
+    char schedule[64];
+    return json_pack("{s:s, s:f, s:f, s:f, s:b, s:s, s:I}", "name", a->optimizer, "learning_rate",
+                     o->rule.learning_rate, "momentum", o->rule.momentum, "weight_decay",
+                     o->rule.weight_decay, "nesterov", o->rule.nesterov, "schedule",
+                     schedule_text(schedule, sizeof schedule, &o->schedule), "warmup_steps",
+                     (json_int_t)o->schedule.warmup_steps);
+}
+
+static json_t *config_json(const struct record_about *a)
+{
+    const struct trainer_options *o = a->options;
+    const struct trainer_info *i = a->info;
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:i, s:s, s:i, "
+                     "s:s, s:f, s:o, "
+                     "s:b, s:I, s:s?, s:s?, s:b, s:I, s:I, s:I}",
+                     "model", i->model, "data", o->data, "data_limit", (json_int_t)o->data_limit,
+                     "batch", (json_int_t)i->batch, "epochs", (json_int_t)o->epochs, "max_steps",
+                     (json_int_t)o->max_steps, "steps_total", (json_int_t)i->steps_total,
+                     "steps_per_epoch", (json_int_t)i->steps_per_epoch, "seed", (json_int_t)o->seed,
+                     "augment", o->augment, "backend", i->backend, "precision", a->precision,
+                     "threads", i->threads, "plan", i->plan, "workers", i->workers, "transport",
+                     o->process ? "mpi" : "threads", "timeout_s", o->timeout_s, "optimizer",
+                     rule_json(a), "evaluate", o->evaluate, "eval_batch", (json_int_t)i->eval_batch,
+                     "weights", o->weights, "checkpoint", o->checkpoint, "resumed", i->resumed,
+                     "first_step", (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train,
+                     "n_test", (json_int_t)i->n_test);
+}
+
+static json_t *versions_json(const struct trainer_info *info)
+{
+    struct utsname host = {0};
+    char date[32] = "";
+    time_t now = time(NULL);
+    struct tm parts;
+    (void)uname(&host);
+    if (gmtime_r(&now, &parts))
+        (void)strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "cleave", CLEAVE_VERSION, "compiler",
+                     __VERSION__, "backend", info->backend, "device", info->device, "system",
+                     host.release, "host", host.nodename, "began", date);
+}
+
+static enum status put_machine(record *r)
+{
+    struct machine *machine;
+    TRY(machine_discover(1, &machine));
+    FILE *f = fopen(record_path(r, REPORT_MACHINE), "w");
+    enum status st = f ? machine_write(machine, f) : STATUS_OK;
+    if (!f || fclose(f) != 0)
+        warn(r, REPORT_MACHINE);
+    machine_destroy(machine);
+    return st;
+}
+
+/* ---- what is expected ---- */
+
+static enum status predict(record *r, struct forecast *f, const struct plan *plan)
+{
+    struct prediction *p;
+    TRY(forecast_plan(f, plan, true, &p));
+    const struct predict_answer answer = {.plan = plan, .prediction = p};
+    struct predict_request request = forecast_request(f, plan, true);
+    r->predicted_step_s = p->clock.step_s;
+    put_json(r, REPORT_PREDICTION, predict_json(f, &answer));
+    enum status st = predict_trace_write(&request, p, record_path(r, REPORT_PREDICTED_TRACE), NULL);
+    prediction_destroy(p);
+    return st;
+}
+
+/* With the costs that are known: a training does not wait for measurements. */
+static enum status put_prediction(record *r, const struct record_about *a, const struct plan *plan)
+{
+    const struct forecast_options options = {.model = a->info->model,
+                                             .data = a->options->data,
+                                             .machine = "local",
+                                             .backend = a->info->backend,
+                                             .batch = a->info->batch,
+                                             .threads = a->info->threads,
+                                             .eval_batch = a->info->eval_batch,
+                                             .no_eval = a->info->n_test == 0,
+                                             .no_measure = true,
+                                             .quiet = true};
+    struct forecast f;
+    enum status st = forecast_open(&f, &options, a->info->workers);
+    if (st == STATUS_OK)
+        st = predict(r, &f, plan);
+    forecast_close(&f);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static enum status put_split(record *r, const struct record_about *a, const struct graph *graph)
+{
+    struct plan *plan;
+    struct plan_request request = a->options->request;
+    const char *name = a->options->plan;
+    request.n_workers = a->info->workers;
+    put_json(r, REPORT_NETWORK, report_network(graph));
+    TRY(plan_choose(name ? name : a->info->plan, graph, &request, &plan));
+    enum status st = plan_write(plan, graph, record_path(r, REPORT_PLAN));
+    if (st == STATUS_OK && a->predict && !a->options->process)
+        st = put_prediction(r, a, plan);
+    plan_destroy(plan);
+    return st;
+}
+
+static enum status describe(record *r, const struct record_about *a)
+{
+    struct dataset_info info;
+    struct graph *graph;
+    put_json(r, REPORT_CONFIG, config_json(a));
+    put_json(r, REPORT_VERSIONS, versions_json(a->info));
+    TRY(put_machine(r));
+    TRY(subject_build(a->info->model, a->options->data, a->info->batch,
+                      a->options->drop_probability, &info, &graph));
+    enum status st = put_split(r, a, graph);
+    graph_destroy(graph);
+    return st;
+}
+
+static enum status begin(record *r, const struct record_about *a)
+{
+    if (!r->directory)
+        TRY(number_directory(r, a->info->model));
+    const char *path = record_path(r, REPORT_EVENTS);
+    r->events = fopen(path, r->options.again ? "a" : "w");
+    if (!r->events)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    /* A run that is killed leaves its steps up to then. */
+    (void)setvbuf(r->events, NULL, _IOLBF, BUFSIZ);
+    r->writes = true;
+    (void)snprintf(r->trace, sizeof r->trace, "%s/%s", r->directory, REPORT_TRACE);
+    return describe(r, a);
+}
+
+void record_begin(record *r, const struct record_about *about)
+{
+    /* A trace that was asked for must go somewhere. */
+    (void)snprintf(r->trace, sizeof r->trace, "/dev/null");
+    if (!r->options.root || begin(r, about) == STATUS_OK)
+        return;
+    log_warn("the record of this run is incomplete: %s", status_message());
+    status_clear();
+}
+
+double record_predicted_step(const record *r)
+{
+    return r->predicted_step_s;
+}
+
+void record_event(record *r, const json_t *value)
+{
+    if (!r->writes)
+        return;
+    if (json_dumpf(value, r->events, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS)) == 0 &&
+        fputc('\n', r->events) != EOF)
+        return;
+    warn(r, REPORT_EVENTS);
+    r->writes = false;
+}

@@ -1,0 +1,99 @@
+/* report.c: `cleave report`: plans, predictions and runs as one HTML file (report/report.h). */
+#include "report/report.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/subject.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_PATHS = 64 };
+
+struct report_options {
+    int n_paths;
+    const char *paths[MAX_PATHS];
+    const char *output, *data;
+    int64_t batch;
+    bool json;
+};
+
+static enum status parse(int argc, char **argv, struct report_options *o, bool *help)
+{
+    *o = (struct report_options){0};
+    const struct option options[] = {
+        OPTION_TEXT("-o", "FILE", &o->output, "report.html", "where it goes"),
+        OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist",
+                    "for a plan's file, which does not say it: the data whose shape is used"),
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
+                       "likewise: images in a step"),
+        OPTION_FLAG("--json", &o->json, "print JSON: the file and its size"),
+        OPTION_END,
+    };
+    const struct positional none[] = {{0}};
+    const struct positional_list list = {.name = "PATH",
+                                         .help = "a run's directory, a plan, a trace, or what "
+                                                 "predict, plan or bench limits print with --json",
+                                         .targets = o->paths,
+                                         .most = MAX_PATHS,
+                                         .n = &o->n_paths};
+    const struct option_set set = {
+        .command = "report",
+        .about = "Writes one HTML file that opens offline: candidates, the network and its cuts,\n"
+                 "timelines, memory, traffic, scaling, losses, and what limits the run. Several\n"
+                 "runs are compared. Files belong to the run before them, or stand together.",
+        .positionals = none,
+        .list = &list,
+        .options = options,
+        .examples = "  cleave report runs/lenet5-001\n"
+                    "  cleave report runs/lenet5-001 runs/lenet5-002 -o compared.html\n"
+                    "  cleave predict vgg16 --data imagenet --workers 16 --plan owt \\\n"
+                    "      --machine 4x4:p100 --trace t.json --json > p.json\n"
+                    "  cleave report p.json t.json\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status build_graph(const char *model, const char *data, int64_t batch, void *user,
+                               struct graph **out)
+{
+    const struct report_options *o = user;
+    struct dataset_info info;
+    return subject_build(model, data ? data : o->data, batch > 0 ? batch : o->batch, -1, &info,
+                         out);
+}
+
+static enum status print_result(const struct report_options *o)
+{
+    struct stat about;
+    char size[32];
+    if (stat(o->output, &about) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", o->output, strerror(errno));
+    if (o->json)
+        return output_json(
+            json_pack("{s:s, s:I}", "report", o->output, "bytes", (json_int_t)about.st_size));
+    printf("%s: %s; open it in a browser\n", o->output,
+           text_bytes(size, sizeof size, (double)about.st_size));
+    return STATUS_OK;
+}
+
+enum status command_report_page(int argc, char **argv)
+{
+    struct report_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    const struct report_request request = {.n_paths = o.n_paths,
+                                           .paths = o.paths,
+                                           .output = o.output,
+                                           .build_graph = build_graph,
+                                           .user = &o};
+    TRY(report_write(&request));
+    return print_result(&o);
+}

@@ -1,0 +1,61 @@
+/* report.h: plans, predictions and runs as one HTML file that opens offline.
+ *
+ *     const char *paths[] = {"runs/lenet5-001", "runs/lenet5-002"};
+ *     struct report_request r = {.n_paths = 2, .paths = paths, .output = "report.html",
+ *                                .build_graph = build};
+ *     TRY(report_write(&r));
+ *
+ * C gathers the data and writes them as one JSON element; the scripts of web/ draw them. Charting
+ * and layout are those of libraries (Chart.js, D3, dagre), which the build compiles in together
+ * with web/ where it finds them.
+ *
+ * A path is one of
+ *     a directory of `cleave train --run`
+ *     a file: a plan; what predict, plan and bench limits print with --json; a trace; the JSON
+ * lines of a training
+ *
+ * Each directory is a subject of the report. Files belong to the last subject that has none of
+ * their kind yet; a second one of a kind begins a subject of its own. Several subjects are
+ * compared.
+ */
+#ifndef CLEAVE_REPORT_REPORT_H
+#define CLEAVE_REPORT_REPORT_H
+
+#include "model/graph.h"
+
+#include <jansson.h>
+
+/* Builds the network that a plan or a prediction names; `data` NULL and `batch` 0: not said there.
+ * The graph is the report's, to be destroyed. */
+typedef enum status report_graph_builder(const char *model, const char *data, int64_t batch,
+                                         void *user, struct graph **out);
+
+struct report_request {
+    int n_paths;
+    const char *const *paths;
+    const char *output;
+    report_graph_builder *build_graph;
+    void *user;
+};
+
+/* STATUS_USAGE for a path that is nothing of the above, with line and column where it is broken
+ * JSON; STATUS_FAILED for what cannot be read or written, and where the build had no libraries. */
+enum status report_write(const struct report_request *request) MUST_USE;
+
+/* The network as the report draws it; also kept with a run. NULL if memory ran out. */
+json_t *report_network(const struct graph *graph);
+
+/* ---- the directory of a run ---- */
+
+#define REPORT_CONFIG "config.json"
+#define REPORT_VERSIONS "versions.json"
+#define REPORT_NETWORK "network.json"
+#define REPORT_PLAN "plan.json"
+#define REPORT_MACHINE "machine.json"
+#define REPORT_PREDICTION "prediction.json"
+#define REPORT_SEARCH "search.json"
+#define REPORT_EVENTS "events.jsonl"
+#define REPORT_TRACE "trace.json"
+#define REPORT_PREDICTED_TRACE "predicted-trace.json"
+
+#endif

@@ -1,0 +1,203 @@
+/* Charts: thin wrappers around Chart.js that give every chart the same look, a table of its data,
+ * and the keyboard. */
+"use strict";
+(function () {
+  const live = [];
+
+  /* ---- what Chart.js does not have ---- */
+
+  /* dataset.errors[i]: half the length of a whisker; dataset.marks[i]: where a diamond stands. */
+  const whiskers = {
+    id: "whiskers",
+    afterDatasetsDraw(chart) {
+      const flat = chart.options.indexAxis === "y", g = chart.ctx;
+      const axis = flat ? chart.scales.x : chart.scales.y;
+      chart.data.datasets.forEach((set, k) => {
+        const meta = chart.getDatasetMeta(k);
+        if (meta.hidden) return;
+        meta.data.forEach((bar, i) => {
+          const value = set.data[i], error = set.errors && set.errors[i];
+          const mark = set.marks && set.marks[i];
+          g.save();
+          g.strokeStyle = cleave.colour("ink");
+          g.fillStyle = cleave.colour("ink");
+          g.lineWidth = 1.5;
+          if (error > 0) {
+            const a = axis.getPixelForValue(Math.max(value - error, axis.min));
+            const b = axis.getPixelForValue(value + error);
+            g.beginPath();
+            for (const [from, to, across] of [[a, b, 0], [a, a, 4], [b, b, 4]]) {
+              g.moveTo(flat ? from : bar.x - across, flat ? bar.y - across : from);
+              g.lineTo(flat ? to : bar.x + across, flat ? bar.y + across : to);
+            }
+            g.stroke();
+          }
+          if (mark > 0) {
+            const at = axis.getPixelForValue(mark);
+            const [x, y] = flat ? [at, bar.y] : [bar.x, at];
+            g.beginPath();
+            g.moveTo(x, y - 7); g.lineTo(x + 6, y); g.lineTo(x, y + 7); g.lineTo(x - 6, y);
+            g.closePath();
+            g.fillStyle = cleave.colour("red");
+            g.fill();
+            g.strokeStyle = cleave.colour("paper");
+            g.stroke();
+          }
+          g.restore();
+        });
+      });
+    },
+  };
+
+  /* options.plugins.rules.lines: [{axis, value, text, colour}], each straight through the chart. */
+  const rules = {
+    id: "rules",
+    afterDatasetsDraw(chart, _, options) {
+      const area = chart.chartArea, g = chart.ctx;
+      for (const line of options.lines || []) {
+        const at = chart.scales[line.axis].getPixelForValue(line.value);
+        const level = line.axis === "y";
+        if (level ? at < area.top - 1 || at > area.bottom : at < area.left || at > area.right + 1) continue;
+        g.save();
+        g.strokeStyle = g.fillStyle = cleave.colour(line.colour || "red");
+        g.setLineDash([6, 4]);
+        g.lineWidth = 2;
+        g.beginPath();
+        g.moveTo(level ? area.left : at, level ? at : area.top);
+        g.lineTo(level ? area.right : at, level ? at : area.bottom);
+        g.stroke();
+        g.font = "12px system-ui, sans-serif";
+        const width = g.measureText(line.text).width;
+        if (level) g.fillText(line.text, area.right - width - 4, at < area.top + 18 ? at + 14 : at - 5);
+        else g.fillText(line.text, at + width + 8 > area.right ? at - width - 5 : at + 5, area.top + 13);
+        g.restore();
+      }
+    },
+  };
+  Chart.register(whiskers, rules);
+
+  function setDefaults() {
+    const d = Chart.defaults;
+    d.animation = false;
+    d.responsive = true;
+    d.maintainAspectRatio = false;
+    d.color = cleave.colour("ink");
+    d.borderColor = cleave.colour("grid");
+    d.font.family = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+    d.plugins.legend.labels.boxWidth = 14;
+    d.plugins.legend.position = "bottom";
+    d.plugins.tooltip.backgroundColor = cleave.colour("ink");
+    d.plugins.tooltip.titleColor = d.plugins.tooltip.bodyColor = cleave.colour("paper");
+    d.elements.point.radius = 3;
+    d.elements.line.borderWidth = 2;
+  }
+  cleave.setChartDefaults = setDefaults;
+
+  /* ---- keyboard: arrows go through the values, Escape leaves ---- */
+
+  function addKeys(canvas, chart) {
+    let at = -1;
+    canvas.addEventListener("keydown", (event) => {
+      const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const sets = chart.data.datasets.map((_, k) => k).filter((k) => chart.isDatasetVisible(k));
+      const n = Math.max(...sets.map((k) => chart.data.datasets[k].data.length));
+      if (event.key === "Escape") at = -1;
+      else if (move && n > 0) at = (at + move + n) % n;
+      else return;
+      event.preventDefault();
+      const active = at < 0 ? [] : sets.filter((k) => chart.data.datasets[k].data[at] !== undefined)
+        .map((datasetIndex) => ({ datasetIndex, index: at }));
+      chart.setActiveElements(active);
+      chart.tooltip.setActiveElements(active, { x: 0, y: 0 });
+      chart.update("none");
+    });
+  }
+
+  /* A figure with a chart in it: {label, height, config, note}. Returns the figure. */
+  cleave.chart = function (parent, about) {
+    const canvas = cleave.element("canvas", { tabindex: "0", role: "img", "aria-label": about.label });
+    const plot = cleave.element("div", { class: "plot", style: "height:" + (about.height || 300) + "px" }, canvas);
+    const figure = cleave.element("figure", { "data-chart": about.id }, plot,
+      about.note && cleave.element("figcaption", { text: about.note }));
+    parent.append(figure);
+    const chart = new Chart(canvas, about.config);
+    figure.chart = chart;
+    live.push(chart);
+    addKeys(canvas, chart);
+    return figure;
+  };
+
+  cleave.dropCharts = function () {
+    for (const chart of live.splice(0)) chart.destroy();
+  };
+
+  /* ---- parts of configurations ---- */
+
+  cleave.axis = (title, format, more) => Object.assign({
+    title: { display: !!title, text: title },
+    ticks: { maxRotation: 0, maxTicksLimit: innerWidth < 600 ? 5 : 8, callback(value) { return format ? format(value) : this.getLabelForValue(value); } },
+    grid: { color: cleave.colour("grid") },
+  }, more || {});
+
+  cleave.bars = (labels, sets, options) => ({
+    type: "bar",
+    data: { labels, datasets: sets },
+    options: {
+      indexAxis: options.flat ? "y" : "x",
+      layout: { padding: { right: options.flat ? 10 : 0 } },
+      interaction: { mode: "index", intersect: false, axis: options.flat ? "y" : "x" },
+      scales: {
+        [options.flat ? "x" : "y"]: cleave.axis(options.title, options.format,
+          { beginAtZero: true, stacked: !!options.stacked, suggestedMax: options.most }),
+        [options.flat ? "y" : "x"]: cleave.axis(options.across, null,
+          { stacked: !!options.stacked, grid: { display: false },
+            ticks: { autoSkip: !options.flat, maxRotation: 60, font: { size: 12 },
+              callback(value) { const text = this.getLabelForValue(value), n = options.flat && innerWidth < 600 ? 16 : 40;
+                return text.length > n ? text.slice(0, n - 1) + "…" : text; } } }),
+      },
+      plugins: {
+        legend: { display: sets.length > 1 },
+        rules: { lines: options.lines || [] },
+        tooltip: { callbacks: {
+          label: (item) => (item.dataset.label ? item.dataset.label + ": " : "") +
+            options.format(item.raw) + (options.tell ? options.tell(item.dataIndex, item.datasetIndex) : ""),
+          afterBody: options.more ? (items) => options.more(items[0].dataIndex) : undefined,
+        } },
+      },
+    },
+  });
+
+  /* Points {x, y}; axes may be logarithmic. */
+  cleave.lines = (sets, options) => ({
+    type: "line",
+    data: { datasets: sets },
+    options: {
+      parsing: false,
+      normalized: true,
+      interaction: { mode: "nearest", axis: "x", intersect: false },
+      scales: {
+        x: cleave.axis(options.x, options.formatX, Object.assign({ type: options.logX ? "logarithmic" : "linear" },
+          options.ticksX ? { afterBuildTicks(axis) { axis.ticks = options.ticksX.map((value) => ({ value })); } } : {})),
+        y: cleave.axis(options.y, options.formatY, Object.assign({ type: options.logY ? "logarithmic" : "linear" },
+          options.zero ? { beginAtZero: true } : {},
+          options.ticksY ? { afterBuildTicks(axis) { axis.ticks = options.ticksY.filter((t) => t >= axis.min && t <= axis.max).map((value) => ({ value })); } } : {})),
+      },
+      plugins: {
+        legend: { display: sets.length > 1, labels: { usePointStyle: true, pointStyle: "rectRounded" } },
+        rules: { lines: options.lines || [] },
+        decimation: { enabled: true, algorithm: "lttb", samples: 800 },
+        tooltip: { callbacks: {
+          title: (items) => items.length ? options.x + " " + (options.formatX || String)(items[0].raw.x) : "",
+          label: (item) => item.dataset.label + ": " + (options.formatY || String)(item.raw.y),
+        } },
+      },
+    },
+  });
+
+  cleave.line = (label, points, i, more) => Object.assign({
+    label, data: points.filter((p) => p.y !== null && p.y !== undefined && isFinite(p.y)),
+    borderColor: typeof i === "string" ? cleave.colour(i) : cleave.nth(i),
+    backgroundColor: typeof i === "string" ? cleave.colour(i) : cleave.nth(i),
+    pointRadius: points.length > 60 ? 0 : 3, tension: 0,
+  }, more || {});
+})();

@@ -1,0 +1,166 @@
+/* What the C side wrote (src/report/subjects.c), and what follows from it. */
+"use strict";
+(function () {
+  cleave.page = JSON.parse(document.getElementById("data").textContent);
+  cleave.subjects = cleave.page.subjects;
+  cleave.current = 0;
+  cleave.subject = () => cleave.subjects[cleave.current];
+
+  /* Short names: the last parts of the paths, as far as they differ. */
+  const parts = cleave.subjects.map((s) => s.name.split("/").filter((p) => p && p !== "."));
+  cleave.subjects.forEach((s, i) => {
+    const last = parts[i].slice(-1)[0] || s.name;
+    const alone = parts.filter((p) => p.slice(-1)[0] === last).length === 1;
+    s.label = alone ? last : parts[i].slice(-2).join("/");
+  });
+
+  cleave.timeline = (s, kind) => s.timelines.find((t) => t.kind === kind);
+
+  /* ---- timelines (src/report/timeline.c says how they are packed) ---- */
+
+  cleave.categories = ["compute", "communicate", "wait", "load", "step"];
+
+  function decode(text) {
+    if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+    const raw = atob(text), bytes = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+    return bytes;
+  }
+
+  /* Slices as columns; those of lane l (2 * worker, and one more for communication) are
+   * first[l] .. first[l + 1] - 1. Done once. */
+  cleave.unpackTimeline = function (t) {
+    if (t.slices) return t.slices;
+    const bytes = decode(t.data), lanes = t.counts.length;
+    const first = new Uint32Array(lanes + 1);
+    for (let l = 0; l < lanes; l++) first[l + 1] = first[l] + t.counts[l];
+    const n = first[lanes];
+    const s = { first, n, begin: new Int32Array(n), end: new Int32Array(n),
+      name: new Uint32Array(n), category: new Uint8Array(n) };
+    let at = 0;
+    function number() {
+      let value = 0, shift = 1, byte;
+      do {
+        byte = bytes[at++];
+        value += (byte & 127) * shift;
+        shift *= 128;
+      } while (byte > 127);
+      return value;
+    }
+    for (let l = 0, i = 0; l < lanes; l++) {
+      let reached = 0;
+      for (; i < first[l + 1]; i++) {
+        const step = number();
+        s.begin[i] = reached + (step % 2 ? -(step + 1) / 2 : step / 2);
+        s.end[i] = reached = s.begin[i] + number();
+        const tag = number();
+        s.name[i] = Math.floor(tag / 8);
+        s.category[i] = tag % 8;
+      }
+    }
+    delete t.data;
+    return (t.slices = s);
+  };
+
+  /* "forward conv1 of micro-batch 2" -> what it does, and to which layer. */
+  cleave.instruction = function (name) {
+    const plain = name.replace(/ of micro-batch \d+$/, "").replace(/ (to|from) worker \d+$/, "")
+      .replace(/ over \d+ workers$/, "");
+    const space = plain.indexOf(" ");
+    return { verb: space < 0 ? plain : plain.slice(0, space), layer: space < 0 ? "" : plain.slice(space + 1) };
+  };
+
+  const groups = ["forward", "backward", "update", "other", "communicate", "wait", "load"];
+  cleave.groups = groups;
+  cleave.groupColours = () => ({ forward: cleave.colour("blue"), backward: cleave.colour("orange"),
+    update: cleave.colour("green"), other: cleave.colour("olive"), communicate: cleave.colour("purple"),
+    wait: cleave.colour("idle"), load: cleave.colour("cyan") });
+  /* Of a computing slice: which group its name belongs to. */
+  cleave.groupOf = function (name, category) {
+    if (category === 1) return 4;
+    if (category === 2) return 5;
+    if (category === 3) return 6;
+    if (category === 4) return 3;
+    const verb = cleave.instruction(name).verb;
+    return verb.startsWith("forward") || verb === "recompute" ? 0
+      : verb.startsWith("backward") ? 1 : verb === "update" ? 2 : 3;
+  };
+
+  /* Mean over the workers, in seconds: computing by layer type, and waiting. */
+  cleave.typeTimes = function (s, t) {
+    if (t.types) return t.types;
+    const ops = new Map((s.network ? s.network.nodes : []).map((n) => [n.name, n.op]));
+    const slices = cleave.unpackTimeline(t), sums = {};
+    const typeOfName = t.names.map((name) => {
+      const { verb, layer } = cleave.instruction(name);
+      if (verb === "update" || verb === "load") return verb;
+      if (verb.startsWith("forward") || verb.startsWith("backward") || verb === "recompute")
+        return ops.get(layer) || "layers";
+      return "copies and sums";
+    });
+    for (let w = 0; w < t.workers; w++)
+      for (let i = slices.first[2 * w]; i < slices.first[2 * w + 1]; i++) {
+        const c = slices.category[i];
+        const type = c === 2 ? "waiting" : c === 4 ? "start and end" : typeOfName[slices.name[i]];
+        sums[type] = (sums[type] || 0) + (slices.end[i] - slices.begin[i]);
+      }
+    for (const key of Object.keys(sums)) sums[key] *= t.quantum_s / t.workers;
+    return (t.types = sums);
+  };
+
+  /* ---- cuts ---- */
+
+  const dimensions = { n: "sample", k: "channel", o: "channel", g: "channel", c: "channel",
+    p: "height", h: "height", q: "width", w: "width" };
+  cleave.cutColours = () => ({ none: cleave.colour("pale"), sample: cleave.colour("blue"),
+    channel: cleave.colour("orange"), height: cleave.colour("green"), width: cleave.colour("cyan"),
+    sum: cleave.colour("purple"), several: cleave.colour("red") });
+  cleave.cutNames = { none: "not cut", sample: "samples", channel: "channels", height: "height",
+    width: "width", sum: "a sum (partial results)", several: "several at once" };
+
+  /* Of a layer of the plan: by dimension how many parts, in the order of the mesh. */
+  cleave.cutsOf = function (layer, node) {
+    const cuts = [];
+    for (const [loop, value] of Object.entries((layer && layer.cut) || {})) {
+      const parts = Array.isArray(value) ? value.length : value;
+      const summed = node && node.loops && node.loops.summed && loop in node.loops.summed;
+      if (parts > 1)
+        cuts.push({ loop, parts, sizes: Array.isArray(value) ? value : null,
+          dimension: summed ? "sum" : dimensions[loop] || "sum" });
+    }
+    return cuts;
+  };
+  cleave.cutKind = (cuts) => cuts.length === 0 ? "none"
+    : cuts.every((c) => c.dimension === cuts[0].dimension) ? cuts[0].dimension : "several";
+
+  /* ---- figures of a subject, whatever it is made of ---- */
+
+  cleave.figures = function (s) {
+    const p = s.prediction, d = s.done, c = s.config;
+    const best = s.search && s.search.candidates.find((x) => x.name === s.search.best);
+    const steps = s.steps;
+    const mean = (key) => steps && steps[key].length
+      ? d3.mean(steps[key].slice(Math.floor(steps[key].length / 10)), (x) => x) : undefined;
+    return {
+      model: (s.network && s.network.name) || (c && c.model) || (p && p.model) ||
+        (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model),
+      data: (c && c.data) || (p && p.data) || (s.search && s.search.data) || (s.limits && s.limits.data),
+      plan: (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name),
+      workers: (s.plan && s.plan.workers) || (p && p.n_workers) || (c && c.workers) ||
+        (s.search && s.search.workers),
+      batch: (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) ||
+        (s.network && s.network.batch),
+      machine: (p && p.machine) || (s.search && s.search.machine) || (s.limits && s.limits.machine),
+      predicted_s: p ? p.step_s : best ? best.step_s : undefined,
+      error_s: p ? p.error_s : best ? best.error_s : undefined,
+      measured_s: d && d.median_step_s ? d.median_step_s : mean("step_s"),
+      compute_s: mean("compute_s"), communicate_s: mean("communicate_s"), wait_s: mean("wait_s"),
+      step_mean_s: mean("step_s"),
+      images_per_s: d && d.images_per_s ? d.images_per_s : p ? p.images_per_s : best && best.images_per_s,
+      memory_bytes: d ? d.memory_bytes : p ? p.memory_bytes : best && best.memory_bytes,
+      bytes_moved: d ? d.bytes_moved : p ? p.bytes_moved : best && best.bytes_moved,
+      accuracy: d && d.test_accuracy !== null ? d.test_accuracy : undefined,
+      epoch_s: p ? p.epoch_s : best && best.epoch_s,
+    };
+  };
+})();

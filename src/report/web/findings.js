@@ -1,0 +1,122 @@
+/* What limits the run, and what to try: in plain sentences, from the same figures as the charts. */
+"use strict";
+(function () {
+  /* Shares of the step of an average worker: measured where there is a run, else predicted. */
+  function shares(s) {
+    const f = cleave.figures(s);
+    if (f.step_mean_s && f.compute_s !== undefined)
+      return { how: "measured", step: f.step_mean_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
+    const p = s.prediction;
+    if (!p || !p.workers || !p.workers.length) return null;
+    const mean = (key) => d3.mean(p.workers, (w) => w[key]);
+    return { how: "predicted", step: p.step_s, compute: mean("compute_s"), wait: mean("wait_s"), communicate: mean("communicate_s") };
+  }
+
+  function imbalance(s) {
+    const list = s.prediction && s.prediction.workers;
+    if (!list || list.length < 2) return null;
+    const mean = d3.mean(list, (w) => w.compute_s), most = d3.max(list, (w) => w.compute_s);
+    return mean > 0 ? { ratio: most / mean, worker: list.findIndex((w) => w.compute_s === most) } : null;
+  }
+
+  function largestType(s) {
+    const t = cleave.timeline(s, "measured") || cleave.timeline(s, "predicted");
+    /* Unpacking a large timeline here would hold up the first picture. */
+    if (!t || (t.data && t.data.length > 4e5)) return null;
+    const types = Object.entries(cleave.typeTimes(s, t)).filter(([k]) => k !== "waiting").sort((a, b) => b[1] - a[1]);
+    return types.length ? { type: types[0][0].replace(/_/g, " "), share: types[0][1] / d3.sum(types, (x) => x[1]) } : null;
+  }
+
+  function sayLimit(s, say, tries) {
+    const x = shares(s), f = cleave.figures(s), even = imbalance(s);
+    if (!x) return;
+    const compute = x.compute / x.step, wait = x.wait / x.step;
+    const parts = `Of a step of ${cleave.seconds(x.step)} (${x.how}) a worker computes ${cleave.percent(compute)} and stands still ${cleave.percent(wait)}.`;
+    const many = f.workers > 1, pipeline = s.plan && s.plan.stages && s.plan.stages.length > 1;
+    if (many && wait > 0.1 && even && even.ratio > 1.15) {
+      say(parts + ` The work is uneven: worker ${even.worker} computes ${even.ratio.toFixed(2)} times the mean, and the others wait for it.`);
+      tries.push("other stages or uneven parts: 'cleave plan make', edit the sizes, 'cleave train --plan FILE'");
+      if (pipeline) tries.push("more micro-batches (--micro-batches), which shorten the bubbles of the pipeline");
+    } else if (many && wait > 0.2 && pipeline && x.communicate < x.compute) {
+      say(parts + " The bubbles of the pipeline limit this run.");
+      tries.push("more micro-batches (--micro-batches)", "--plan 1f1b instead of gpipe");
+    } else if (many && wait > 0.2 && x.communicate > 0.8 * x.wait) {
+      say(parts + ` Communication limits this run: it is under way for ${cleave.percent(x.communicate / x.step)} of the step, and not all of it hides behind computing.`);
+      tries.push("a larger batch, so that more is computed for each byte moved", "a plan that moves less: compare the bars under Traffic",
+        "fewer workers: 'cleave bench limits' says how many are worth it");
+    } else if (wait > 0.2) {
+      say(parts + (many ? " Waiting for other workers limits this run." : " Waiting for data limits this run."));
+      tries.push(...(many ? ["a larger batch", "fewer workers with more threads each"] : ["'cleave pack', which makes one fast file of many images"]));
+    } else {
+      const largest = largestType(s);
+      say(parts + " Computing limits this run" + (largest ? `: ${cleave.percent(largest.share)} of it is ${largest.type}.` : "."));
+      tries.push(f.workers > 1 ? "more workers, as long as the batch gives each enough to do" : "more workers: 'cleave plan MODEL --workers N' says which plan");
+    }
+  }
+
+  function saySearch(s, say) {
+    const q = s.search;
+    if (!q || !q.candidates.length) return;
+    const best = q.candidates.find((c) => c.name === q.best), others = q.candidates.filter((c) => c.name !== q.best && c.fits !== false && !c.stale && c.step_s)
+      .sort((a, b) => a.step_s - b.step_s);
+    if (!best) { say("None of the " + q.candidates.length + " plans that were looked at fits into memory."); return; }
+    const serial = q.candidates.find((c) => c.name === "serial"), next = others[0];
+    let text = `Of ${cleave.plural(q.candidates.length, "plan")}, ${best.name} was chosen: ${cleave.seconds(best.step_s)} a step`;
+    if (serial && serial !== best) text += `, ${(serial.step_s / best.step_s).toFixed(2)} times as fast as one worker`;
+    text += ".";
+    if (next) {
+      const apart = next.step_s - best.step_s, unsure = Math.max(best.error_s || 0, next.error_s || 0);
+      text += ` Next is ${next.name}, ` + (apart >= 0
+        ? `${cleave.percent(apart / best.step_s)} slower` : `${cleave.percent(-apart / best.step_s)} faster in the prediction, but not by enough to be told apart`) +
+        (apart >= 0 && apart < unsure ? ", which is within the error: try both." : ".");
+    }
+    say(text);
+  }
+
+  function sayPrediction(s, say, tries) {
+    const f = cleave.figures(s), p = s.prediction;
+    if (!f.measured_s || !f.predicted_s) return;
+    const off = f.predicted_s / f.measured_s - 1;
+    const guessed = p && p.costs ? 1 - p.costs.measured : 0;
+    say(`The step was predicted to take ${cleave.seconds(f.predicted_s)} and took ${cleave.seconds(f.measured_s)}: the prediction is ` +
+      (Math.abs(off) < 0.02 ? "right to 2 %." : `${cleave.percent(Math.abs(off))} too ${off > 0 ? "long" : "short"}.`) +
+      (guessed > 0.3 ? ` ${cleave.percent(guessed)} of the costs behind it were not measured here.` : ""));
+    if (guessed > 0.3) tries.push("'cleave predict' once, which measures the layers on this host, then train again");
+  }
+
+  function sayMemory(s, say, tries) {
+    const p = s.prediction;
+    if (!p) return;
+    const limit = p.limit_bytes > 0 ? p.limit_bytes / Math.max(1, p.limit_workers || 1) : 0;
+    if (p.fits === false) {
+      say(`It does not fit: the largest worker needs ${cleave.bytes(p.memory_bytes)}` + (limit ? `, there are ${cleave.bytes(limit)}.` : "."));
+      for (const a of p.advice || []) tries.push(`${a.change}, with which it needs ${cleave.bytes(a.memory_bytes)}`);
+    } else if (limit && p.memory_bytes > 0.85 * limit)
+      say(`Memory is nearly full: ${cleave.bytes(p.memory_bytes)} of ${cleave.bytes(limit)}.`);
+  }
+
+  function sayScaling(s, say) {
+    const l = s.limits;
+    if (!l || l.fixed.points.length < 2) return;
+    const cross = l.fixed.communication_overtakes;
+    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${cross.toPrecision(2)} workers on`
+      : `With the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
+      `; up to ${l.fixed.worth_workers} are worth their price.`);
+  }
+
+  /* {sentences, tries} of a subject. */
+  cleave.findings = function (s) {
+    const sentences = [], tries = [], say = (x) => sentences.push(x);
+    sayMemory(s, say, tries);
+    saySearch(s, say);
+    sayLimit(s, say, tries);
+    sayPrediction(s, say, tries);
+    sayScaling(s, say);
+    if (!sentences.length && s.plan)
+      sentences.push(`The plan ${s.plan.name} splits ${s.plan.model || "the network"} over ${cleave.plural(s.plan.workers, "worker")}. ` +
+        "What it would cost is not in this report.");
+    if (!s.prediction && !s.done && s.plan)
+      tries.push("'cleave predict MODEL --plan FILE --trace t.json --json > p.json', then 'cleave report FILE p.json t.json'");
+    return { sentences, tries };
+  };
+})();

@@ -1,0 +1,88 @@
+/* Puts the page together: the head at once, then the sections one after the other, each in a turn of
+ * its own so that the page can be read and moved while the rest is drawn. */
+"use strict";
+(function () {
+  const e = cleave.element, by = (id) => document.getElementById(id);
+  const order = ["candidates", "compare", "network", "timeline", "memory", "traffic", "types", "scaling", "training", "details"];
+  const sources = { candidates: "candidates ('cleave plan MODEL --json')", network: "the network (a plan or a run)",
+    timeline: "a timeline (--trace, or a run)", memory: "memory ('cleave predict --json')", traffic: "traffic (the same, or 'cleave plan --json')",
+    scaling: "scaling ('cleave bench limits --json')", training: "a training (a run)" };
+
+  function tiles(f) {
+    const list = [];
+    const add = (value, text) => list.push(e("li", {}, e("b", { text: value }), e("span", { text })));
+    if (f.measured_s) add(cleave.seconds(f.measured_s), "a step, measured");
+    if (f.predicted_s) add(cleave.seconds(f.predicted_s), "a step, predicted" + (f.error_s ? " ± " + cleave.seconds(f.error_s) : ""));
+    if (f.images_per_s) add(Math.round(f.images_per_s).toLocaleString("en"), "images/s");
+    if (f.accuracy !== undefined) add(cleave.percent(f.accuracy), "test accuracy");
+    if (f.memory_bytes) add(cleave.bytes(f.memory_bytes), "memory of the largest worker");
+    if (f.bytes_moved !== undefined && f.bytes_moved !== null) add(cleave.bytes(f.bytes_moved), "moved in a step");
+    return list;
+  }
+
+  function head() {
+    const s = cleave.subject(), f = cleave.figures(s), found = cleave.findings(s);
+    const title = [f.model, f.plan, f.workers ? cleave.plural(f.workers, "worker") : null].filter(Boolean).join(" · ");
+    document.title = "Cleave: " + (title || "report");
+    by("title").textContent = title || "Cleave report";
+    by("subtitle").textContent = [s.name, f.data, f.batch ? "batch " + f.batch : null, f.machine && f.machine !== "local" ? "on " + f.machine : null]
+      .filter(Boolean).join(" · ");
+    by("tiles").replaceChildren(...tiles(f));
+    by("findings").hidden = !found.sentences.length;
+    by("findings").replaceChildren(...found.sentences.map((text) => e("p", { text })),
+      found.tries.length ? e("p", { text: "What to try:" }) : "", found.tries.length ? e("ul", {}, ...found.tries.map((text) => e("li", { text }))) : "");
+  }
+
+  function sectionsOf(s) {
+    return order.map((id) => cleave.sections.find((x) => x.id === id)).filter((x) => x && x.has(s));
+  }
+
+  let turn = 0;
+  cleave.draw = function () {
+    const mine = ++turn, s = cleave.subject(), list = sectionsOf(s);
+    cleave.dropCharts();
+    cleave.setChartDefaults();
+    head();
+    const frames = list.map((x) => e("section", { id: x.id, "aria-labelledby": x.id + "-title" },
+      e("h2", { id: x.id + "-title", text: x.title }), e("p", { class: "quiet", text: x.say })));
+    by("main").replaceChildren(...frames);
+    by("contents").replaceChildren(...list.map((x) => e("a", { href: "#" + x.id, text: x.title })));
+    const absent = Object.keys(sources).filter((id) => !list.some((x) => x.id === id));
+    by("absent").textContent = absent.length ? "Not in this report: " + absent.map((id) => sources[id]).join("; ") + "." : "";
+    cleave.ready = false;
+    const step = (i) => {
+      if (mine !== turn) return;
+      if (i === list.length) { cleave.ready = true; return; }
+      list[i].draw(frames[i], s);
+      setTimeout(step, 0, i + 1);
+    };
+    /* Not before the head is on the screen. */
+    requestAnimationFrame(() => setTimeout(step, 0, 0));
+    if (document.hidden) setTimeout(step, 50, 0);
+  };
+
+  function addSubjects() {
+    if (cleave.subjects.length < 2) return;
+    by("subject-label").hidden = false;
+    by("subject").append(...cleave.subjects.map((s, i) => e("option", { value: i, text: s.label })));
+    by("subject").addEventListener("change", () => { cleave.current = +by("subject").value; cleave.draw(); });
+  }
+
+  function addTheme() {
+    const themes = ["auto", "light", "dark"];
+    let at = 0;
+    by("theme").addEventListener("click", () => {
+      at = (at + 1) % 3;
+      if (at) document.documentElement.dataset.theme = themes[at]; else delete document.documentElement.dataset.theme;
+      by("theme").textContent = "Theme: " + themes[at];
+      cleave.draw();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => cleave.draw());
+  }
+
+  by("colophon").textContent = "Written by cleave " + cleave.page.version + " on " + cleave.page.written +
+    ". Drawn with Chart.js, D3 and dagre, which are in this file under their own licences (see its source).";
+  addSubjects();
+  addTheme();
+  cleave.draw();
+})();

@@ -1,0 +1,309 @@
+/* The sections of the report that are charts of Chart.js. Each is a function (parent, subject) that
+ * draws, and says beforehand whether it has anything to draw (`has`). */
+"use strict";
+(function () {
+  const e = cleave.element;
+  const moreData = (heads, rows) => e("details", {}, e("summary", { text: "The figures as a table" }),
+    cleave.table(heads, rows));
+  const sections = (cleave.sections = []);
+  cleave.addSection = (s) => sections.push(s);
+
+  /* ---- candidates ---- */
+
+  /* Of the search; without one, of the predictions that were handed in. */
+  function candidatesOf(s) {
+    if (s.search) return s.search.candidates;
+    const list = cleave.subjects.filter((x) => x.prediction || x.done).map((x) => {
+      const f = cleave.figures(x), p = x.prediction;
+      return { name: cleave.subjects.length > 1 ? x.label : f.plan, step_s: p ? p.step_s : null, error_s: f.error_s,
+        images_per_s: p ? p.images_per_s : f.images_per_s, memory_bytes: f.memory_bytes,
+        bytes_moved: f.bytes_moved, fits: p ? p.fits : true, measured_s: f.measured_s };
+    });
+    return list;
+  }
+
+  /* A run beside the candidate of the same name, if both are of the same machine. */
+  function measuredOf(c, search) {
+    if (c.measured_s !== undefined) return c.measured_s;
+    for (const s of cleave.subjects) {
+      const f = cleave.figures(s);
+      const elsewhere = search && s.prediction && search.machine !== s.prediction.machine;
+      if (f.plan === c.name && f.measured_s && !elsewhere) return f.measured_s;
+    }
+    return undefined;
+  }
+
+  sections.push({
+    id: "candidates", title: "Candidates",
+    has: (s) => s.search || (cleave.subjects.length === 1 && candidatesOf(s).some((c) => c.step_s)),
+    say: "How long a step takes under each plan that was looked at; shorter is better. Whiskers: how far " +
+      "off the prediction may be, two times out of three. Red diamonds: measured.",
+    draw(parent, s) {
+      const all = candidatesOf(s).filter((c) => c.step_s || c.measured_s);
+      const list = all.slice().sort((a, b) => (a.step_s || a.measured_s) - (b.step_s || b.measured_s)).slice(0, 24);
+      const best = s.search ? s.search.best : null;
+      const colour = (c) => c.fits === false ? cleave.colour("pale")
+        : c.name === best ? cleave.colour("green") : c.clocked === false ? cleave.colour("grey") : cleave.colour("blue");
+      const measured = list.map((c) => measuredOf(c, s.search));
+      const labels = list.map((c) => c.name + (c.fits === false ? " (does not fit)" : c.name === best ? " (chosen)" : ""));
+      cleave.chart(parent, {
+        id: "candidates", height: 70 + 30 * list.length,
+        label: "Bars: predicted time of a step for " + cleave.plural(list.length, "plan") + "; the fastest is " + list[0].name,
+        config: cleave.bars(labels, [{
+          label: "predicted step", data: list.map((c) => c.step_s), errors: list.map((c) => c.error_s || 0),
+          marks: measured, backgroundColor: list.map(colour), borderColor: cleave.colour("line"), borderWidth: 1,
+          maxBarThickness: 22,
+        }], { flat: true, title: "time of a step", format: cleave.seconds,
+          most: d3.max(list, (c, i) => Math.max((c.step_s || 0) + (c.error_s || 0), measured[i] || 0)),
+          tell: (i) => list[i].error_s ? " ± " + cleave.seconds(list[i].error_s) : "",
+          more: (i) => [measured[i] ? "measured: " + cleave.seconds(measured[i]) : null,
+            list[i].images_per_s ? Math.round(list[i].images_per_s) + " images/s" : null,
+            list[i].memory_bytes ? "largest worker: " + cleave.bytes(list[i].memory_bytes) : null,
+            list[i].fits === false ? "does not fit into memory" : null].filter(Boolean) }),
+      });
+      const legend = [["chosen", cleave.colour("green")], ["predicted", cleave.colour("blue")],
+        ["estimated only", cleave.colour("grey")], ["does not fit", cleave.colour("pale")], ["measured", cleave.colour("red")]];
+      parent.append(cleave.legend(s.search ? legend : [legend[1], legend[4]]));
+      if (all.length > list.length)
+        parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + "." }));
+      parent.append(moreData(["plan", "step", "±", "images/s", "memory", "moved", "fits"],
+        all.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), c.images_per_s ? Math.round(c.images_per_s) : null,
+          cleave.bytes(c.memory_bytes), cleave.bytes(c.bytes_moved), c.fits === false ? "no" : c.fits ? "yes" : "–"])));
+    },
+  });
+
+  /* ---- several runs ---- */
+
+  sections.push({
+    id: "compare", title: "Side by side",
+    has: () => cleave.subjects.length > 1,
+    say: "What the report was given, one beside the other.",
+    draw(parent) {
+      const list = cleave.subjects.map((s) => [s, cleave.figures(s)]);
+      const timed = list.filter(([, f]) => f.measured_s || f.predicted_s);
+      if (timed.length)
+        cleave.chart(parent, {
+          id: "compare", height: 90 + 44 * timed.length, label: "Bars: predicted and measured time of a step, by run",
+          config: cleave.bars(timed.map(([s]) => s.label), [
+            { label: "predicted", data: timed.map(([, f]) => f.predicted_s || null), errors: timed.map(([, f]) => f.error_s || 0),
+              backgroundColor: cleave.colour("blue"), maxBarThickness: 18 },
+            { label: "measured (median)", data: timed.map(([, f]) => f.measured_s || null),
+              backgroundColor: cleave.colour("red"), maxBarThickness: 18 },
+          ], { flat: true, title: "time of a step", format: cleave.seconds }),
+        });
+      parent.append(cleave.table(["", "model", "plan", "workers", "batch", "predicted", "measured", "images/s", "memory", "moved", "accuracy"],
+        list.map(([s, f]) => [s.label, f.model, f.plan, f.workers, f.batch, cleave.seconds(f.predicted_s), cleave.seconds(f.measured_s),
+          f.images_per_s ? Math.round(f.images_per_s) : null, cleave.bytes(f.memory_bytes), cleave.bytes(f.bytes_moved),
+          f.accuracy === undefined ? null : cleave.percent(f.accuracy)])));
+    },
+  });
+
+  /* ---- memory ---- */
+
+  const mostBars = 64;
+  const total = (w) => d3.sum(Object.values(w.memory));
+
+  /* Of many workers, groups of neighbours are shown by the largest of each. */
+  function memoryBars(workers) {
+    if (workers.length <= mostBars) return workers.map((w, i) => ({ label: String(i), memory: w.memory }));
+    const bars = [], per = Math.ceil(workers.length / mostBars);
+    for (let i = 0; i < workers.length; i += per) {
+      const some = workers.slice(i, i + per);
+      bars.push({ label: i + "–" + (i + some.length - 1), memory: some.reduce((a, b) => total(b) > total(a) ? b : a).memory });
+    }
+    return bars;
+  }
+
+  sections.push({
+    id: "memory", title: "Memory",
+    has: (s) => s.prediction && s.prediction.workers && s.prediction.workers[0] && s.prediction.workers[0].memory,
+    say: "What each worker holds, by what it is for, and how much it may hold.",
+    draw(parent, s) {
+      const p = s.prediction, bars = memoryBars(p.workers);
+      const classes = Object.keys(bars[0].memory).filter((k) => bars.some((b) => b.memory[k] > 0));
+      const most = d3.max(bars, total);
+      const limit = p.limit_bytes > 0 ? p.limit_bytes / Math.max(1, p.limit_workers || 1) : 0;
+      const near = limit > 0 && limit < 10 * most;
+      const said = limit ? "limit of a worker: " + cleave.bytes(limit) +
+        (near ? "" : ", " + (limit / most).toFixed(0) + " times the largest: beyond the chart") : "no limit is known";
+      cleave.chart(parent, {
+        id: "memory", height: 320, note: said +
+          (bars.length < p.workers.length ? "; each bar is the largest of a group of workers" : ""),
+        label: "Stacked bars: memory of " + cleave.plural(p.workers.length, "worker") + "; the largest needs " + cleave.bytes(most),
+        config: cleave.bars(bars.map((b) => b.label), classes.map((k, i) => ({
+          label: k.replace(/_/g, " "), data: bars.map((b) => b.memory[k]), backgroundColor: cleave.nth(i),
+          categoryPercentage: 0.9, barPercentage: 0.95, maxBarThickness: 90,
+        })), { stacked: true, title: "bytes", across: "worker", format: cleave.bytes, most: near ? limit * 1.05 : most,
+          more: (i) => "in all: " + cleave.bytes(total(bars[i])),
+          lines: near ? [{ axis: "y", value: limit, text: "limit " + cleave.bytes(limit) }] : [] }),
+      });
+      parent.append(moreData(["worker", ...classes.map((k) => k.replace(/_/g, " ")), "in all"],
+        bars.map((b) => [b.label, ...classes.map((k) => cleave.bytes(b.memory[k])), cleave.bytes(total(b))])));
+    },
+  });
+
+  /* ---- traffic ---- */
+
+  sections.push({
+    id: "traffic", title: "Traffic",
+    has: (s) => candidatesOf(s).some((c) => c.bytes_moved > 0),
+    say: "Bytes that workers send to each other in one step, by plan.",
+    draw(parent, s) {
+      const list = candidatesOf(s).filter((c) => c.bytes_moved !== null && c.bytes_moved !== undefined)
+        .sort((a, b) => a.bytes_moved - b.bytes_moved).slice(0, 24);
+      const links = ((s.prediction && s.prediction.links) || []).filter((l) => l.bytes > 0)
+        .sort((a, b) => b.bytes - a.bytes);
+      const pair = e("div", { class: "pair" }), shown = Math.min(links.length, 12);
+      const height = 76 + 26 * Math.max(list.length, shown, 4);
+      parent.append(pair);
+      cleave.chart(pair, {
+        id: "traffic", height, label: "Bars: bytes moved in a step by plan",
+        config: cleave.bars(list.map((c) => c.name), [{ label: "moved", data: list.map((c) => c.bytes_moved),
+          backgroundColor: cleave.colour("purple"), maxBarThickness: 20 }],
+        { flat: true, title: "bytes in a step, all workers", format: cleave.bytes }),
+      });
+      if (links.length)
+        cleave.chart(pair, {
+          id: "links", height, label: "Bars: bytes on the busiest links",
+          note: links.length > shown ? "the busiest " + shown + " of " + links.length + " links" : "links of the machine",
+          config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: "bytes", data: links.slice(0, shown).map((l) => l.bytes),
+            backgroundColor: cleave.colour("cyan"), maxBarThickness: 20 }], { flat: true, title: "bytes on a link", format: cleave.bytes }),
+        });
+      parent.append(moreData(["plan", "moved in a step"], list.map((c) => [c.name, cleave.bytes(c.bytes_moved)])));
+    },
+  });
+
+  /* ---- layer types ---- */
+
+  sections.push({
+    id: "types", title: "Time by layer type",
+    has: (s) => s.timelines.length > 0,
+    say: "Where the time of a worker goes in a step, on average over the workers.",
+    draw(parent, s) {
+      const lines = s.timelines.map((t) => [t, cleave.typeTimes(s, t)]);
+      const types = [...new Set(lines.flatMap(([, x]) => Object.keys(x)))]
+        .sort((a, b) => d3.max(lines, ([, x]) => x[b] || 0) - d3.max(lines, ([, x]) => x[a] || 0));
+      cleave.chart(parent, {
+        id: "types", height: 80 + 36 * types.length, label: "Bars: time by layer type; the largest is " + types[0],
+        config: cleave.bars(types.map((t) => t.replace(/_/g, " ")), lines.map(([t, x]) => ({ label: t.kind, data: types.map((k) => x[k] || 0),
+          backgroundColor: cleave.colour(t.kind === "measured" ? "red" : "blue"), maxBarThickness: 16 })),
+        { flat: true, title: "time in a step", format: cleave.seconds,
+          tell: (i, k) => " (" + cleave.percent((lines[k][1][types[i]] || 0) / lines[k][0].span_s) + " of the step)" }),
+      });
+      parent.append(moreData(["type", ...lines.map(([t]) => t.kind)],
+        types.map((k) => [k, ...lines.map(([, x]) => cleave.seconds(x[k] || 0))])));
+    },
+  });
+
+  /* ---- scaling ---- */
+
+  function scalingPair(parent, curve, grows) {
+    const points = curve.points, counts = points.map((p) => p.workers);
+    const at = (key) => points.map((p) => ({ x: p.workers, y: p[key] }));
+    const powers = d3.range(0, 13).map((i) => 2 ** i), decades = d3.range(-9, 5).flatMap((i) => [1, 2, 5].map((x) => x * 10 ** i));
+    const cross = curve.communication_overtakes;
+    const lines = cross ? [{ axis: "x", value: cross, text: "communication overtakes" }] : [];
+    const common = { x: "workers", formatX: (v) => String(+(+v).toPrecision(3)), logX: true, ticksX: counts, logY: true, lines };
+    parent.append(e("h3", { text: grows ? "Growing batch: " + curve.batch + " images per worker"
+      : "Fixed batch: " + curve.batch + " images in a step" }));
+    const pair = e("div", { class: "pair" });
+    parent.append(pair);
+    cleave.chart(pair, {
+      id: grows ? "speedup-growing" : "speedup-fixed", height: 320, label: "Lines: speed against one worker",
+      config: cleave.lines([
+        cleave.line("ideal", points.map((p) => ({ x: p.workers, y: p.workers })), "grey", { borderDash: [4, 4], pointRadius: 0 }),
+        cleave.line("predicted", at("speedup"), "blue"),
+        cleave.line("free communication", at("free_speedup"), "green", { borderDash: [7, 3] }),
+        ...(points[0].amdahl_speedup ? [cleave.line("Amdahl's law", at("amdahl_speedup"), "olive", { borderDash: [2, 3] })] : []),
+      ], Object.assign({}, common, { y: "speed against one worker", formatY: (v) => String(+(+v).toPrecision(3)), ticksY: powers })),
+    });
+    cleave.chart(pair, {
+      id: grows ? "times-growing" : "times-fixed", height: 320, label: "Lines: computing and communicating time of a step",
+      note: cross ? "communication takes longer than computing from about " + cross.toPrecision(3) + " workers on"
+        : "communication never takes longer than computing here",
+      config: cleave.lines([
+        cleave.line("compute", at("compute_s"), "blue"),
+        cleave.line("communicate", points.slice(1).map((p) => ({ x: p.workers, y: p.communicate_s })), "purple"),
+        cleave.line("step", at("step_s"), "red", { borderDash: [7, 3] }),
+      ], Object.assign({}, common, { y: "time in a step", formatY: cleave.seconds, ticksY: decades })),
+    });
+    parent.append(moreData(["workers", "step", "compute", "communicate", "exposed", "speed", "free"], points.map((p) =>
+      [p.workers, cleave.seconds(p.step_s), cleave.seconds(p.compute_s), cleave.seconds(p.communicate_s),
+        cleave.seconds(p.exposed_s), p.speedup.toFixed(2), p.free_speedup.toFixed(2)])));
+  }
+
+  sections.push({
+    id: "scaling", title: "Scaling",
+    has: (s) => s.limits,
+    say: "What more workers would bring, and where communication overtakes computing.",
+    draw(parent, s) {
+      const one = s.limits.fixed.points.length > 1, many = s.limits.growing.points.length > 1;
+      if (one) scalingPair(parent, s.limits.fixed, false);
+      if (many) scalingPair(parent, s.limits.growing, true);
+    },
+  });
+
+  /* ---- training ---- */
+
+  const trained = () => cleave.subjects.filter((s) => s.steps && s.steps.step.length);
+
+  sections.push({
+    id: "training", title: "Training",
+    has: () => trained().length > 0,
+    say: "Loss and accuracy as they came, and the time of the steps.",
+    draw(parent) {
+      const runs = trained(), several = runs.length > 1;
+      const name = (s, what) => several ? s.label + (what ? ", " + what : "") : what;
+      const pair = e("div", { class: "pair triple" });
+      parent.append(pair);
+      const losses = runs.flatMap((s, i) => [
+        cleave.line(name(s, "each step"), s.steps.step.map((x, k) => ({ x, y: s.steps.loss[k] })), several ? i : "grey",
+          { borderWidth: 1, pointRadius: 0 }),
+        ...(s.epochs.length ? [cleave.line(name(s, "epoch"), s.epochs.map((x) => ({ x: x.step, y: x.train_loss })), several ? i : "blue", { borderWidth: 3 })] : []),
+        ...(s.epochs.some((x) => x.test_loss !== null) ? [cleave.line(name(s, "test"), s.epochs.map((x) => ({ x: x.step, y: x.test_loss })),
+          several ? i : "orange", { borderDash: [6, 3] })] : []),
+      ]);
+      cleave.chart(pair, { id: "loss", height: 320, label: "Lines: loss over the steps",
+        config: cleave.lines(losses, { x: "step", y: "loss", formatX: (v) => String(Math.round(v)), formatY: (v) => String(+(+v).toPrecision(4)) }) });
+      const tested = runs.filter((s) => s.epochs.some((x) => x.test_accuracy !== null));
+      if (tested.length)
+        cleave.chart(pair, { id: "accuracy", height: 320, label: "Lines: test accuracy by epoch",
+          config: cleave.lines(tested.map((s, i) => cleave.line(name(s, "") || "test accuracy",
+            s.epochs.map((x) => ({ x: x.epoch, y: x.test_accuracy })), several ? i : "green")),
+          { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.percent,
+            ticksX: tested[0].epochs.length < 30 ? tested[0].epochs.map((x) => x.epoch) : undefined }) });
+      cleave.chart(pair, { id: "step-times", height: 320, label: "Lines: time of each step",
+        config: cleave.lines(runs.flatMap((s, i) => several
+          ? [cleave.line(s.label, s.steps.step.map((x, k) => ({ x, y: s.steps.step_s[k] })), i, { pointRadius: 0, borderWidth: 1 })]
+          : [["step_s", "step", "red"], ["compute_s", "compute", "blue"], ["communicate_s", "communicate", "purple"], ["wait_s", "wait", "olive"]]
+            .map(([key, text, colour]) => cleave.line(text, s.steps.step.map((x, k) => ({ x, y: s.steps[key][k] })), colour, { pointRadius: 0, borderWidth: 1.5 }))),
+        { x: "step", y: "time", formatX: (v) => String(Math.round(v)), formatY: cleave.seconds, zero: true }) });
+      parent.append(moreData(["run", "epoch", "train loss", "test loss", "test accuracy", "time"], runs.flatMap((s) => s.epochs.map((x) =>
+        [s.label, x.epoch, x.train_loss === null ? null : x.train_loss.toFixed(4), x.test_loss === null ? null : x.test_loss.toFixed(4),
+          x.test_accuracy === null ? null : cleave.percent(x.test_accuracy), cleave.seconds(x.seconds)]))));
+    },
+  });
+
+  /* ---- what it was ---- */
+
+  function flatten(value, prefix, rows) {
+    for (const [key, x] of Object.entries(value))
+      if (x !== null && typeof x === "object" && !Array.isArray(x)) flatten(x, prefix + key + ".", rows);
+      else if (!Array.isArray(x)) rows.push([prefix + key, x === null ? "–" : String(x)]);
+    return rows;
+  }
+
+  sections.push({
+    id: "details", title: "Details",
+    has: (s) => s.config || s.versions || s.machine || s.plan,
+    say: "Configuration, versions and machine.",
+    draw(parent, s) {
+      for (const [key, text] of [["config", "Configuration in effect"], ["versions", "Versions, host and date"], ["machine", "Machine"]])
+        if (s[key]) parent.append(e("details", {}, e("summary", { text }), cleave.table(["", "value"], flatten(s[key], "", []))));
+      if (s.plan)
+        parent.append(e("details", {}, e("summary", { text: "Plan" }), cleave.table(["layer", "stage", "cut"],
+          Object.entries(s.plan.layers || {}).map(([name, l]) => [name, l.stage,
+            Object.entries(l.cut || {}).map(([k, v]) => k + " " + (Array.isArray(v) ? "[" + v.join(", ") + "]" : v)).join(", ") || "–"]))));
+    },
+  });
+})();

@@ -1,0 +1,165 @@
+# What a training leaves behind, and the page that cleave report makes of it and of other results:
+# every file of the record, what is in the page's data, mistakes. cli_browser.sh opens pages.
+source "$CLEAVE_SOURCE/tests/expect.sh"
+export CLEAVE_PROFILE=$TEST_FOLDER/profile.db
+data=synthetic:1x28x28/10/400
+
+# the data element of a page, into the file stdout, for `holds`
+page() {
+    python3 - "$1" >page.json <<'PYTHON' || fail "$1: no data in the page"
+import json, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+print(json.dumps(json.loads(found.group(1))))
+PYTHON
+    mv page.json stdout
+}
+
+# ---- the record ----
+
+run 0 train lenet5 --data $data --batch 64 --epochs 2 --workers 2 --plan owt --run deep/run --json
+events=$(cat stdout)
+for file in config.json versions.json network.json plan.json machine.json prediction.json \
+    events.jsonl trace.json predicted-trace.json checkpoint.json; do
+    [[ -s deep/run/$file ]] || fail "the record has no $file"
+done
+compgen -G 'deep/run/checkpoint-*.safetensors' >/dev/null || fail "the record has no weights"
+[[ $(cat deep/run/events.jsonl) == "$events" ]] || fail "events.jsonl is not what --json prints"
+python3 - <<'PYTHON' || fail "config.json"
+import json
+d = json.load(open("deep/run/config.json"))
+assert d["model"] == "lenet5" and d["batch"] == 64 and d["workers"] == 2 and d["plan"] == "owt"
+assert d["optimizer"]["name"] == "sgd" and d["optimizer"]["momentum"] == 0.9 and d["seed"] == 1
+n = json.load(open("deep/run/network.json"))
+assert n["name"] == "lenet5" and n["nodes"][1]["loops"]["output"]["k"] == 6
+v = json.load(open("deep/run/versions.json"))
+assert v["cleave"] and v["began"].endswith("Z")
+done = [json.loads(l) for l in open("deep/run/events.jsonl")][-1]
+p = json.load(open("deep/run/prediction.json"))
+assert done["predicted_step_s"] == p["step_s"] and p["limit_bytes"] > 0
+PYTHON
+# its parts can be handed back in
+run 0 plan check deep/run/plan.json lenet5 --data $data --batch 64
+run 0 machine --machine deep/run/machine.json
+# another run does not write over it; the same one goes on
+refused 2 "holds the record of another run" train lenet5 --data $data --run deep/run
+run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --run deep/run --resume
+[[ $(grep -c '"event":"epoch"' deep/run/events.jsonl) -eq 3 ]] || fail "a resumed run begins anew"
+
+# without --run: numbered, and light
+run 0 train mlp --data $data --steps 2 --no-eval
+says stderr "recorded in runs/mlp-001"
+run 0 train mlp --data $data --steps 2 --no-eval --quiet
+[[ -s runs/mlp-002/trace.json && -s runs/mlp-002/plan.json ]] || fail "runs/mlp-002"
+[[ ! -e runs/mlp-002/checkpoint.json && ! -e runs/mlp-002/prediction.json ]] || fail "not light"
+run 0 train mlp --data $data --steps 2 --no-eval --run none
+[[ ! -e runs/mlp-003 && ! -e none ]] || fail "--run none left a record"
+# a mistake leaves nothing
+run 2 train lenet55 --data $data --run wrong
+[[ ! -e wrong && ! -e runs/lenet55-001 ]] || fail "a mistake left a directory"
+# where nothing can be written the training goes on
+mkdir closed
+(cd closed && chmod 555 . && CLEAVE_PROFILE=$TEST_FOLDER/profile.db "$CLEAVE" train mlp --data $data \
+    --steps 1 --no-eval >../stdout 2>../stderr) || fail "a record that cannot be written ends the run"
+[[ $(id -u) -eq 0 ]] || says stderr "the record of this run is incomplete"
+# the trace where it was asked for, and in the record
+run 0 train mlp --data $data --steps 2 --no-eval --trace my.json --run traced
+cmp my.json traced/trace.json || fail "--trace and --run"
+
+# ---- the page ----
+
+run 0 report deep/run -o one.html --json
+holds 'd["report"] == "one.html" and 300000 < d["bytes"] < 2000000'
+grep -q -i -E '(src|href)="(https?:)?//' one.html && fail "the page asks for something from outside"
+page one.html
+holds 'len(d["subjects"]) == 1 and d["subjects"][0]["name"] == "deep/run"'
+holds 'sorted(t["kind"] for t in d["subjects"][0]["timelines"]) == ["measured", "predicted"]'
+holds 'all(len(t["counts"]) == 4 and sum(t["counts"]) > 40 for t in d["subjects"][0]["timelines"])'
+holds 'len(d["subjects"][0]["epochs"]) == 3 and d["subjects"][0]["config"]["batch"] == 64'
+holds 'len(d["subjects"][0]["steps"]["loss"]) == 21 and d["subjects"][0]["steps"]["step"][-1] == 21'
+
+# packed times are those of the trace
+python3 - <<'PYTHON' || fail "the packed timeline is not the trace"
+import base64, json
+t = [x for x in json.load(open("stdout"))["subjects"][0]["timelines"] if x["kind"] == "predicted"][0]
+data, at = base64.b64decode(t["data"]), 0
+def number():
+    global at
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value
+lanes = []
+for n in t["counts"]:
+    reached, lane = 0, []
+    for _ in range(n):
+        step = number()
+        begin = reached + (-(step + 1) // 2 if step & 1 else step // 2)
+        reached = begin + number()
+        tag = number()
+        lane.append((begin * t["quantum_s"], (reached - begin) * t["quantum_s"], t["names"][tag // 8]))
+    lanes.append(lane)
+assert at == len(data)
+want = [e for e in json.load(open("deep/run/predicted-trace.json"))["traceEvents"] if e["ph"] == "X"]
+assert len(want) == sum(t["counts"])
+for e in want:
+    lane = lanes[2 * e["pid"] + (e["tid"] > 0)]
+    near = [s for s in lane if s[2] == e["name"] and abs(s[0] - e["ts"] * 1e-6) < 3 * t["quantum_s"]
+            and abs(s[1] - e["dur"] * 1e-6) < 3 * t["quantum_s"]]
+    assert near, e
+PYTHON
+
+# files: they join the subject before them; a second of a kind begins another
+run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan data --no-measure --trace p.trace --json
+mv stdout p.json
+run 0 plan make data lenet5 --data $data --batch 64 --workers 2 -o plan.json
+run 0 bench limits lenet5 --data synthetic:mnist --machine 4x1:p100 --workers 1,2,4 --batch 64 --json
+mv stdout limits.json
+echo '{"candidates":[{"name":"data","step_s":0.1,"error_s":0.01,"images_per_s":1,"epoch_s":1,
+  "memory_bytes":1000,"bytes_moved":5,"fits":true}],"best":"data","search_s":0.1,"model":"lenet5"}' >search.json
+run 0 report plan.json p.json p.trace limits.json search.json --data $data --batch 64 -o files.html
+page files.html
+holds 'len(d["subjects"]) == 1 and set(d["subjects"][0]) == {"name", "timelines", "plan", "network",
+       "prediction", "limits", "search"}'
+holds 'd["subjects"][0]["plan"]["layers"]["fc1"]["cut"] == {"n": 2}'
+run 0 report deep/run traced p.json plan.json -o three.html
+page three.html
+holds '[s["name"] for s in d["subjects"]] == ["deep/run", "traced", "p.json"]'
+holds '"plan" in d["subjects"][2] and d["subjects"][2]["prediction"]["plan"] == "data"'
+# both times in one trace
+run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure --trace both.trace \
+    --merge deep/run/trace.json
+run 0 report both.trace -o both.html
+page both.html
+holds 'sorted(t["kind"] for t in d["subjects"][0]["timelines"]) == ["measured", "predicted"]'
+# what would end a script element stays text
+sed 's/"name": "data"/"name": "<\/script><b>"/' plan.json >odd.json
+run 0 report odd.json --data $data --batch 64 -o odd.html
+grep -qF '</script><b>' odd.html && fail "text of a plan got out of its element"
+page odd.html
+holds 'd["subjects"][0]["plan"]["name"] == "</script><b>"'
+# a run that was killed: half a line at the end of the events
+head -c 300 deep/run/events.jsonl >half.jsonl
+run 0 report half.jsonl -o half.html
+
+# ---- mistakes ----
+
+refused 2 "PATH is missing" report
+refused 1 "nothing.json: cannot read" report nothing.json
+mkdir empty
+refused 2 "is no run's directory" report empty
+echo '{"a": 1}' >other.json
+refused 2 "is nothing that a report can show" report other.json
+printf '{"a": 1,\n  b}' >broken.json
+refused 2 "broken.json:2:" report broken.json
+printf '{"displayTimeUnit":"ms"}\n' >bad.trace
+refused 2 "is no trace" report bad.trace
+{ head -n 3 p.trace; echo '{"ph":"X",'; } >bad.trace
+refused 2 "bad.trace:4:" report bad.trace
+sed '/"model"/d' plan.json >nameless.json
+refused 2 "does not say which network" report nameless.json
+refused 1 "cannot write" report deep/run -o missing/one.html
