@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What there is to see after the first build: a network, and its training on real data.
+# What there is to see after the first build: the machine, which way to train two networks on it, one
+# of them trained that way on real data, and a report of it all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,14 +14,26 @@ show() {
     "$@"
 }
 
+run=runs/quickstart
+rm -rf "$run"
+
+show ./build/cleave machine
 show ./build/cleave show lenet5 --data fashion-mnist
-show ./build/cleave train lenet5 --data fashion-mnist --epochs 2
+show ./build/cleave plan resnet18 --data fashion-mnist --batch 64 --limit 30
+show ./build/cleave plan lenet5 --data fashion-mnist
+show ./build/cleave train lenet5 --data fashion-mnist --plan auto --epochs 2 --run "$run"
+./build/cleave plan lenet5 --data fashion-mnist --json >"$run/search.json"
+if show ./build/cleave report "$run" "$run/search.json" -o report.html; then
+    printf '\nOpen file://%s/report.html in a browser: candidates, the network and its cuts, memory,\n' "$PWD"
+    printf 'and the timeline of all workers, predicted above measured.\n'
+fi
 
 cat <<'END'
 
 Next:
   ./build/cleave --help                                       every command, with examples
-  ./build/cleave train resnet18 --data fashion-mnist          a larger network
+  ./build/cleave plan vgg16 --data imagenet --batch 512 --machine 4x4:p100
+                                                              a machine that is not here
   ./build/cleave bench layers resnet18 --data synthetic:imagenet
                                                               where the time of a step goes
   make test                                                   all tests
