@@ -294,14 +294,14 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void test_sum_is_near(void **state)
+/* Others may disturb the measuring or the rehearsal by a lot, but not every time. */
+static bool sum_is_near(void)
 {
     enum { ROUNDS = 9 };
     struct bench b;
     struct soloist s;
     struct measure_result result;
     double seconds[ROUNDS];
-    (void)state;
     assert_true(bench_open(&b, "lenet5", "data", 2));
     b.request.budget_s = 0.2;
     assert_ok(profile_measure(b.profile, &b.request, &result));
@@ -315,9 +315,18 @@ static void test_sum_is_near(void **state)
     qsort(seconds, ROUNDS, sizeof seconds[0], compare_numbers);
     double step = seconds[ROUNDS / 2];
     print_message("sum of costs %.3f ms, a rehearsed step %.3f ms\n", sum * 1e3, step * 1e3);
-    assert_that(sum < 3 * step && step < 3 * sum, "%g s and %g s", sum, step);
     soloist_close(&s, &b);
     bench_close(&b);
+    return sum < 2 * step && step < 2 * sum;
+}
+
+static void test_sum_is_near(void **state)
+{
+    (void)state;
+    for (int attempt = 0; attempt < 5; attempt++)
+        if (sum_is_near())
+            return;
+    fail_msg("costs do not sum up to what a step takes");
 }
 
 /* Every strategy, also with more workers than there are cores; and each program by itself. */

@@ -179,7 +179,7 @@ static void test_strategies_on_cpu(void **state)
     for (int m = 0; m < SUITE_NETWORKS; m++)
         for (const struct plan_strategy *s = plan_strategies(); s->name; s++, turn++)
             for (int w = 0; w < 4; w++) {
-                bool chosen = (turn + m) % 4 == w && turn % (TEST_UNDER_SANITIZER ? 12 : 3) == 0;
+                bool chosen = (turn + m) % 4 == w && turn % (TEST_UNDER_SANITIZER ? 12 : 5) == 0;
                 chosen |= everything();
                 if (chosen && is_asked_for(suite_networks[m], s->name))
                     check_strategy(suite_networks[m], s->name, suite_workers[w], &fast,
