@@ -1,5 +1,6 @@
 /* Pipelines: the dynamic programme against exhaustive search, and what comes out on networks. */
 #include "random_graphs.h"
+#include "search_subject.h"
 
 #include "model/network.h"
 #include "predict/predict.h"
@@ -163,39 +164,6 @@ static void test_splits_equal_exhaustive_search(void **state)
 /* ---- networks ---- */
 
 enum { ROOM = 6 };
-
-struct subject {
-    struct graph *graph;
-    struct machine *machine;
-    struct cost_source sources[4];
-};
-
-static void take_machine(struct subject *s, const char *text)
-{
-    assert_ok(machine_parse(text, &s->machine));
-    assert_true(s->machine->n_kinds <= 4);
-    memset(s->sources, 0, sizeof s->sources);
-    for (int i = 0; i < s->machine->n_kinds; i++)
-        s->sources[i].kind = &s->machine->kinds[i];
-}
-
-static void take_network(struct subject *s, const char *name, int64_t batch, const char *machine)
-{
-    struct graph_variant v = {.batch = batch,
-                              .channels = 3,
-                              .height = 224,
-                              .width = 224,
-                              .classes = 1000,
-                              .drop_probability = -1};
-    assert_ok(network_build(name, &v, &s->graph));
-    take_machine(s, machine);
-}
-
-static void drop_subject(struct subject *s)
-{
-    graph_destroy(s->graph);
-    machine_destroy(s->machine);
-}
 
 static struct pipelines_request ask(const struct subject *s)
 {

@@ -1,6 +1,7 @@
 /* What the search hands out: choices that can run, prices that agree with the clock, plans that are
  * at least as good as those people wrote. */
 #include "random_graphs.h"
+#include "search_subject.h"
 
 #include "model/network.h"
 #include "predict/predict.h"
@@ -10,41 +11,6 @@
 #include <math.h>
 
 static const uint64_t SEED = 7;
-
-/* ---- a subject ---- */
-
-struct subject {
-    struct graph *graph;
-    struct machine *machine;
-    struct cost_source sources[8];
-};
-
-static void take_machine(struct subject *s, const char *text)
-{
-    assert_ok(machine_parse(text, &s->machine));
-    assert_true(s->machine->n_kinds <= 8);
-    memset(s->sources, 0, sizeof s->sources);
-    for (int i = 0; i < s->machine->n_kinds; i++)
-        s->sources[i].kind = &s->machine->kinds[i];
-}
-
-static void take_network(struct subject *s, const char *name, int64_t batch, const char *machine)
-{
-    struct graph_variant v = {.batch = batch,
-                              .channels = 3,
-                              .height = 224,
-                              .width = 224,
-                              .classes = 1000,
-                              .drop_probability = -1};
-    assert_ok(network_build(name, &v, &s->graph));
-    take_machine(s, machine);
-}
-
-static void drop_subject(struct subject *s)
-{
-    graph_destroy(s->graph);
-    machine_destroy(s->machine);
-}
 
 static struct pricing_request price(const struct subject *s, int n_workers)
 {
