@@ -205,9 +205,10 @@ static void test_sums_behind_backward(void **state)
 /* ---- pipelines ---- */
 
 /* Each stage takes so long for a micro-batch's forward and backward. */
-static void cost_stages(struct scene *s, const double *forward_s, const double *backward_s)
+static void cost_stages(struct scene *s, int n, const double *forward_s, const double *backward_s)
 {
-    for (int w = 0; w < s->n; w++) {
+    assert_int_equal(s->n, n);
+    for (int w = 0; w < n; w++) {
         const struct program *p = s->programs[w];
         for (int m = 0; m < p->n_micros * p->n_steps; m++) {
             scene_cost(s, w, scene_find_run(p, false, m, 0), forward_s[w]);
@@ -224,7 +225,7 @@ static void check_bubble(const char *schedule, int n, int m, double backward_s)
     scene_split(&s, schedule, &(struct plan_request){.n_workers = n, .micro_batches = m});
     scene_place(&s, "1x4:p100");
     s.options.free_communication = true;
-    cost_stages(&s, f, b);
+    cost_stages(&s, n, f, b);
     const struct clock_result *r = scene_run(&s);
     double expected = (m + n - 1) * (1 + backward_s);
     assert_that(fabs(r->step_s - expected) < 1e-9 * expected, "%s %d stages %d micro: %g, not %g",
@@ -254,7 +255,7 @@ static double pipedream_step(int window, const double *f, const double *b)
     scene_place(&s, "1x3:p100");
     s.options.free_communication = true;
     assert_int_equal(s.programs[0]->n_steps, window);
-    cost_stages(&s, f, b);
+    cost_stages(&s, 3, f, b);
     double step_s = scene_step(&s);
     assert_seconds(s.result.run_s, step_s * window);
     scene_close(&s);

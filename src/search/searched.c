@@ -21,6 +21,8 @@ void searched_take_costs(struct searched_costs *to, const struct predict_request
                                   .scale = request->scale,
                                   .transport = request->transport,
                                   .n_states = request->n_states};
+    memcpy(to->device, p->measured.device, sizeof to->device);
+    to->busy.device = to->alone.device = to->device;
 }
 
 enum status searched_find_sources(const struct searched_costs *costs, const struct machine *machine,

@@ -5,6 +5,7 @@
 #define CLEAVE_SEARCH_SEARCHED_H
 
 #include "profile/costs.h"
+#include "profile/measure.h"
 #include "search/candidates.h"
 #include "search/problem.h"
 
@@ -12,6 +13,7 @@
 struct searched_costs {
     bool known;
     profile *profile;
+    char device[MEASURE_DEVICE_BYTES]; /* of both settings; the prediction's own may be gone */
     struct profile_setting busy, alone;
     double scale;
     const char *transport;
