@@ -14,8 +14,10 @@ show() {
     "$@"
 }
 
+# Costs that were measured while the machine was busy would be compared with those of now.
+export CLEAVE_PROFILE=build/quickstart.db
 run=runs/quickstart
-rm -rf "$run"
+rm -rf "$run" "$CLEAVE_PROFILE"*
 
 show ./build/cleave machine
 show ./build/cleave show lenet5 --data fashion-mnist
