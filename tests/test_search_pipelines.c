@@ -303,14 +303,6 @@ static void test_slow_links_want_wide_fronts(void **state)
     }
 }
 
-static bool stop_after(void *user, double best, double bound)
-{
-    int *left = user;
-    (void)best;
-    (void)bound;
-    return --*left < 0;
-}
-
 static void test_stopping(void **state)
 {
     (void)state;

@@ -276,14 +276,6 @@ static void test_bends_to_fit(void **state)
     drop_subject(&s);
 }
 
-static bool stop_after(void *user, double best, double bound)
-{
-    int *left = user;
-    (void)best;
-    (void)bound;
-    return --*left < 0;
-}
-
 static void test_stopping(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
 /* What came out: errors, noise, the order of the plans; as tables and as JSON lines. */
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/bench.h"
@@ -6,25 +7,18 @@
 #include "cli/output.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double near_enough = 0.02; /* a plan so much slower than the fastest is as good */
 
 /* ---- figures of a case ---- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double accuracy_median(const double *values, int n)
 {
     double sorted[ACCURACY_MAX_ROUNDS];
     memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_numbers);
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    numbers_sort(sorted, n);
+    return numbers_quantile(sorted, n, 0.5);
 }
 
 double accuracy_measured_s(const struct accuracy_case *c)

@@ -1,8 +1,8 @@
 /* Predicting and training the plans of one subject, in turns. */
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "base/timer.h"
-#include "cli/bench.h"
 #include "cli/bench_accuracy.h"
 #include "cli/training.h"
 #include "runtime/plan_choice.h"
@@ -129,26 +129,17 @@ static enum status train_enough(struct turn *t)
     return STATUS_OK;
 }
 
-/* The mean without the tenth at either end: the speed of a shared machine jumps between a few
- * values, and a median would jump with it. */
-static int64_t find_middle(const int64_t *times_ns, int64_t n, int64_t *sorted)
-{
-    int64_t sum = 0, cut = n / 10;
-    memcpy(sorted, times_ns, (size_t)n * sizeof *sorted);
-    (void)bench_median(sorted, n); /* sorts */
-    for (int64_t i = cut; i < n - cut; i++)
-        sum += sorted[i];
-    return sum / (n - 2 * cut);
-}
-
 static enum status take_times(const struct turn *t, struct accuracy_case *c)
 {
     const int64_t *times_ns;
     int64_t n = training_times(t->training, &times_ns);
-    int64_t *sorted = malloc((size_t)n * sizeof *sorted);
+    double *sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted)
         return status_no_memory((size_t)n * sizeof *sorted);
-    c->rounds_ns[c->n_rounds++] = find_middle(times_ns, n, sorted);
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = (double)times_ns[i];
+    numbers_sort(sorted, (int)n);
+    c->rounds_ns[c->n_rounds++] = (int64_t)numbers_middle(sorted, (int)n);
     c->n_steps = n;
     c->memory = training_memory_bytes(t->training);
     c->moved = training_bytes_moved(t->training);

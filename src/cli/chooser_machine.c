@@ -8,20 +8,11 @@
 
 static enum status write_text(const struct machine *m, json_t **out)
 {
-    char *text = NULL;
-    size_t n_bytes;
-    FILE *f = open_memstream(&text, &n_bytes);
-    if (!f)
-        return status_no_memory(0);
-    enum status st = machine_write(m, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_no_memory(n_bytes);
-    if (st == STATUS_OK) {
-        *out = json_loadb(text, n_bytes, 0, NULL);
-        st = *out ? STATUS_OK : status_no_memory(n_bytes);
-    }
+    char *text;
+    TRY(machine_write_text(m, &text));
+    *out = json_loads(text, 0, NULL);
     free(text);
-    return st;
+    return *out ? STATUS_OK : status_no_memory(0);
 }
 
 static enum status read_text(json_t *json, const char *where, struct machine **out)

@@ -269,7 +269,7 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
         r->times[instr].end_s = c->now_s;
     if (--w->under_way == 0)
         r->communicate_s += c->now_s - w->under_way_since;
-    if (c->attends && w->computing) {
+    if (c->attends && w->on_cpu && w->computing) {
         w->starts_later = true;
     } else if (!w->starting && w->comm_at < w->streams->n_comm) {
         w->starting = true;

@@ -178,6 +178,8 @@ enum status machine_discover(int threads, struct machine **out) MUST_USE;
 
 /* JSON, the whole of it: what machine_parse reads back is equal in every field. */
 enum status machine_write(const struct machine *m, FILE *out) MUST_USE;
+/* The same as text, for free(). */
+enum status machine_write_text(const struct machine *m, char **text) MUST_USE;
 
 /* STATUS_FAILED names the part that breaks a rule: numbers in range, devices of a node together,
  * unique names, positive bandwidths, ascending curves. Every machine that comes out of this header

@@ -216,3 +216,21 @@ enum status machine_write(const struct machine *m, FILE *out)
         return status_fail(STATUS_FAILED, "cannot write the machine: %s", strerror(errno));
     return STATUS_OK;
 }
+
+enum status machine_write_text(const struct machine *m, char **text)
+{
+    char *written = NULL;
+    size_t n_bytes;
+    FILE *f = open_memstream(&written, &n_bytes);
+    if (!f)
+        return status_no_memory(0);
+    enum status st = machine_write(m, f);
+    if (fclose(f) != 0 && st == STATUS_OK)
+        st = status_no_memory(n_bytes);
+    if (st != STATUS_OK) {
+        free(written);
+        return st;
+    }
+    *text = written;
+    return STATUS_OK;
+}

@@ -28,16 +28,9 @@ static void show(double share, void *user)
 
 static enum status keep(profile *p, const char *name, const struct machine *m)
 {
-    char *text = NULL;
-    size_t n_bytes;
-    FILE *f = open_memstream(&text, &n_bytes);
-    if (!f)
-        return status_no_memory(0);
-    enum status st = machine_write(m, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_no_memory(n_bytes);
-    if (st == STATUS_OK)
-        st = profile_put_text(p, name, text);
+    char *text;
+    TRY(machine_write_text(m, &text));
+    enum status st = profile_put_text(p, name, text);
     free(text);
     return st;
 }

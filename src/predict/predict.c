@@ -234,9 +234,7 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
     static const double QUARTILE = 0.6745; /* of a normal distribution, in deviations */
     struct profile_cost pace = {0};
-    if (!find_pace(r, p, &pace))
-        pace = (struct profile_cost){0};
-    double drift = pace.spread / QUARTILE;
+    double drift = find_pace(r, p, &pace) ? pace.spread / QUARTILE : 0;
     for (int i = 0; i < p->n_workers; i++)
         workers[i] =
             (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),

@@ -1,6 +1,7 @@
 #include "profile/measure.h"
 
 #include "base/arena.h"
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "profile/pace.h"
 #include "profile/rehearsal.h"
@@ -254,17 +255,11 @@ static uint64_t identify(const struct program *p)
     return hash;
 }
 
-/* Of numbers in s->scratch: their mean without the tenth at either end. What strikes only now and
- * then is left out; but where a core's speed jumps between a few values, as that of a shared one
- * does, a median would jump with it. */
+/* Of numbers in s->scratch. */
 static double middle_of(struct session *s, int n)
 {
-    int cut = n / 10;
-    double sum = 0;
-    qsort(s->scratch, (size_t)n, sizeof *s->scratch, compare_numbers);
-    for (int i = cut; i < n - cut; i++)
-        sum += s->scratch[i];
-    return sum / (n - 2 * cut);
+    numbers_sort(s->scratch, n);
+    return numbers_middle(s->scratch, n);
 }
 
 /* What one worker's rounds were. */

@@ -1,4 +1,5 @@
 /* What it takes to make a sample: reading, decoding, augmenting, by one loader thread. */
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "data/loader.h"
 #include "profile/measure.h"
@@ -16,12 +17,6 @@ struct feed {
     int n;
     double sample_s[MOST_BATCHES];
 };
-
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static enum status look_up(const struct feed *f, double share)
 {
@@ -68,7 +63,7 @@ static enum status time_batches(struct feed *f)
 
 static void find_cost(struct feed *f, struct profile_cost *cost)
 {
-    qsort(f->sample_s, (size_t)f->n, sizeof f->sample_s[0], compare_numbers);
+    numbers_sort(f->sample_s, (int)f->n);
     double middle = f->sample_s[f->n / 2];
     double scatter = f->sample_s[f->n * 3 / 4] - f->sample_s[f->n / 4];
     *cost = (struct profile_cost){middle, middle > 0 ? scatter / 2 / middle : 0, f->n};

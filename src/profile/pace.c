@@ -1,22 +1,9 @@
 #include "profile/pace.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* At `share` of the way through sorted numbers, between the two nearest. */
-static double quantile(const double *sorted, int n, double share)
-{
-    double at = share * (n - 1);
-    int low = (int)at, high = low + 1 < n ? low + 1 : low;
-    return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
-}
 
 static enum status find_medians(const struct pace_row *rows, int n, arena *memory, double *medians)
 {
@@ -25,8 +12,8 @@ static enum status find_medians(const struct pace_row *rows, int n, arena *memor
         size_t count = (size_t)rows[i].n_rounds;
         TRY(arena_alloc_array(memory, count, sizeof *sorted, &sorted));
         memcpy(sorted, rows[i].seconds, count * sizeof *sorted);
-        qsort(sorted, count, sizeof *sorted, compare_numbers);
-        medians[i] = quantile(sorted, rows[i].n_rounds, 0.5);
+        numbers_sort(sorted, rows[i].n_rounds);
+        medians[i] = numbers_quantile(sorted, rows[i].n_rounds, 0.5);
     }
     return STATUS_OK;
 }
@@ -89,7 +76,9 @@ enum status pace_find_spread(const struct pace_row *rows, int n, arena *memory, 
     for (int i = 0; i < n; i++)
         for (int round = 0; is_first(rows, i) && round < rows[i].n_rounds; round++)
             count += compare_round(rows, n, i, usual, round, apart + count);
-    qsort(apart, (size_t)count, sizeof *apart, compare_numbers);
-    *spread = count ? (quantile(apart, count, 0.75) - quantile(apart, count, 0.25)) / 2 : 0;
+    numbers_sort(apart, count);
+    *spread =
+        count ? (numbers_quantile(apart, count, 0.75) - numbers_quantile(apart, count, 0.25)) / 2
+              : 0;
     return STATUS_OK;
 }

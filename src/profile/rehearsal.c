@@ -1,5 +1,6 @@
 #include "profile/rehearsal.h"
 
+#include "base/numbers.h"
 #include "base/random.h"
 #include "base/timer.h"
 #include "runtime/executor.h"
@@ -304,16 +305,10 @@ static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user
     return STATUS_OK;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double find_start(const struct rehearsal *r)
 {
-    qsort(r->starts_s, (size_t)r->n_rounds, sizeof *r->starts_s, compare_numbers);
-    return r->n_rounds ? r->starts_s[r->n_rounds / 2] : 0;
+    numbers_sort(r->starts_s, r->n_rounds);
+    return r->n_rounds ? numbers_quantile(r->starts_s, r->n_rounds, 0.5) : 0;
 }
 
 enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user,

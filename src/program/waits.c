@@ -184,14 +184,25 @@ static enum status note_read(struct tracker *t, struct segment *s, int number)
     return STATUS_OK;
 }
 
-static enum status read_buffer(struct tracker *t, int number, const struct buffer *b)
+/* The segments of its class's line that make up a buffer, cut out of it: none if nobody meets on
+ * that line. */
+static enum status find_segments(struct tracker *t, const struct buffer *b, int *first, int *behind)
 {
     struct line *l = &t->lines[b->class];
+    *first = *behind = 0;
     if (l->n == 0)
         return STATUS_OK;
     TRY(make_room(t, l));
-    int first = split(l, find_segment(l, b->offset), b->offset);
-    int behind = split_end(l, first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
+    *first = split(l, find_segment(l, b->offset), b->offset);
+    *behind = split_end(l, *first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
+    return STATUS_OK;
+}
+
+static enum status read_buffer(struct tracker *t, int number, const struct buffer *b)
+{
+    struct line *l = &t->lines[b->class];
+    int first, behind;
+    TRY(find_segments(t, b, &first, &behind));
     for (int i = first; i < behind; i++) {
         come_behind(t, number, l->segments[i].writer);
         TRY(note_read(t, &l->segments[i], number));
@@ -202,11 +213,8 @@ static enum status read_buffer(struct tracker *t, int number, const struct buffe
 static enum status write_buffer(struct tracker *t, int number, const struct buffer *b)
 {
     struct line *l = &t->lines[b->class];
-    if (l->n == 0)
-        return STATUS_OK;
-    TRY(make_room(t, l));
-    int first = split(l, find_segment(l, b->offset), b->offset);
-    int behind = split_end(l, first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
+    int first, behind;
+    TRY(find_segments(t, b, &first, &behind));
     for (int i = first; i < behind; i++) {
         const struct segment *s = &l->segments[i];
         come_behind(t, number, s->writer);
@@ -214,6 +222,8 @@ static enum status write_buffer(struct tracker *t, int number, const struct buff
         for (const struct reader *r = s->readers; r; r = r->next)
             come_behind(t, number, r->instr);
     }
+    if (first == behind)
+        return STATUS_OK;
     unite(l, first, behind);
     l->segments[first] =
         (struct segment){.begin = b->offset, .writer = number, .computing_reader = -1};

@@ -1,0 +1,30 @@
+#include "base/numbers.h"
+
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void numbers_sort(double *numbers, int n)
+{
+    qsort(numbers, (size_t)n, sizeof *numbers, compare);
+}
+
+double numbers_quantile(const double *sorted, int n, double share)
+{
+    double at = share * (n - 1);
+    int low = (int)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
+}
+
+double numbers_middle(const double *sorted, int n)
+{
+    int cut = n / 10;
+    double sum = 0;
+    for (int i = cut; i < n - cut; i++)
+        sum += sorted[i];
+    return sum / (n - 2 * cut);
+}

@@ -1,0 +1,20 @@
+/* numbers.h: the middle of measured numbers.
+ *
+ *     numbers_sort(times, n);
+ *     double median = numbers_quantile(times, n, 0.5);
+ */
+#ifndef CLEAVE_BASE_NUMBERS_H
+#define CLEAVE_BASE_NUMBERS_H
+
+/* Ascending. */
+void numbers_sort(double *numbers, int n);
+
+/* At `share` of the way through n > 0 sorted numbers, between the two nearest. */
+double numbers_quantile(const double *sorted, int n, double share);
+
+/* The mean of n > 0 sorted numbers without the tenth at either end: what strikes only now and then
+ * is left out, but where the speed of a shared core jumps between a few values, it does not jump
+ * with it as a median would. */
+double numbers_middle(const double *sorted, int n);
+
+#endif
