@@ -131,8 +131,12 @@ holds 'all(abs(a["loss"] / b["loss"] - 1) < 1e-3 for a, b in zip([s for s in d i
 
 # ---- this host ----
 
-run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 -o here.json --json
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 --try 0 --json
+holds 'all(c["tried_s"] is None for c in d["candidates"])'
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 --try 1 -o here.json --json
 holds 'd["measured"] and d["machine"] == "local" and d["best"] and d["workers"] == 2'
+holds 'sum(c["tried_s"] is not None for c in d["candidates"]) > 1'
+holds '[c for c in d["candidates"] if c["name"] == d["best"]][0]["tried_s"] > 0'
 [[ -e profile.db ]] || fail "nothing was kept of what was measured"
 run 0 train "${small[@]}" --plan here.json --steps 3 --quiet --json
 run 0 train "${small[@]}" --plan auto --workers 2 --steps 12 --json

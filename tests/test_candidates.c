@@ -17,6 +17,10 @@ struct desk {
     const struct backend *backend;
     struct candidate_request request;
     int calls, most_calls; /* of stops() */
+    /* What a trial finds: as the clock, but for one plan. */
+    const char *slow;
+    double slow_by, noise;
+    int n_tried;
 };
 
 static enum status prepare(void *user, const struct plan *plan, struct predict_request *out)
@@ -227,6 +231,92 @@ static bool stops_later(void *user)
     return ++d->calls > d->most_calls;
 }
 
+/* ---- trials ---- */
+
+static enum status try_plans(void *user, int n, struct candidate *const *finalists)
+{
+    struct desk *d = user;
+    d->n_tried = n;
+    for (int i = 0; i < n; i++) {
+        bool slow = d->slow && strcmp(finalists[i]->name, d->slow) == 0;
+        assert_true(finalists[i]->checked && finalists[i]->fits && !finalists[i]->stale);
+        finalists[i]->tried_s = finalists[i]->step_s * (slow ? d->slow_by : 1);
+        finalists[i]->tried_noise = d->noise;
+    }
+    return STATUS_OK;
+}
+
+static struct candidate_set *find_tried(struct desk *d, const char *slow, double by, double noise)
+{
+    struct candidate_set *s;
+    d->slow = slow;
+    d->slow_by = by;
+    d->noise = noise;
+    d->request.try_plans = try_plans;
+    assert_ok(candidates_find(&d->request, &s));
+    assert_in_range(d->n_tried, 2, CANDIDATES_MOST_TRIED);
+    assert_int_equal(s->n_tried, d->n_tried);
+    assert_true(s->list[s->data].tried_s > 0 && s->list[s->best].tried_s > 0);
+    return s;
+}
+
+/* Who wins by the clock does not where it is slow for real; data parallelism is always tried. */
+static void test_trial_decides(void **state)
+{
+    (void)state;
+    struct desk d;
+    char winner[CANDIDATE_NAME_BYTES];
+    desk_open(&d, "alexnet", 64, "2x2:p100,inter=500MB/s");
+    struct candidate_set *s = find_tried(&d, NULL, 1, 0);
+    memcpy(winner, s->list[s->best].name, sizeof winner);
+    assert_string_not_equal(winner, "data");
+    candidates_destroy(s);
+    s = find_tried(&d, winner, 3, 0);
+    assert_string_not_equal(s->list[s->best].name, winner);
+    for (int i = 0; i < s->n; i++)
+        assert_true(s->list[i].tried_s == 0 || s->list[i].tried_s >= s->list[s->fastest].tried_s);
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
+/* A margin below the noise goes to the simpler plan, but no more than CANDIDATES_TRIED. */
+static void test_noise_of_a_trial(void **state)
+{
+    (void)state;
+    static const struct {
+        double noise, margin;
+        bool stays;
+    } table[] = {{0, 0.002, true}, {0, 0.02, false}, {0.5, 0.008, true}, {0.5, 0.02, false}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct candidate list[2] = {{.name = "data",
+                                     .family = FAMILY_DATA,
+                                     .state = CANDIDATE_CLOCKED,
+                                     .step_s = 1,
+                                     .tried_s = 1 + table[i].margin},
+                                    {.name = "owt",
+                                     .family = FAMILY_OWT,
+                                     .state = CANDIDATE_CLOCKED,
+                                     .step_s = 2,
+                                     .tried_s = 1}};
+        struct plan *plan;
+        struct plan_request two = {.n_workers = 2};
+        struct graph *g = build("lenet5", 8);
+        struct candidate_request request = {.graph = g};
+        struct candidate_set s = {.n = 2, .list = list, .n_tried = 2};
+        assert_ok(plan_build("data", g, &two, &plan));
+        for (int k = 0; k < 2; k++) {
+            list[k].plan = plan;
+            list[k].fits = list[k].checked = true;
+            list[k].tried_noise = table[i].noise;
+        }
+        assert_ok(candidates_choose(&request, &s));
+        assert_string_equal(list[s.fastest].name, "owt");
+        assert_string_equal(list[s.best].name, table[i].stays ? "data" : "owt");
+        plan_destroy(plan);
+        graph_destroy(g);
+    }
+}
+
 static void test_stopped(void **state)
 {
     (void)state;
@@ -377,6 +467,8 @@ int main(void)
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_the_test),
+        cmocka_unit_test(test_trial_decides),
+        cmocka_unit_test(test_noise_of_a_trial),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_nonsense),

@@ -1,50 +1,49 @@
 /* bench_recommend.c: `cleave bench recommend`: is the recommended plan the fastest? It is trained
  * beside every named strategy, in turns, in one process. */
 #include "base/text.h"
-#include "base/timer.h"
-#include "cli/bench_accuracy.h"
 #include "cli/chooser.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/subject.h"
+#include "cli/trial.h"
 #include "runtime/stop.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { MAX_MODELS = 32, MAX_CASES = 32, PATH_BYTES = 256 };
 
 /* What is as fast within this is as good. */
 static const double RIGHT = 0.02;
+static const double MOST_MEMORY = 0.8;
 
 struct recommend_options {
-    struct accuracy_options accuracy;
     struct chooser_options chooser;
-    int64_t workers;
     const char *models;
-    bool allow_stale, json;
+    int64_t workers;
+    double seconds;
+    bool json;
 };
 
-/* One network. */
-struct trial {
-    struct accuracy_subject subject;
-    struct accuracy_case cases[MAX_CASES];
-    char name[CANDIDATE_NAME_BYTES]; /* of the recommended plan */
-    int recommended;                 /* among the cases */
-    double predicted_s, search_s;
-    int best;      /* measured, of the named ones */
-    double regret; /* recommended over best, less 1 */
+/* One network: every named strategy, and the recommended plan. */
+struct contest {
+    const char *model;
+    const struct candidate_set *set;
+    int n;
+    struct trial_plan plans[TRIAL_MAX_PLANS];
+    struct plan *own[TRIAL_MAX_PLANS]; /* those of the named strategies; NULL: the set's */
+    bool stale[TRIAL_MAX_PLANS];       /* trains with older weights: no rival, unless allowed */
+    double memory_share;               /* of the host's: all are in memory together */
+    int recommended;                   /* among the plans */
+    int best;                          /* measured, of the named ones */
+    double regret;                     /* recommended over best, less 1 */
 };
 
 static enum status parse(int argc, char **argv, struct recommend_options *o, bool *help)
 {
-    *o =
-        (struct recommend_options){.accuracy = {.forecast = {.machine = "local", .no_eval = true}}};
-    struct forecast_options *f = &o->accuracy.forecast;
+    struct chooser_options *c = &o->chooser;
+    *o = (struct recommend_options){
+        .chooser = {.forecast = {.machine = "local", .no_eval = true}, .fewer = true}};
+    struct forecast_options *f = &c->forecast;
     const struct option options[] = {
         OPTION_TEXT("--models", "LIST", &o->models,
                     "alexnet,vgg11,resnet18,mobilenetv2,googlenet,inceptionv3", "networks"),
@@ -55,12 +54,12 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
                        "of each strategy; the recommended plan has at most so many [all cores]"),
         OPTION_INTEGER("--threads", "N", &f->threads, 1, 4096, NULL,
                        "of each worker [all cores, shared out]"),
-        OPTION_INTEGER("--steps", "N", &o->accuracy.steps, 1, 100000, NULL,
-                       "of each turn that count [about 2 s, 6 to 60]"),
-        OPTION_INTEGER("--rounds", "N", &o->accuracy.rounds, 1, ACCURACY_MAX_ROUNDS, "3",
-                       "turns of training that each plan gets"),
-        OPTION_REAL("--limit", "SECONDS", &o->chooser.limit_s, 0, 1e9, "120", "of each search"),
-        OPTION_FLAG("--allow-stale", &o->allow_stale,
+        OPTION_REAL("--seconds", "S", &o->seconds, 0, 1e9, "60",
+                    "of training a network, all plans in turns; at least three rounds"),
+        OPTION_REAL("--limit", "SECONDS", &c->limit_s, 0, 1e9, "120", "of each search"),
+        OPTION_REAL("--try", "SECONDS", &c->try_s, 0, 1e9, "10",
+                    "of the search's own trial of the best few; 0: the clock alone decides"),
+        OPTION_FLAG("--allow-stale", &c->allow_stale,
                     "plans that train with older weights take part (pipedream)"),
         OPTION_TEXT("--backend", "NAME", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
@@ -68,7 +67,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
                     "where measured costs are kept [$CLEAVE_PROFILE or "
                     "~/.cache/cleave/profile.db]"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events model and done"),
-        OPTION_FLAG("--quiet", &o->accuracy.quiet, "no progress"),
+        OPTION_FLAG("--quiet", &c->quiet, "no progress"),
         OPTION_END,
     };
     const struct positional positionals[] = {{0}};
@@ -82,161 +81,182 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
         .notes = subject_data_notes,
         .examples = "  cleave bench recommend --models alexnet,resnet18 --batch 16 --workers 2\n",
     };
-    return options_parse(&set, argc, argv, help);
+    TRY(options_parse(&set, argc, argv, help));
+    c->workers = (int)o->workers;
+    f->quiet = c->quiet;
+    return STATUS_OK;
 }
 
-/* ---- the cases ---- */
+/* ---- the plans ---- */
 
-static void add_case(struct trial *t, const char *plan, int workers)
+static const struct candidate *find_candidate(const struct contest *t, const char *name)
 {
-    t->cases[t->subject.n_cases++] = (struct accuracy_case){.plan = plan, .workers = workers};
+    for (int i = 0; i < t->set->n; i++)
+        if (strcmp(t->set->list[i].name, name) == 0)
+            return &t->set->list[i];
+    return NULL;
 }
 
-/* Those of as many workers stand together. */
-static void list_named(struct trial *t, int workers, bool allow_stale)
+static void add_plan(struct contest *t, const char *name, const struct plan *plan, struct plan *own)
 {
-    add_case(t, "serial", 1);
-    for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
-        if (strcmp(s->name, "serial") != 0 && (allow_stale || strcmp(s->name, "pipedream") != 0) &&
-            workers > 1 && t->subject.n_cases < MAX_CASES - 1)
-            add_case(t, s->name, workers);
+    bool stale = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+    t->plans[t->n] = (struct trial_plan){.name = name, .plan = plan};
+    t->own[t->n] = own;
+    t->stale[t->n++] = stale;
 }
 
-/* A recommendation that is a named strategy is that case; any other is one more, by its file. */
-static enum status add_recommended(struct chooser *c, const struct candidate *best, struct trial *t,
-                                   const char *path)
+/* What cannot be cut so, or does not fit, is no rival. */
+static enum status add_named(struct chooser *c, struct contest *t, const char *name, int workers)
 {
-    (void)snprintf(t->name, sizeof t->name, "%s", best->name);
-    t->predicted_s = best->step_s;
-    for (int i = 0; i < t->subject.n_cases; i++)
-        if (strcmp(t->cases[i].plan, best->name) == 0) {
-            t->recommended = i;
-            return STATUS_OK;
-        }
-    t->recommended = t->subject.n_cases;
-    add_case(t, path, best->plan->n_workers);
-    return plan_write(best->plan, c->forecast->graph, path);
-}
-
-static enum status recommend(const struct recommend_options *o, struct trial *t, int *workers,
-                             const char *path)
-{
-    struct chooser_options options = o->chooser;
-    struct chooser c;
-    struct candidate_set *set = NULL;
-    enum status st;
-    options.forecast = o->accuracy.forecast;
-    options.forecast.model = t->subject.model;
-    options.workers = (int)o->workers;
-    options.allow_stale = o->allow_stale;
-    options.fewer = true;
-    options.quiet = o->accuracy.quiet;
-    TRY_GOTO(st, chooser_open(&c, &options), out);
-    *workers = c.n_workers;
-    TRY_GOTO(st, chooser_find(&c, c.n_workers, &set), out);
-    if (set->best < 0) {
-        st = status_fail(STATUS_NO_FIT, "%s: no plan fits", t->subject.model);
-        goto out;
+    struct plan_request request = {.n_workers = workers};
+    struct plan *plan;
+    struct predict_request r;
+    struct prediction *p;
+    enum status st = plan_build(name, c->forecast->graph, &request, &plan);
+    if (st == STATUS_USAGE) {
+        status_clear();
+        return STATUS_OK;
     }
-    t->search_s = set->search_s;
-    list_named(t, c.n_workers, o->allow_stale);
-    TRY_GOTO(st, add_recommended(&c, &set->list[set->best], t, path), out);
-out:
-    candidates_destroy(set);
-    chooser_close(&c);
+    TRY(st);
+    st = chooser_request(c, plan, &r);
+    if (st == STATUS_OK)
+        st = predict_memory(&r, &p);
+    bool fits = st == STATUS_OK && p->too_large_worker < 0;
+    if (fits && p->limit_bytes > 0)
+        t->memory_share += (double)p->needed_bytes / (double)p->limit_bytes;
+    if (st == STATUS_OK)
+        prediction_destroy(p);
+    if (fits)
+        add_plan(t, name, plan, plan);
+    else
+        plan_destroy(plan);
     return st;
+}
+
+/* The recommended plan is the first: all others are compared with it. */
+static enum status list_plans(struct chooser *c, struct contest *t)
+{
+    const struct candidate *best = &t->set->list[t->set->best];
+    add_plan(t, best->name, best->plan, NULL);
+    for (const struct plan_strategy *s = plan_strategies(); s->name; s++) {
+        int workers = strcmp(s->name, "serial") == 0 ? 1 : c->n_workers;
+        if (t->n < TRIAL_MAX_PLANS && (workers == c->n_workers || c->n_workers > 1))
+            TRY(add_named(c, t, s->name, workers));
+    }
+    if (t->memory_share > MOST_MEMORY)
+        return status_fail(STATUS_NO_FIT,
+                           "%s: all plans together need %.1f times the memory of this host: give "
+                           "a smaller --batch",
+                           t->model, t->memory_share);
+    return STATUS_OK;
 }
 
 /* ---- one network ---- */
 
-static void judge(struct trial *t)
+/* A recommendation that is a named strategy is in the trial twice; of that the one is as good as
+ * the other. */
+static void judge(struct contest *t, bool allow_stale)
 {
     t->best = -1;
-    for (int i = 0; i < t->subject.n_cases; i++) {
-        const struct accuracy_case *c = &t->cases[i];
-        bool own = i == t->recommended && strcmp(c->plan, t->name) != 0;
-        if (!c->skipped && !own &&
-            (t->best < 0 || accuracy_measured_s(c) < accuracy_measured_s(&t->cases[t->best])))
+    t->regret = NAN;
+    for (int i = 1; i < t->n; i++) {
+        if (strcmp(t->plans[i].name, t->plans[0].name) == 0)
+            t->recommended = i;
+        if (t->plans[i].step_s > 0 && (allow_stale || !t->stale[i]) &&
+            (t->best < 0 || t->plans[i].step_s < t->plans[t->best].step_s))
             t->best = i;
     }
-    t->regret = NAN;
-    if (t->best >= 0 && !t->cases[t->recommended].skipped)
-        t->regret = accuracy_measured_s(&t->cases[t->recommended]) /
-                        accuracy_measured_s(&t->cases[t->best]) -
-                    1;
+    if (t->best < 0 || t->plans[0].step_s <= 0)
+        return;
+    t->regret = t->recommended == t->best
+                    ? 0
+                    : t->plans[t->recommended].step_s / t->plans[t->best].step_s - 1;
 }
 
-static enum status try_model(const struct recommend_options *o, struct accuracy_study *s,
-                             struct trial *t, const char *path)
+static enum status train_all(const struct recommend_options *o, struct chooser *c,
+                             struct contest *t)
 {
-    int workers;
-    t->subject.data = o->accuracy.forecast.data;
-    t->subject.cases = t->cases;
-    t->subject.weight = 1;
-    TRY(recommend(o, t, &workers, path));
-    TRY(accuracy_measure(s, &t->subject));
-    judge(t);
+    const struct forecast_options *f = &c->forecast_options;
+    struct trial_request request = {.model = t->model,
+                                    .data = f->data,
+                                    .backend = f->backend,
+                                    .graph = c->forecast->graph,
+                                    .batch = f->batch,
+                                    .threads = (int)f->threads,
+                                    .limit_s = o->seconds,
+                                    .keeps_all = true,
+                                    .quiet = o->chooser.quiet};
+    if (t->set->best < 0)
+        return status_fail(STATUS_NO_FIT, "%s: no plan fits", t->model);
+    TRY(list_plans(c, t));
+    TRY(trial_run(&request, t->plans, t->n));
+    if (stop_requested())
+        return status_fail(STATUS_STOPPED, "stopped while training");
+    judge(t, o->chooser.allow_stale);
     return STATUS_OK;
 }
 
 /* ---- what is printed ---- */
 
-static const char *case_name(const struct trial *t, int i)
+static double predicted_s(const struct contest *t, int i)
 {
-    return i == t->recommended ? t->name : t->cases[i].plan;
+    const struct candidate *c = find_candidate(t, t->plans[i].name);
+    return c ? c->step_s : NAN;
 }
 
-static enum status print_trial(const struct trial *t)
+static void add_row(table *out, const struct contest *t, int i)
 {
-    static const struct table_column columns[] = {{"plan", TABLE_LEFT, 16},
+    const struct trial_plan *p = &t->plans[i];
+    double predicted = predicted_s(t, i);
+    char text[32];
+    table_cell(out, "%s%s%s", i == t->recommended ? "* " : "  ", p->name,
+               t->stale[i] ? " (stale)" : "");
+    table_cell(out, "%d", p->plan->n_workers);
+    table_cell(out, "%s", text_seconds(text, sizeof text, p->step_s));
+    table_cell(out, "%.1f %%", 100 * p->noise);
+    table_cell(out, "%s", isfinite(predicted) ? text_seconds(text, sizeof text, predicted) : "");
+}
+
+static enum status print_contest(const struct contest *t, const char *data)
+{
+    static const struct table_column columns[] = {{"  plan", TABLE_LEFT, 16},
                                                   {"workers", TABLE_RIGHT, 0},
                                                   {"measured", TABLE_RIGHT, 0},
-                                                  {"predicted", TABLE_RIGHT, 0},
-                                                  {"noise", TABLE_RIGHT, 0}};
-    table *t_out;
-    char text[32];
-    printf("%s on %s\n\n", t->subject.model, t->subject.data);
-    TRY(table_create(columns, 5, &t_out));
-    for (int i = 0; i < t->subject.n_cases; i++) {
-        const struct accuracy_case *c = &t->cases[i];
-        table_cell(t_out, "%s%s", i == t->recommended ? "* " : "  ", case_name(t, i));
-        table_cell(t_out, "%d", c->workers);
-        table_cell(t_out, "%s",
-                   c->skipped ? "-" : text_seconds(text, sizeof text, accuracy_measured_s(c)));
-        table_cell(t_out, "%s", c->skipped ? "-" : text_seconds(text, sizeof text, c->predicted_s));
-        if (c->skipped)
-            table_cell(t_out, "-");
-        else
-            table_cell(t_out, "%.1f %%", 100 * accuracy_noise(c));
-    }
-    TRY(table_finish(t_out, stdout));
+                                                  {"+-", TABLE_RIGHT, 0},
+                                                  {"predicted", TABLE_RIGHT, 0}};
+    table *out;
+    printf("%s on %s: found in %.1f s, tried in %d rounds\n\n", t->model, data, t->set->search_s,
+           t->plans[0].n_rounds);
+    TRY(table_create(columns, 5, &out));
+    for (int i = t->recommended > 0; i < t->n; i++)
+        add_row(out, t, i);
+    TRY(table_finish(out, stdout));
     if (isfinite(t->regret))
-        printf("\nrecommended: %s, %+.1f %% of %s, the fastest named one: %s\n\n", t->name,
-               100 * t->regret, case_name(t, t->best), t->regret <= RIGHT ? "right" : "wrong");
+        printf("\nrecommended: %s, %+.1f %% of %s, the fastest named one: %s\n\n", t->plans[0].name,
+               100 * t->regret, t->plans[t->best].name, t->regret <= RIGHT ? "right" : "wrong");
     return STATUS_OK;
 }
 
-static json_t *cases_json(const struct trial *t)
+static json_t *plans_json(const struct contest *t)
 {
     json_t *list = json_array();
-    for (int i = 0; i < t->subject.n_cases; i++) {
-        const struct accuracy_case *c = &t->cases[i];
-        json_t *measured = c->skipped ? json_null() : json_real(accuracy_measured_s(c));
-        (void)json_array_append_new(list, json_pack("{s:s, s:i, s:o, s:f, s:s?}", "plan",
-                                                    case_name(t, i), "workers", c->workers,
-                                                    "measured_s", measured, "predicted_s",
-                                                    c->predicted_s, "skipped", c->skipped));
-    }
+    for (int i = t->recommended > 0; i < t->n; i++)
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:i, s:f, s:f, s:o, s:b}", "plan", t->plans[i].name, "workers",
+                            t->plans[i].plan->n_workers, "measured_s", t->plans[i].step_s, "noise",
+                            t->plans[i].noise, "predicted_s", output_number(predicted_s(t, i)),
+                            "stale", t->stale[i]));
     return list;
 }
 
-static enum status print_json(const struct trial *t)
+static enum status print_json(const struct contest *t)
 {
     return output_json(
-        json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:b, s:f}", "event", "model", "model",
-                  t->subject.model, "recommended", t->name, "cases", cases_json(t), "fastest_named",
-                  t->best >= 0 ? case_name(t, t->best) : NULL, "regret", output_number(t->regret),
-                  "right", isfinite(t->regret) && t->regret <= RIGHT, "search_s", t->search_s));
+        json_pack("{s:s, s:s, s:s, s:o, s:s?, s:o, s:b, s:f, s:i}", "event", "model", "model",
+                  t->model, "recommended", t->plans[0].name, "plans", plans_json(t),
+                  "fastest_named", t->best >= 0 ? t->plans[t->best].name : NULL, "regret",
+                  output_number(t->regret), "right", isfinite(t->regret) && t->regret <= RIGHT,
+                  "search_s", t->set->search_s, "rounds", t->plans[0].n_rounds));
 }
 
 static enum status print_end(const struct recommend_options *o, int n_right, int n_faster, int n)
@@ -252,33 +272,26 @@ static enum status print_end(const struct recommend_options *o, int n_right, int
 
 /* ---- the command ---- */
 
-static enum status try_all(const struct recommend_options *o, arena *memory, const char *path)
+static enum status hold_contest(const struct recommend_options *o, const char *model,
+                                double *regret)
 {
-    struct accuracy_study s = {
-        .options = &o->accuracy, .memory = memory, .n_subjects = 1, .began_ns = timer_now_ns()};
-    int n = 0, n_right = 0, n_faster = 0;
-    for (const char *at = o->models;; at++) {
-        struct trial *t;
-        size_t length = strcspn(at, ",");
-        TRY(arena_alloc(memory, sizeof *t, &t));
-        TRY(arena_print(memory, &t->subject.model, "%.*s", (int)length, at));
-        TRY(try_model(o, &s, t, path));
-        TRY(o->json ? print_json(t) : print_trial(t));
-        n += isfinite(t->regret);
-        n_right += isfinite(t->regret) && t->regret <= RIGHT;
-        n_faster += isfinite(t->regret) && t->regret < 0;
-        at += length;
-        if (!*at)
-            return print_end(o, n_right, n_faster, n);
-    }
-}
-
-static enum status with_memory(const struct recommend_options *o, const char *path)
-{
-    arena *memory;
-    TRY(arena_create(&memory));
-    enum status st = try_all(o, memory, path);
-    arena_destroy(memory);
+    struct chooser_options options = o->chooser;
+    struct contest t = {.model = model};
+    struct candidate_set *set = NULL;
+    struct chooser c;
+    enum status st;
+    options.forecast.model = model;
+    TRY_GOTO(st, chooser_open(&c, &options), out);
+    TRY_GOTO(st, chooser_find(&c, c.n_workers, &set), out);
+    t.set = set;
+    TRY_GOTO(st, train_all(o, &c, &t), out);
+    TRY_GOTO(st, o->json ? print_json(&t) : print_contest(&t, options.forecast.data), out);
+    *regret = t.regret;
+out:
+    for (int i = 0; i < t.n; i++)
+        plan_destroy(t.own[i]);
+    candidates_destroy(set);
+    chooser_close(&c);
     return st;
 }
 
@@ -286,16 +299,22 @@ enum status command_bench_recommend(int argc, char **argv)
 {
     struct recommend_options o;
     bool help;
-    char folder[] = "/tmp/cleave-plan-XXXXXX", path[PATH_BYTES];
+    int n = 0, n_right = 0, n_faster = 0;
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
     TRY(stop_install());
-    if (!mkdtemp(folder))
-        return status_fail(STATUS_FAILED, "%s: cannot make it: %s", folder, strerror(errno));
-    (void)snprintf(path, sizeof path, "%s/recommended.json", folder);
-    enum status st = with_memory(&o, path);
-    (void)unlink(path);
-    (void)rmdir(folder);
-    return st;
+    for (const char *at = o.models;; at++) {
+        char model[64];
+        size_t length = strcspn(at, ",");
+        double regret = NAN;
+        (void)snprintf(model, sizeof model, "%.*s", (int)length, at);
+        TRY(hold_contest(&o, model, &regret));
+        n += isfinite(regret);
+        n_right += isfinite(regret) && regret <= RIGHT;
+        n_faster += isfinite(regret) && regret < 0;
+        at += length;
+        if (!*at)
+            return print_end(&o, n_right, n_faster, n);
+    }
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/timer.h"
+#include "cli/trial.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
 
@@ -106,6 +107,29 @@ static bool is_stopped(void *user)
     return stop_requested() != 0;
 }
 
+static enum status try_plans(void *user, int n, struct candidate *const *finalists)
+{
+    const struct chooser *c = user;
+    const struct forecast_options *f = &c->forecast_options;
+    struct trial_plan plans[CANDIDATES_MOST_TRIED];
+    struct trial_request request = {.model = f->model,
+                                    .data = f->data,
+                                    .backend = f->backend,
+                                    .graph = c->forecast->graph,
+                                    .batch = c->forecast->graph->batch,
+                                    .threads = (int)f->threads,
+                                    .limit_s = c->options->try_s,
+                                    .quiet = c->options->quiet};
+    for (int i = 0; i < n; i++)
+        plans[i] = (struct trial_plan){.name = finalists[i]->name, .plan = finalists[i]->plan};
+    TRY(trial_run(&request, plans, n));
+    for (int i = 0; i < n && !stop_requested(); i++) {
+        finalists[i]->tried_s = plans[i].step_s;
+        finalists[i]->tried_noise = plans[i].noise;
+    }
+    return STATUS_OK;
+}
+
 static int64_t steps_per_epoch(const struct chooser *c)
 {
     int64_t batch = c->forecast->graph->batch, n = c->forecast->data.n_train;
@@ -126,6 +150,11 @@ static double find_limit(const struct chooser *c, int n_workers)
     return c->options->without ? 0.8 : n_workers > 32 ? 1.5 : 5;
 }
 
+static bool can_try(const struct chooser *c)
+{
+    return is_local(c) && c->options->try_s > 0 && !c->forecast_options.no_measure;
+}
+
 static struct candidate_request request_of(struct chooser *c, int n_workers)
 {
     const struct chooser_options *o = c->options;
@@ -141,6 +170,7 @@ static struct candidate_request request_of(struct chooser *c, int n_workers)
                                       .most_worker_s =
                                           o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
                                       .prepare = prepare,
+                                      .try_plans = can_try(c) ? try_plans : NULL,
                                       .on_progress = o->quiet ? NULL : show,
                                       .stops = is_stopped,
                                       .user = c};

@@ -8,7 +8,8 @@
  *     out: candidates_destroy(set); chooser_close(&c);
  *
  * Workers of this host share its cores, so each number of workers has a forecast of its own there,
- * which is opened (and its links measured) when the first plan for so many asks for it.
+ * which is opened (and its links measured) when the first plan for so many asks for it. There the
+ * best few can be tried for real, too (trial.h).
  */
 #ifndef CLEAVE_CLI_CHOOSER_H
 #define CLEAVE_CLI_CHOOSER_H
@@ -27,6 +28,7 @@ struct chooser_options {
     double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
                                  1.5 for more than 32 workers, 0.8 where nodes are lost */
     double most_worker_hours; /* of an epoch; 0: no limit */
+    double try_s; /* on this host, the best few are trained in turns for so long; 0: they are not */
     bool quiet;
 };
 

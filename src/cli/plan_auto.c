@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double LIMIT_S = 60;
+static const double LIMIT_S = 60, TRY_S = 5;
 
 static void say(const struct candidate_set *set, const struct candidate *best)
 {
@@ -48,7 +48,8 @@ enum status auto_plan_find(const struct auto_request *r, struct auto_plan *out)
                                             .micro_batches = r->micro_batches,
                                             .fewer = true,
                                             .quiet = r->quiet,
-                                            .limit_s = LIMIT_S};
+                                            .limit_s = LIMIT_S,
+                                            .try_s = TRY_S};
     struct chooser c;
     struct candidate_set *set = NULL;
     enum status st;

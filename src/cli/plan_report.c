@@ -93,7 +93,40 @@ static enum status print_candidates(const struct plan_answer *a)
     return STATUS_OK;
 }
 
+/* ---- the trial ---- */
+
+static enum status print_tried(const struct plan_answer *a)
+{
+    static const struct table_column columns[] = {{"  tried, in turns", TABLE_LEFT, 12},
+                                                  {"measured", TABLE_RIGHT, 0},
+                                                  {"+-", TABLE_RIGHT, 0},
+                                                  {"predicted", TABLE_RIGHT, 0}};
+    table *t;
+    char text[32];
+    if (a->set->n_tried == 0)
+        return STATUS_OK;
+    printf("\n");
+    TRY(table_create(columns, 4, &t));
+    for (int i = 0; i < a->set->n; i++) {
+        const struct candidate *c = &a->set->list[i];
+        if (c->tried_s <= 0)
+            continue;
+        table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
+        table_cell(t, "%s", text_seconds(text, sizeof text, c->tried_s));
+        table_cell(t, "%.1f %%", 100 * c->tried_noise);
+        table_cell(t, "%s", text_seconds(text, sizeof text, c->step_s));
+    }
+    return table_finish(t, stdout);
+}
+
 /* ---- the recommendation ---- */
+
+/* What decided: the trial, or the clock. */
+static double deciding_s(const struct plan_answer *a, int i)
+{
+    const struct candidate *c = &a->set->list[i];
+    return a->set->n_tried && c->tried_s > 0 ? c->tried_s : c->step_s;
+}
 
 static void print_choice(const struct plan_answer *a)
 {
@@ -104,12 +137,13 @@ static void print_choice(const struct plan_answer *a)
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
     printf("\nUse %s", best->name);
     if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
-        printf(", %.2f times as fast as data parallelism", s->list[s->data].step_s / best->step_s);
+        printf(", %.2f times as fast as data parallelism",
+               deciding_s(a, s->data) / deciding_s(a, s->best));
     printf(": found in %s.\n", text_seconds(text, sizeof text, s->search_s));
     if (s->best != s->fastest)
         printf("%s would take %s instead of %s: less than the error bar, and it is less simple.\n",
-               fastest->name, text_seconds(text, sizeof text, fastest->step_s),
-               text_seconds(other, sizeof other, best->step_s));
+               fastest->name, text_seconds(text, sizeof text, deciding_s(a, s->fastest)),
+               text_seconds(other, sizeof other, deciding_s(a, s->best)));
     for (int i = 0; i < s->n; i++)
         if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
             s->list[i].step_s < best->step_s) {
@@ -193,6 +227,7 @@ enum status plan_print_answer(const struct plan_answer *a)
 {
     print_head(a);
     TRY(print_candidates(a));
+    TRY(print_tried(a));
     print_choice(a);
     print_edit(a);
     if (!a->explained)
@@ -248,14 +283,16 @@ static json_t *candidate_json(const struct plan_answer *a, const struct candidat
     bool clocked = c->state == CANDIDATE_CLOCKED;
     double batch = (double)a->chooser->forecast->graph->batch;
     return json_pack(
-        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b}", "name", c->name,
-        "family", family_names[c->family], "workers", c->plan->n_workers, "step_s", c->step_s,
-        "error_s", clocked ? json_real(c->error_s) : json_null(), "estimate_s", c->estimate_s,
-        "images_per_s", batch / c->step_s, "epoch_s", chooser_epoch_s(a->chooser, c->step_s),
-        "speedup", output_number(speedup(a, c)), "memory_bytes",
-        clocked ? json_integer((json_int_t)c->memory_bytes) : json_null(), "bytes_moved",
-        clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
-        clocked ? json_boolean(c->fits) : json_null(), "clocked", clocked, "stale", c->stale);
+        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "name",
+        c->name, "family", family_names[c->family], "workers", c->plan->n_workers, "step_s",
+        c->step_s, "error_s", clocked ? json_real(c->error_s) : json_null(), "estimate_s",
+        c->estimate_s, "images_per_s", batch / c->step_s, "epoch_s",
+        chooser_epoch_s(a->chooser, c->step_s), "speedup", output_number(speedup(a, c)),
+        "memory_bytes", clocked ? json_integer((json_int_t)c->memory_bytes) : json_null(),
+        "bytes_moved", clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
+        clocked ? json_boolean(c->fits) : json_null(), "clocked", clocked, "stale", c->stale,
+        "tried_s", c->tried_s > 0 ? json_real(c->tried_s) : json_null(), "tried_noise",
+        c->tried_s > 0 ? json_real(c->tried_noise) : json_null());
 }
 
 static json_t *layers_json(const struct explanation *e)

@@ -209,6 +209,7 @@ enum status plan_study_workers(const struct plan_choose_options *o)
         return status_fail(STATUS_USAGE, "--workers '%s' is no range", o->workers);
     options.workers = counts[n - 1];
     options.fewer = false;
+    options.try_s = 0; /* the clock is enough for a curve */
     enum status st = chooser_open(&c, &options);
     if (st == STATUS_OK)
         st = study_workers(&c, o);
@@ -223,6 +224,7 @@ static enum status study_batch(const struct plan_choose_options *o, int64_t batc
     struct chooser_options options = o->chooser;
     struct chooser c;
     options.forecast.batch = batch;
+    options.try_s = 0;
     enum status st = chooser_open(&c, &options);
     p->workers = c.n_workers;
     p->batch = batch;

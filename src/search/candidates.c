@@ -16,9 +16,8 @@ struct finder {
     bool look_only;  /* but are not to be */
     bool cut_short;  /* stopped, or out of time */
     bool search_cut; /* the searches were */
-    double best_s;   /* of what may win, by the clock; INFINITY */
     double off;      /* clock / estimate of plain data parallelism */
-    int n_clocked;
+    int n_clocked, n_measured;
     struct searched_costs costs; /* for the searches */
 };
 
@@ -42,78 +41,6 @@ static void show(const struct finder *f, const char *name)
     const struct candidate_request *r = f->request;
     if (r->on_progress)
         r->on_progress(r->user, f->n_clocked, f->list.n, name);
-}
-
-/* ---- choosing ---- */
-
-static bool may_win(const struct candidate_request *r, const struct candidate *c)
-{
-    bool dear = r->most_worker_s > 0 && c->plan->n_workers * c->step_s > r->most_worker_s;
-    return c->state == CANDIDATE_CLOCKED && c->fits && !dear && (r->allow_stale || !c->stale);
-}
-
-/* Relative error of its computing: the clock's error bar less the part of waiting. */
-static double compute_error(const struct candidate *c)
-{
-    static const double WAIT_ERROR = 0.15;
-    double whole = c->error_s / c->step_s * (c->compute_s + c->wait_s);
-    double waiting = WAIT_ERROR * c->wait_s;
-    return c->compute_s > 0 ? sqrt(fmax(0, whole * whole - waiting * waiting)) / c->compute_s : 0;
-}
-
-bool candidates_beats(const struct candidate *a, const struct candidate *b)
-{
-    double margin_s = b->step_s - a->step_s;
-    double r = fmax(compute_error(a), compute_error(b));
-    double guessed = fmax(a->share[COST_ROOFLINE], b->share[COST_ROOFLINE]);
-    double most = CANDIDATES_GIVEN_UP + (CANDIDATES_GUESSED - CANDIDATES_GIVEN_UP) * guessed;
-    double error_s = hypot(r * (b->compute_s - a->compute_s), 0.15 * (b->wait_s - a->wait_s));
-    error_s = fmax(CANDIDATES_NOISE * a->step_s, fmin(error_s, most * a->step_s));
-    return margin_s > error_s;
-}
-
-static int count_recomputed(const struct plan *plan)
-{
-    int n = 0;
-    for (int i = 1; i < plan->n_layers; i++)
-        n += plan->layers[i].recompute;
-    return n;
-}
-
-static int sign(int64_t n)
-{
-    return (n > 0) - (n < 0);
-}
-
-/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work. */
-static int compare_simplicity(const struct candidate *a, const struct candidate *b)
-{
-    const struct plan *p = a->plan, *q = b->plan;
-    const int by[] = {sign((int)a->stale - (int)b->stale),
-                      sign((int)a->family - (int)b->family),
-                      sign(p->n_workers - q->n_workers),
-                      sign(p->n_stages - q->n_stages),
-                      sign(count_recomputed(p) - count_recomputed(q)),
-                      sign(p->micro_batches - q->micro_batches),
-                      sign((int)p->sync - (int)q->sync)};
-    for (size_t i = 0; i < sizeof by / sizeof *by; i++)
-        if (by[i] != 0)
-            return by[i];
-    return 0;
-}
-
-static void choose(const struct candidate_request *r, struct candidate_set *s)
-{
-    s->best = s->fastest = -1;
-    for (int i = 0; i < s->n; i++)
-        if (may_win(r, &s->list[i]) &&
-            (s->fastest < 0 || s->list[i].step_s < s->list[s->fastest].step_s))
-            s->fastest = i;
-    s->best = s->fastest;
-    for (int i = 0; i < s->n; i++)
-        if (may_win(r, &s->list[i]) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0 &&
-            !candidates_beats(&s->list[s->fastest], &s->list[i]))
-            s->best = i;
 }
 
 /* ---- the clock ---- */
@@ -168,8 +95,6 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     if (!f->costs.known)
         searched_take_costs(&f->costs, &r, p);
     prediction_destroy(p);
-    if (may_win(f->request, c))
-        f->best_s = fmin(f->best_s, c->step_s);
     return STATUS_OK;
 }
 
@@ -234,13 +159,24 @@ static double expected_s(const struct finder *f, const struct candidate *c)
     return c->estimate_s * (f->off > 0 ? f->off : 1);
 }
 
-static bool is_hopeless(const struct finder *f, const struct candidate *c)
+/* Of what may win, by the clock as it is now: what is measured may turn out slower than it was
+ * guessed. INFINITY: there is none. */
+static double find_best_s(const struct finder *f)
 {
-    if (!isfinite(f->best_s))
+    double best_s = INFINITY;
+    for (int i = 0; i < f->list.n; i++)
+        if (candidates_may_win(f->request, &f->list.list[i]))
+            best_s = fmin(best_s, f->list.list[i].step_s);
+    return best_s;
+}
+
+static bool is_hopeless(const struct finder *f, const struct candidate *c, double best_s)
+{
+    if (!isfinite(best_s))
         return false;
-    bool bounded = !f->local && c->bound_s > f->best_s;
+    bool bounded = !f->local && c->bound_s > best_s;
     double most = c->stale && !f->request->allow_stale ? 1 : CANDIDATES_HOPELESS;
-    return bounded || expected_s(f, c) > most * f->best_s;
+    return bounded || expected_s(f, c) > most * best_s;
 }
 
 /* What may not win goes through the clock last, so that people see what they leave. */
@@ -251,10 +187,11 @@ static double find_rank(const struct finder *f, const struct candidate *c)
 
 static int find_next(const struct finder *f)
 {
+    double best_s = find_best_s(f);
     int next = -1;
     for (int i = 0; i < f->list.n; i++) {
         const struct candidate *c = &f->list.list[i];
-        if (c->state == CANDIDATE_ESTIMATED && !is_hopeless(f, c) &&
+        if (c->state == CANDIDATE_ESTIMATED && !is_hopeless(f, c, best_s) &&
             (next < 0 || find_rank(f, c) < find_rank(f, &f->list.list[next])))
             next = i;
     }
@@ -270,7 +207,8 @@ static int find_unmeasured(const struct finder *f, double best_measured_s)
     int next = -1;
     for (int i = 0; i < f->list.n; i++) {
         const struct candidate *c = &f->list.list[i];
-        if (may_win(f->request, c) && !c->measured && c->step_s * DOUBT < best_measured_s &&
+        if (candidates_may_win(f->request, c) && !c->measured &&
+            c->step_s * DOUBT < best_measured_s &&
             (next < 0 || c->step_s < f->list.list[next].step_s))
             next = i;
     }
@@ -281,7 +219,7 @@ static double find_best_measured(const struct finder *f)
 {
     double best_s = INFINITY;
     for (int i = 0; i < f->list.n; i++)
-        if (may_win(f->request, &f->list.list[i]) && f->list.list[i].measured)
+        if (candidates_may_win(f->request, &f->list.list[i]) && f->list.list[i].measured)
             best_s = fmin(best_s, f->list.list[i].step_s);
     return best_s;
 }
@@ -292,7 +230,7 @@ static enum status look_again(struct finder *f)
     double near_s = CANDIDATES_HOPELESS * find_best_measured(f);
     for (int i = 0; i < f->list.n && !is_over(f); i++) {
         const struct candidate *c = &f->list.list[i];
-        if (may_win(f->request, c) && !c->measured && c->step_s < near_s)
+        if (candidates_may_win(f->request, c) && !c->measured && c->step_s < near_s)
             TRY(clock_candidate(f, i, true));
     }
     return STATUS_OK;
@@ -301,7 +239,7 @@ static enum status look_again(struct finder *f)
 static enum status measure_likely(struct finder *f)
 {
     enum { MOST_MEASURED = 12 };
-    for (int n = 0; n < MOST_MEASURED && !is_over(f); n++) {
+    for (; f->n_measured < MOST_MEASURED && !is_over(f); f->n_measured++) {
         int i = find_unmeasured(f, find_best_measured(f));
         if (i < 0)
             return STATUS_OK;
@@ -340,7 +278,7 @@ static enum status list_more(struct finder *f)
 {
     const struct candidate_request *r = f->request;
     int first = f->list.n;
-    bool any = isfinite(f->best_s);
+    bool any = isfinite(find_best_s(f));
     if (!f->list.list[0].fits)
         TRY(candidates_list_thrifty(r, r->n_workers, &f->list));
     if (r->fewer && r->n_workers > 1 && !any)
@@ -371,32 +309,6 @@ static enum status list_searched(struct finder *f)
     return estimate_from(f, first);
 }
 
-/* The memory of the short last batch and of the test, too. */
-static enum status check_memory(const struct candidate_request *request, struct candidate *c)
-{
-    struct predict_request r;
-    struct prediction *p;
-    TRY(request->prepare(request->user, c->plan, &r));
-    TRY(predict_memory(&r, &p));
-    c->fits = p->too_large_worker < 0;
-    c->memory_bytes = p->largest_bytes;
-    c->needed_bytes = p->needed_bytes;
-    c->limit_bytes = p->limit_bytes;
-    c->checked = true;
-    prediction_destroy(p);
-    return STATUS_OK;
-}
-
-static enum status check_winner(const struct candidate_request *request, struct candidate_set *s)
-{
-    choose(request, s);
-    while (s->best >= 0 && !s->list[s->best].checked) {
-        TRY(check_memory(request, &s->list[s->best]));
-        choose(request, s);
-    }
-    return STATUS_OK;
-}
-
 static enum status find_all(struct finder *f)
 {
     TRY(list_first(f));
@@ -405,9 +317,13 @@ static enum status find_all(struct finder *f)
     TRY(clock_first(f));
     TRY(list_more(f));
     TRY(list_searched(f));
-    for (int i; !is_over(f) && (i = find_next(f)) >= 0;)
-        TRY(clock_candidate(f, i, true));
-    return f->local && !f->look_only ? measure_likely(f) : STATUS_OK;
+    do { /* measuring may have made others likely */
+        for (int i; !is_over(f) && (i = find_next(f)) >= 0;)
+            TRY(clock_candidate(f, i, true));
+        if (f->local && !f->look_only)
+            TRY(measure_likely(f));
+    } while (!is_over(f) && find_next(f) >= 0);
+    return STATUS_OK;
 }
 
 static int compare_rank(const void *a, const void *b)
@@ -454,7 +370,9 @@ static enum status hand_over(struct finder *f, struct candidate_set *s)
     s->list = f->list.list;
     s->serial = find_named(s, "serial");
     s->data = r->n_workers > 1 ? find_named(s, "data") : s->serial;
-    TRY(check_winner(r, s));
+    TRY(candidates_choose(r, s));
+    if (r->try_plans && !(r->stops && r->stops(r->user)))
+        TRY(candidates_try(r, s));
     s->complete = !f->cut_short && !f->search_cut;
     s->search_s = elapsed_s(f);
     return STATUS_OK;
@@ -470,7 +388,7 @@ static enum status check_request(const struct candidate_request *r)
 
 enum status candidates_find(const struct candidate_request *request, struct candidate_set **out)
 {
-    struct finder f = {.request = request, .start_ns = timer_now_ns(), .best_s = INFINITY};
+    struct finder f = {.request = request, .start_ns = timer_now_ns()};
     struct candidate_set *s;
     arena *memory;
     TRY(check_request(request));
@@ -497,15 +415,14 @@ enum status candidates_add(const struct candidate_request *request, struct candi
                            const char *name, struct plan *plan, int *index)
 {
     struct finder f = {.request = request,
-                       .list = {.memory = s->memory, .n = s->n, .capacity = s->n, .list = s->list},
-                       .best_s = INFINITY};
+                       .list = {.memory = s->memory, .n = s->n, .capacity = s->n, .list = s->list}};
     TRY(candidate_append(&f.list, name, FAMILY_PER_LAYER, plan));
     *index = s->n;
     s->n = f.list.n;
     s->list = f.list.list;
     TRY(estimate_from(&f, *index));
     TRY(clock_candidate(&f, *index, false));
-    TRY(check_memory(request, &s->list[*index]));
+    TRY(candidates_check_memory(request, &s->list[*index]));
     if (s->list[*index].state == CANDIDATE_REFUSED)
         return status_fail(STATUS_USAGE, "%s cannot be run", name);
     return STATUS_OK;

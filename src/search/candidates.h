@@ -15,7 +15,8 @@
  * each one that is measured makes the guesses about the others better.
  *
  * What wins is the fastest by the clock that fits into memory, unless a simpler one is as fast
- * within the error bar (candidates_beats). Plain data parallelism is always among them.
+ * within the error bar (candidates_beats). Plain data parallelism is always among them. On this
+ * host the best few by the clock can be run for real, in turns (try_plans): then that decides.
  *
  *     struct candidate_request r = {.graph = g, .machine = m, .n_workers = 16, .prepare = prepare};
  *     struct candidate_set *set;
@@ -67,6 +68,9 @@ struct candidate {
     int64_t bytes_moved;
     double share[COST_ORIGIN_COUNT]; /* of the computing time */
     bool measured;                   /* on this host: nothing is left to measure */
+    /* Of a step, in a trial beside the other finalists; 0: it was not in one. */
+    double tried_s;
+    double tried_noise; /* relative, of tried_s against that of the others */
 };
 
 struct candidate_request {
@@ -82,6 +86,9 @@ struct candidate_request {
     double most_worker_s;  /* workers * step: what is above may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
+    /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped) and
+     * tried_noise. NULL: the clock decides. */
+    enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
     bool (*stops)(void *user); /* then the best so far is what is found */
@@ -96,8 +103,9 @@ struct candidate_set {
     int fastest;            /* of those that may be used, whatever its margin; -1 */
     int data;               /* plain data parallelism on all workers (serial, if there is one) */
     int serial;             /* one worker; -1: it was not looked at */
+    int n_tried;            /* candidates that were in a trial */
     bool complete;          /* false: stopped, or out of time */
-    double search_s;
+    double search_s;        /* all of it: estimates, searches, the clock, measuring, the trial */
 };
 
 /* STATUS_USAGE for a request that makes no sense. That nothing fits is no failure. */
@@ -114,12 +122,32 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_NOISE 0.005
 #define CANDIDATES_GIVEN_UP 0.02
 #define CANDIDATES_GUESSED 0.05
+/* After a trial: no more of a step than this. */
+#define CANDIDATES_TRIED 0.01
+/* Who is in a trial: by the clock not slower than the choice by more than this factor. */
+#define CANDIDATES_NEAR 1.3
+enum { CANDIDATES_MOST_TRIED = 8 };
 /* Estimates are off by less than this factor, where they are held against that of data. */
 #define CANDIDATES_HOPELESS 1.4
 
 /* One candidate more (its plan becomes the set's), through the clock: a hand edit. */
 enum status candidates_add(const struct candidate_request *request, struct candidate_set *s,
                            const char *name, struct plan *plan, int *index) MUST_USE;
+
+/* ---- choose.c ---- */
+
+/* As far as its clocked time and its memory in a step tell. */
+bool candidates_may_win(const struct candidate_request *request, const struct candidate *c);
+
+/* Sets best and fastest; whoever is chosen is held to the memory of the whole run. */
+enum status candidates_choose(const struct candidate_request *request,
+                              struct candidate_set *s) MUST_USE;
+/* Has the best few tried, and chooses among them. */
+enum status candidates_try(const struct candidate_request *request,
+                           struct candidate_set *s) MUST_USE;
+/* The memory of the short last batch and of the test, too. */
+enum status candidates_check_memory(const struct candidate_request *request,
+                                    struct candidate *c) MUST_USE;
 
 /* ---- named.c ---- */
 

@@ -1,0 +1,50 @@
+/* trial.h: plans trained for real on this host, in turns of a moment each, so that all of them meet
+ * the machine in the same weather; what counts is how they compare within a round.
+ *
+ *     struct trial_plan plans[2] = {{.name = "data", .plan = a}, ...};
+ *     struct trial_request r = {.model = "lenet5", .data = "fashion-mnist", .graph = g,
+ *                               .batch = 128, .limit_s = 10};
+ *     TRY(trial_run(&r, plans, 2));
+ *     plans[0].step_s < plans[1].step_s ...
+ *
+ * All plans are in memory at the same time.
+ */
+#ifndef CLEAVE_CLI_TRIAL_H
+#define CLEAVE_CLI_TRIAL_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct graph;
+struct plan;
+
+enum { TRIAL_MAX_PLANS = 16, TRIAL_MAX_ROUNDS = 200 };
+
+struct trial_request {
+    const char *model, *data, *backend; /* backend NULL: the best of this build */
+    const struct graph *graph;
+    int64_t batch;
+    int threads; /* of each worker; 0: all cores, shared out */
+    /* About how long, building not counted; but every plan that stays has LEAST rounds, whatever
+     * they take. */
+    double limit_s;
+    bool keeps_all; /* else who is clearly behind is left out of further rounds */
+    bool quiet;
+};
+
+struct trial_plan {
+    const char *name; /* for people */
+    const struct plan *plan;
+
+    /* ---- set by trial_run ---- */
+    double step_s; /* 0: there was no round of it */
+    double noise;  /* relative: of step_s against the first plan's */
+    int n_rounds;
+};
+
+/* Stopping (Ctrl-C) is no failure: the rounds so far count. */
+enum status trial_run(const struct trial_request *request, struct trial_plan *plans,
+                      int n) MUST_USE;
+
+#endif
