@@ -3,11 +3,11 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/bench_accuracy.h"
-#include "cli/chooser.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
+#include "search/chooser.h"
 
 #include <errno.h>
 #include <math.h>

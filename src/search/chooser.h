@@ -1,4 +1,4 @@
-/* chooser.h: the search for a plan as the commands use it: a machine, forecasts of it, and the
+/* chooser.h: the search for a plan from end to end: a machine, forecasts of it, and the
  * candidates on it.
  *
  *     struct chooser c;
@@ -10,10 +10,10 @@
  * Workers of this host share its cores, so each number of workers has a forecast of its own there,
  * which is opened (and its links measured) when the first plan for so many asks for it.
  */
-#ifndef CLEAVE_CLI_CHOOSER_H
-#define CLEAVE_CLI_CHOOSER_H
+#ifndef CLEAVE_SEARCH_CHOOSER_H
+#define CLEAVE_SEARCH_CHOOSER_H
 
-#include "cli/forecast.h"
+#include "predict/forecast.h"
 #include "search/candidates.h"
 
 enum { CHOOSER_MAX_FORECASTS = 16 };

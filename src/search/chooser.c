@@ -1,4 +1,4 @@
-#include "cli/chooser.h"
+#include "search/chooser.h"
 
 #include "base/log.h"
 #include "base/timer.h"
