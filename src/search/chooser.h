@@ -28,6 +28,10 @@ struct chooser_options {
                                  1.5 for more than 32 workers, 0.8 where nodes are lost */
     double most_worker_hours; /* of an epoch; 0: no limit */
     bool quiet;
+    /* In place of showing progress, between candidates; whether to end with the best so far, beside
+     * Ctrl-C. Either may be NULL; both get forecast.user. */
+    void (*on_candidate)(void *user, int done, int all, const char *name);
+    bool (*stops)(void *user);
 };
 
 struct chooser {
