@@ -9,12 +9,13 @@ set -euo pipefail
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
        libjpeg62-turbo-dev libpng-dev libxxhash-dev libsqlite3-dev libhwloc-dev openmpi-bin libopenmpi-dev
        dataset-fashion-mnist)
-test=(g++ dpkg-dev file libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2
+test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2
       chromium chromium-driver python3-selenium)
-package=(dpkg-dev file binutils)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.
 bench=(python3 python3-numpy python3-torch python3-torchvision libopenblas0-openmp)
+package=(dpkg-dev file)
+test+=(g++ "${package[@]}") # the installed library, used from C++ and as packages
 
 if [[ ${DEPS:-yes} == no ]]; then
     exit 0
