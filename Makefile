@@ -4,7 +4,9 @@
 #   make quickstart  install what is missing, build, look at a network and train it
 #   make test        install what is missing, build and run everything that can fail
 #   make bench       install what is missing, build, compare with the others
-#   make install     after make: the program, the library, its headers (PREFIX=/usr/local)
+#   make install     the program, the library, its headers (PREFIX=/usr/local, DESTDIR)
+#   make uninstall   removes them again (the same PREFIX and DESTDIR)
+#   make deb         Debian packages in build/deb: cleave, libcleave0.1, libcleave-dev
 #   make format      put the sources into the house format
 #   make tsan        the tests under the thread sanitizer (build-tsan)
 #   make clean
@@ -16,7 +18,7 @@ DEPS ?= yes
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export DEPS JOBS
 
-.PHONY: all build deps quickstart test bench tsan install format clean
+.PHONY: all build deps quickstart test bench tsan install uninstall deb format clean
 .NOTPARALLEL:
 
 all: build
@@ -47,7 +49,20 @@ tsan:
 	@ctest --test-dir build-tsan -LE check --output-on-failure -j $(JOBS)
 
 install: build
-	cmake --install build --prefix $(PREFIX)
+	DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+uninstall:
+	@DESTDIR=$(DESTDIR) tools/uninstall.sh $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+deb:
+	@tools/install-deps.sh build package
+	@tools/build.sh build
+	@rm -rf build/deb
+	cpack -G DEB --config build/CPackConfig.cmake
+	@rm -rf build/deb/_CPack_Packages
+	@ls -l build/deb
 
 format:
 	@tools/sources.sh | xargs -d '\n' clang-format -i

@@ -3,7 +3,7 @@
 # no rights and no network, when all are. With the group build it also fetches what reports are drawn
 # with (fetch-web.sh).
 #
-#   tools/install-deps.sh build test bench
+#   tools/install-deps.sh build test bench package
 set -euo pipefail
 
 build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-dev zlib1g-dev
@@ -14,6 +14,8 @@ test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps ipro
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.
 bench=(python3 python3-numpy python3-torch python3-torchvision libopenblas0-openmp)
+package=(dpkg-dev file)
+test+=(g++ "${package[@]}") # the installed library, used from C++ and as packages
 
 if [[ ${DEPS:-yes} == no ]]; then
     exit 0
@@ -29,8 +31,9 @@ for group in "$@"; do
         ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
+    package) wanted+=("${package[@]}") ;;
     *)
-        echo "install-deps: unknown group '$group' (allowed: build, test, bench)" >&2
+        echo "install-deps: unknown group '$group' (allowed: build, test, bench, package)" >&2
         exit 2
         ;;
     esac

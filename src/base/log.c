@@ -6,10 +6,18 @@
 
 static enum log_level level = LOG_WARN;
 static bool progress_shown;
+static void (*sink)(void *user, const char *line);
+static void *sink_user;
 
 void log_set_level(enum log_level new_level)
 {
     level = new_level;
+}
+
+void log_set_sink(void (*write)(void *user, const char *line), void *user)
+{
+    sink = write;
+    sink_user = user;
 }
 
 void log_progress_end(void)
@@ -23,6 +31,10 @@ static void print_line(const char *prefix, const char *format, va_list args)
 {
     char line[2048];
     (void)vsnprintf(line, sizeof line, format, args);
+    if (sink) {
+        sink(sink_user, line);
+        return;
+    }
     log_progress_end();
     (void)fprintf(stderr, "cleave: %s%s\n", prefix, line);
 }
@@ -59,7 +71,7 @@ void log_debug(const char *format, ...)
 
 void log_progress(const char *format, ...)
 {
-    if (level == LOG_QUIET || !isatty(STDERR_FILENO))
+    if (level == LOG_QUIET || sink || !isatty(STDERR_FILENO))
         return;
     char line[512];
     va_list args;

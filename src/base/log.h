@@ -9,6 +9,10 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* The level is set once, by the program, before other threads start. The default is LOG_WARN. */
 void log_set_level(enum log_level level);
 
+/* Lines go there instead of to stderr, without the program's name before them, and no progress is
+ * shown; NULL: to stderr again. Set as the level is. */
+void log_set_sink(void (*write)(void *user, const char *line), void *user);
+
 /* One line each; a progress line on the terminal is cleared first. */
 void log_warn(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_info(const char *format, ...) PRINTF_LIKE(1, 2);

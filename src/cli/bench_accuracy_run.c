@@ -4,9 +4,9 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/bench_accuracy.h"
-#include "cli/training.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
+#include "search/training.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* bench_recommend.c: `cleave bench recommend`: is the recommended plan the fastest? It is trained
  * beside every named strategy, in turns, in one process. */
 #include "base/text.h"
-#include "cli/chooser.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/subject.h"
-#include "cli/trial.h"
 #include "runtime/stop.h"
+#include "search/chooser.h"
+#include "search/trial.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,32 +1,9 @@
-/* forecast.h: what the commands that predict share: options, the machine, the profile, and the
- * prediction of one plan.
- *
- *     struct forecast f;
- *     TRY_GOTO(st, forecast_open(&f, &options, workers), out);
- *     TRY_GOTO(st, forecast_plan(&f, plan, &prediction), out);
- *     out: forecast_close(&f);
- */
+/* forecast.h: the options of the commands that predict (predict/forecast.h). */
 #ifndef CLEAVE_CLI_FORECAST_H
 #define CLEAVE_CLI_FORECAST_H
 
 #include "cli/options.h"
-#include "data/dataset.h"
-#include "predict/predict.h"
-
-struct forecast_options {
-    const char *model, *data, *machine, *backend, *profile;
-    int64_t batch, threads;
-    int64_t eval_batch;      /* 0: batch */
-    double calibrate;        /* images/s of one device alone; 0: rooflines as they are */
-    int64_t calibrate_batch; /* with which it reaches them; 0: batch */
-    double measure_s;        /* predict_request's */
-    /* Called while a plan is measured, now and then, in place of showing progress; or NULL. */
-    enum status (*on_progress)(void *user, double share, const char *what);
-    void *user;
-    bool no_measure, no_data;
-    bool no_eval; /* the run has no test: its programs need no memory */
-    bool quiet;   /* no progress line */
-};
+#include "predict/forecast.h"
 
 #define FORECAST_OPTIONS(o)                                                                       \
     OPTION_TEXT("--data", "SPEC", &(o)->data, "fashion-mnist", "the data to train on"),           \
@@ -49,48 +26,5 @@ struct forecast_options {
                     "that are not here [no]"),                                                    \
         OPTION_INTEGER("--calibrate-batch", "N", &(o)->calibrate_batch, 1, SUBJECT_LARGEST_BATCH, \
                        NULL, "images in a step at that speed [--batch]")
-
-struct forecast {
-    const struct forecast_options *options;
-    struct dataset_info data;
-    struct graph *graph;
-    /* By what a run has beside its training step (predict_other). */
-    struct graph *train_short, *eval, *eval_short;
-    const struct backend *backend;
-    profile *profile;
-    struct machine *machine;
-    bool local;
-    const bool
-        *kinds_here; /* of the machine, where it is not this host; NULL: it is, or has none */
-    int threads;
-    const char *transport;
-    double scale;
-    struct clock_feed feed;
-    int n_measured; /* entries that were added to the profile so far */
-};
-
-/* `workers`: how many will share this host, at most. Measures links and data where they are not
- * known yet. */
-enum status forecast_open(struct forecast *f, const struct forecast_options *o,
-                          int workers) MUST_USE;
-void forecast_close(struct forecast *f);
-
-/* The same for other batches: it has graphs of its own, the rest is f's, which must outlive it. */
-struct forecast_batch {
-    struct forecast_options options;
-    struct forecast forecast;
-};
-enum status forecast_open_batch(const struct forecast *f, int64_t batch,
-                                struct forecast_batch *out) MUST_USE;
-/* Of the test, too. */
-enum status forecast_open_batches(const struct forecast *f, int64_t batch, int64_t eval_batch,
-                                  struct forecast_batch *out) MUST_USE;
-void forecast_close_batch(struct forecast_batch *b);
-
-enum status forecast_plan(struct forecast *f, const struct plan *plan, bool keep_times,
-                          struct prediction **out) MUST_USE;
-/* The request behind it, for asking more of the same prediction. */
-struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
-                                        bool keep_times);
 
 #endif

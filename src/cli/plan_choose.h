@@ -2,7 +2,8 @@
 #ifndef CLEAVE_CLI_PLAN_CHOOSE_H
 #define CLEAVE_CLI_PLAN_CHOOSE_H
 
-#include "cli/chooser.h"
+#include "cli/forecast.h"
+#include "search/chooser.h"
 #include "search/explain.h"
 
 enum { PLAN_MAX_POINTS = 16 };

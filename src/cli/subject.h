@@ -3,15 +3,7 @@
 #define CLEAVE_CLI_SUBJECT_H
 
 #include "cli/options.h"
-#include "data/dataset.h"
-#include "model/graph.h"
-
-/* Builds the network `model` in the variant that the data named by `spec` asks for, and tells about
- * the data in *info. No file is opened where the spec alone says enough. A negative
- * drop_probability is the network's own. The graph is the caller's. */
-enum status subject_build(const char *model, const char *spec, int64_t batch,
-                          double drop_probability, struct dataset_info *info,
-                          struct graph **out) MUST_USE;
+#include "predict/subject.h"
 
 /* What --help says of MODEL (the names of the networks; one text, made anew by each call) and about
  * data (the forms of a spec). */

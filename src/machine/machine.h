@@ -138,6 +138,7 @@ struct machine {
  *     local                      this host: machine_discover(1)
  *     optcnn                     a name in machines/, compiled in (machine_names)
  *     my.json, host.xml          a file: machine JSON, or hwloc's XML
+ *     {"cleave_machine": 1, ..   the text of a machine file
  *     synthetic:numa:2 core:8 pu:1                       hwloc's description of a host
  *     4x4:p100,intra=15GB/s,inter=4.5GB/s                nodes x devices of each : kind
  *

@@ -95,7 +95,7 @@ static enum status count_statistics(struct world *w, int node, int worker, int m
 {
     *out = m;
     for (int i = 0; w->plan->asynchronous && i < m; i++) {
-        const struct op_piece *piece;
+        const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, node, worker, i, &piece));
         *out -= !piece;
     }
@@ -206,7 +206,7 @@ enum status world_want_value(struct world *w, int node, int m, struct wanted *ou
     bool partial = false;
     node = find_source(w, node);
     for (int u = 0; node > 0 && u < w->n_workers; u++) {
-        const struct op_piece *piece;
+        const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, node, u, m, &piece));
         if (!piece || !piece->partial)
             continue;
@@ -243,7 +243,7 @@ enum status world_put_value(struct world *w, int node, int m, int rank, const st
     TRY(content_of_region(w->scratch, world_value(w, node, m), rank, region, out));
     node = find_source(w, node);
     for (int u = 0; node > 0 && u < w->n_workers; u++) {
-        const struct op_piece *piece;
+        const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, node, u, m, &piece));
         if (!piece || !piece->partial)
             continue;
@@ -292,7 +292,7 @@ static enum status want_from_consumer(struct world *w, int consumer, int k, int 
     unsigned flags = op_get_info(w->graph->nodes[consumer].op.op)->flags;
     bool hands_on = g->first >= 0 && (g->first != consumer || flags & OP_PASSES_GRADIENT);
     for (int u = 0; u < w->n_workers; u++) {
-        const struct op_piece *piece;
+        const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, consumer, u, m, &piece));
         if (!piece)
             continue;
@@ -331,7 +331,7 @@ enum status world_want_param_gradient(struct world *w, int param, int worker, in
                                        (whole && world_get_param(w, param, u, region))
                                  : u == holder;
         for (int m = step * w->n_micros; counts && m < (step + 1) * w->n_micros; m++) {
-            const struct op_piece *piece;
+            const struct op_piece *piece = NULL;
             TRY(world_get_piece(w, node, u, m, &piece));
             if (piece)
                 wanted_add(out, world_symbol(SYMBOL_PARAM_GRADIENT, param, m, u), out->region);

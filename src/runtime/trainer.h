@@ -162,8 +162,23 @@ const struct trainer_info *trainer_get_info(const trainer *t);
 
 /* Trains to the end. Errors name the step. Looks at stop_requested() after each step and each batch
  * of an evaluation: then it saves (where a checkpoint is named) and returns STATUS_STOPPED with
- * "stopped by SIGTERM at step 120; saved to NAME". The trainer cannot be run again. */
+ * "stopped by SIGTERM at step 120; saved to NAME". After STATUS_STOPPED it may be run again, and
+ * goes on from there; after any other failure it cannot. */
 enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, void *user) MUST_USE;
+
+/* Asks the run that is under way, or the next one, to end as a signal would ("stopped by the
+ * caller"). Any thread may call it, a signal handler, too. For the workers of one process. */
+void trainer_stop(trainer *t);
+
+/* The test split through the network as it is, between runs; not again if nothing has changed
+ * since. STATUS_USAGE if there is none. */
+enum status trainer_evaluate(trainer *t, double *loss, double *accuracy) MUST_USE;
+
+/* Saves the checkpoint between runs, if one is named and nothing was saved since the last step. */
+enum status trainer_save(trainer *t) MUST_USE;
+
+/* Steps done so far. */
+int64_t trainer_count_steps(const trainer *t);
 
 /* Saves the weights alone as a safetensors file. */
 enum status trainer_save_weights(trainer *t, const char *path) MUST_USE;

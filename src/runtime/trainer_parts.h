@@ -8,6 +8,7 @@
 #include "runtime/trainer.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 
 enum { STEP_TIMES = 4096 };
 
@@ -33,6 +34,7 @@ struct trainer {
     struct update_rule *step_rules;
     struct crew_result *results;
     struct crew_words words; /* what the processes said after the last run */
+    atomic_bool asked;       /* to stop, by trainer_stop */
 
     int64_t step_times_ns[STEP_TIMES]; /* a ring */
     int64_t n_steps_run, steps_ns, waits_ns, data_ns;
@@ -42,8 +44,5 @@ struct trainer {
 
 /* Initialises, loads weights or resumes. */
 enum status trainer_set_state(trainer *t) MUST_USE;
-
-/* Saves the state under the checkpoint's name; nothing to do without one, or right after a save. */
-enum status trainer_save(trainer *t) MUST_USE;
 
 #endif

@@ -21,17 +21,31 @@ static enum status heard(trainer *t, enum status st)
     return st;
 }
 
-/* The signal that asked to stop, or 0. With other processes it is what they said in common after
- * the last run, so that all stop at the same step. */
+enum { ASKED_BY_CALLER = -1 }; /* in place of a signal's number */
+
+void trainer_stop(trainer *t)
+{
+    atomic_store(&t->asked, true);
+}
+
+static int find_request(const trainer *t)
+{
+    return atomic_load(&t->asked) ? ASKED_BY_CALLER : stop_requested();
+}
+
+/* What asked to stop: a signal's number, ASKED_BY_CALLER, or 0. With other processes it is what
+ * they said in common after the last run, so that all stop at the same step. */
 static int stop_signal(const trainer *t)
 {
-    return crew_get_info(t->crew)->alone ? stop_requested() : (int)t->words.stop;
+    return crew_get_info(t->crew)->alone ? find_request(t) : (int)t->words.stop;
 }
 
 static enum status stop_and_save(trainer *t)
 {
-    const char *signal_name = stop_signal_name(stop_signal(t));
+    int who = stop_signal(t);
+    const char *signal_name = who == ASKED_BY_CALLER ? "the caller" : stop_signal_name(who);
     long long step = t->state.step;
+    atomic_store(&t->asked, false);
     TRY(trainer_save(t));
     if (!*t->checkpoint)
         return status_fail(STATUS_STOPPED,
@@ -189,6 +203,21 @@ static enum status evaluate(trainer *t)
     return STATUS_OK;
 }
 
+enum status trainer_evaluate(trainer *t, double *loss, double *accuracy)
+{
+    if (t->info.n_test == 0)
+        return status_fail(STATUS_USAGE, "%s: there is nothing to test with", t->options.data);
+    TRY(evaluate(t));
+    *loss = t->done.test_loss;
+    *accuracy = t->done.test_accuracy;
+    return STATUS_OK;
+}
+
+int64_t trainer_count_steps(const trainer *t)
+{
+    return t->state.step;
+}
+
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
 static enum status finish_epoch(trainer *t, int64_t start_ns, const struct listener *to)
@@ -226,7 +255,7 @@ static enum status run_epoch(trainer *t, const struct listener *to)
         TRY(run_steps(t, to));
     if (t->state.position == i->steps_per_epoch)
         TRY(finish_epoch(t, start_ns, to));
-    return STATUS_OK;
+    return atomic_load(&t->asked) ? stop_and_save(t) : STATUS_OK;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -276,5 +305,6 @@ enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, v
     if (t->options.trace)
         TRY(trace_write(t->crew, t->options.trace));
     summarise(t, start_ns);
+    atomic_store(&t->asked, false);
     return to.calls->on_done ? heard(t, to.calls->on_done(&t->done, user)) : STATUS_OK;
 }

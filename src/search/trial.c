@@ -1,11 +1,11 @@
-#include "cli/trial.h"
+#include "search/trial.h"
 
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/timer.h"
-#include "cli/training.h"
 #include "plan/plan.h"
 #include "runtime/stop.h"
+#include "search/training.h"
 
 #include <math.h>
 #include <stdlib.h>

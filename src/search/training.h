@@ -6,8 +6,8 @@
  *     int64_t n = training_times(t, &times_ns);            // of the steps that count so far
  *     training_close(t);
  */
-#ifndef CLEAVE_CLI_TRAINING_H
-#define CLEAVE_CLI_TRAINING_H
+#ifndef CLEAVE_SEARCH_TRAINING_H
+#define CLEAVE_SEARCH_TRAINING_H
 
 #include "base/status.h"
 

@@ -1,10 +1,10 @@
-#include "cli/forecast.h"
+#include "predict/forecast.h"
 
 #include "base/log.h"
 #include "base/text.h"
 #include "base/timer.h"
-#include "cli/subject.h"
 #include "model/network.h"
+#include "predict/subject.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
 

@@ -1,4 +1,4 @@
-#include "cli/training.h"
+#include "search/training.h"
 
 #include "base/timer.h"
 #include "runtime/trainer.h"

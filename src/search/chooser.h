@@ -1,4 +1,4 @@
-/* chooser.h: the search for a plan as the commands use it: a machine, forecasts of it, and the
+/* chooser.h: the search for a plan from end to end: a machine, forecasts of it, and the
  * candidates on it.
  *
  *     struct chooser c;
@@ -11,10 +11,10 @@
  * which is opened (and its links measured) when the first plan for so many asks for it. There the
  * best few can be tried for real, too (trial.h).
  */
-#ifndef CLEAVE_CLI_CHOOSER_H
-#define CLEAVE_CLI_CHOOSER_H
+#ifndef CLEAVE_SEARCH_CHOOSER_H
+#define CLEAVE_SEARCH_CHOOSER_H
 
-#include "cli/forecast.h"
+#include "predict/forecast.h"
 #include "search/candidates.h"
 
 enum { CHOOSER_MAX_FORECASTS = 16 };
@@ -30,6 +30,10 @@ struct chooser_options {
     double most_worker_hours; /* of an epoch; 0: no limit */
     double try_s; /* on this host, the best few are trained in turns for so long; 0: they are not */
     bool quiet;
+    /* In place of showing progress, between candidates; whether to end with the best so far, beside
+     * Ctrl-C. Either may be NULL; both get forecast.user. */
+    void (*on_candidate)(void *user, int done, int all, const char *name);
+    bool (*stops)(void *user);
 };
 
 struct chooser {

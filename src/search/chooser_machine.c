@@ -1,5 +1,5 @@
 /* A machine that has lost nodes: its JSON without them, read again. */
-#include "cli/chooser.h"
+#include "search/chooser.h"
 
 #include <jansson.h>
 #include <stdio.h>

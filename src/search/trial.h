@@ -9,8 +9,8 @@
  *
  * All plans are in memory at the same time.
  */
-#ifndef CLEAVE_CLI_TRIAL_H
-#define CLEAVE_CLI_TRIAL_H
+#ifndef CLEAVE_SEARCH_TRIAL_H
+#define CLEAVE_SEARCH_TRIAL_H
 
 #include "base/status.h"
 

@@ -1,10 +1,10 @@
-#include "cli/chooser.h"
+#include "search/chooser.h"
 
 #include "base/log.h"
 #include "base/timer.h"
-#include "cli/trial.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
+#include "search/trial.h"
 
 #include <math.h>
 #include <string.h>
@@ -96,15 +96,17 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
 static void show(void *user, int done, int all, const char *name)
 {
     const struct chooser *c = user;
-    if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
+    if (c->options->on_candidate)
+        c->options->on_candidate(c->options->forecast.user, done, all, name);
+    else if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
         log_progress("planning: %d of %d candidates, %s (Ctrl-C: the best so far)", done, all,
                      name);
 }
 
 static bool is_stopped(void *user)
 {
-    (void)user;
-    return stop_requested() != 0;
+    const struct chooser_options *o = ((const struct chooser *)user)->options;
+    return stop_requested() != 0 || (o->stops && o->stops(o->forecast.user));
 }
 
 static enum status try_plans(void *user, int n, struct candidate *const *finalists)
@@ -171,7 +173,7 @@ static struct candidate_request request_of(struct chooser *c, int n_workers)
                                           o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
                                       .prepare = prepare,
                                       .try_plans = can_try(c) ? try_plans : NULL,
-                                      .on_progress = o->quiet ? NULL : show,
+                                      .on_progress = o->quiet && !o->on_candidate ? NULL : show,
                                       .stops = is_stopped,
                                       .user = c};
 }

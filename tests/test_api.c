@@ -1,0 +1,763 @@
+/* The public interface (include/cleave/cleave.h): what it gives, and what it does with misuse. */
+#include "testing.h"
+
+#include <cleave/cleave.h>
+
+#include <pthread.h>
+
+/* Status and a part of the message. */
+#define assert_api_fails(expression, status, part) \
+    check_api((expression), (status), (part), #expression, __LINE__)
+#define assert_api_ok(expression) check_api((expression), CLEAVE_OK, "", #expression, __LINE__)
+
+static void check_api(enum cleave_status st, enum cleave_status expected, const char *part,
+                      const char *what, int line)
+{
+    const char *message = cleave_error_message();
+    bool said = expected == CLEAVE_OK ? !*message : *message && strstr(message, part);
+    if (st == expected && said && !strchr(message, '\n'))
+        return;
+    print_error("%s: expected '%s' and '%s', got '%s' and '%s'\n", what,
+                cleave_status_name(expected), part, cleave_status_name(st), message);
+    _fail(__FILE__, line);
+}
+
+static const char small_data[] = "synthetic:1x28x28/10/100";
+
+static cleave_model *open_small(void)
+{
+    cleave_model *model;
+    assert_api_ok(cleave_model_open("lenet5", small_data, 10, &model));
+    return model;
+}
+
+static cleave_plan *make_plan(const cleave_model *model, const char *strategy, int workers)
+{
+    cleave_plan *plan;
+    assert_api_ok(cleave_plan_make(model, strategy, workers, NULL, &plan));
+    return plan;
+}
+
+/* ---- names ---- */
+
+static void test_version_and_names(void **state)
+{
+    (void)state;
+    char version[32];
+    (void)snprintf(version, sizeof version, "%d.%d.%d", CLEAVE_VERSION_MAJOR, CLEAVE_VERSION_MINOR,
+                   CLEAVE_VERSION_PATCH);
+    assert_string_equal(cleave_version(), version);
+    assert_string_equal(cleave_status_name(CLEAVE_NO_FIT), "does not fit");
+    assert_string_equal(cleave_status_name((enum cleave_status)77), "unknown");
+    bool data = false, lenet = false;
+    for (const char *const *name = cleave_strategy_names(); *name; name++)
+        data = data || !strcmp(*name, "data");
+    for (const char *const *name = cleave_network_names(); *name; name++)
+        lenet = lenet || !strcmp(*name, "lenet5");
+    assert_true(data && lenet);
+}
+
+/* ---- models ---- */
+
+static void test_model(void **state)
+{
+    (void)state;
+    cleave_model *model;
+    assert_api_ok(cleave_model_open("lenet5", "fashion-mnist", 128, &model));
+    const struct cleave_model_info *info = cleave_model_get_info(model);
+    assert_int_equal(info->parameters, 61706);
+    assert_int_equal(info->n_layers, 13);
+    assert_int_equal(info->n_train, 60000);
+    assert_int_equal(info->classes, 10);
+    int64_t parameters = 0;
+    double flops = 0;
+    for (int i = 0; i < info->n_layers; i++) {
+        parameters += cleave_model_get_layer(model, i)->parameters;
+        flops += cleave_model_get_layer(model, i)->forward_flops;
+    }
+    assert_int_equal(parameters, info->parameters);
+    assert_near(flops, info->forward_flops, 1e-12);
+    const struct cleave_layer *conv2 = cleave_model_get_layer(model, 3);
+    assert_string_equal(conv2->name, "conv2");
+    assert_string_equal(conv2->op, "conv2d");
+    assert_string_equal(conv2->output, "128x16x10x10");
+    assert_string_equal(conv2->loops, "n=128 g=1 k=16 p=10 q=10 | c=6 r=5 s=5");
+    assert_string_equal(conv2->cuts, "n g k p q c r s");
+    assert_null(cleave_model_get_layer(model, -1));
+    assert_null(cleave_model_get_layer(model, info->n_layers));
+    cleave_model_destroy(model);
+}
+
+static void test_model_misuse(void **state)
+{
+    (void)state;
+    cleave_model *model = (cleave_model *)&model;
+    assert_api_fails(cleave_model_open("lenet", small_data, 1, &model), CLEAVE_USAGE, "lenet5");
+    assert_null(model);
+    assert_api_fails(cleave_model_open("lenet5", "mnits", 1, &model), CLEAVE_USAGE, "mnist");
+    assert_api_fails(cleave_model_open("lenet5", small_data, 0, &model), CLEAVE_USAGE,
+                     "batch is 0");
+    assert_api_fails(cleave_model_open("lenet5", "synthetic:3x6x6/10", 1, &model), CLEAVE_USAGE,
+                     "conv2");
+    assert_api_fails(cleave_model_open(NULL, small_data, 1, &model), CLEAVE_USAGE,
+                     "cleave_model_open: network is NULL");
+    assert_api_fails(cleave_model_open("lenet5", NULL, 1, &model), CLEAVE_USAGE, "data is NULL");
+    assert_api_fails(cleave_model_open("lenet5", small_data, 1, NULL), CLEAVE_USAGE, "out is NULL");
+    assert_null(cleave_model_get_info(NULL));
+    assert_null(cleave_model_get_layer(NULL, 0));
+    cleave_model_destroy(NULL);
+}
+
+/* ---- machines ---- */
+
+static void test_machine(void **state)
+{
+    (void)state;
+    cleave_machine *machine, *again;
+    char path[PATH_MAX];
+    assert_api_ok(cleave_machine_open("4x4:p100,intra=15GB/s", &machine));
+    assert_int_equal(cleave_machine_get_info(machine)->n_devices, 16);
+    assert_int_equal(cleave_machine_get_info(machine)->n_nodes, 4);
+    assert_false(cleave_machine_get_info(machine)->local);
+    assert_string_equal(cleave_machine_get_device(machine, 15)->kind, "p100");
+    assert_int_equal(cleave_machine_get_device(machine, 15)->node, 3);
+    assert_null(cleave_machine_get_device(machine, 16));
+    assert_api_ok(cleave_machine_save(machine, test_path(path, "machine.json")));
+    assert_api_ok(cleave_machine_open(path, &again));
+    assert_int_equal(cleave_machine_get_info(again)->n_links,
+                     cleave_machine_get_info(machine)->n_links);
+    cleave_machine_destroy(again);
+    char *text = test_read_file(path, NULL);
+    assert_api_ok(cleave_machine_open(text, &again));
+    free(text);
+    assert_int_equal(cleave_machine_get_info(again)->n_devices, 16);
+    cleave_machine_destroy(again);
+    assert_api_fails(cleave_machine_save(machine, "/dev/null/machine.json"), CLEAVE_FAILED,
+                     "/dev/null/machine.json");
+    cleave_machine_destroy(machine);
+    assert_api_ok(cleave_machine_open("local", &machine));
+    assert_true(cleave_machine_get_info(machine)->local);
+    cleave_machine_destroy(machine);
+}
+
+static void test_machine_misuse(void **state)
+{
+    (void)state;
+    cleave_machine *machine;
+    assert_api_fails(cleave_machine_open("4x4:p10", &machine), CLEAVE_USAGE, "p100");
+    assert_null(machine);
+    assert_api_fails(cleave_machine_open("", &machine), CLEAVE_USAGE, "");
+    assert_api_fails(cleave_machine_open("{\"cleave_machine\": 1", &machine), CLEAVE_USAGE, "");
+    assert_api_fails(cleave_machine_open("no/such.json", &machine), CLEAVE_FAILED, "no/such.json");
+    assert_api_fails(cleave_machine_open(NULL, &machine), CLEAVE_USAGE, "text is NULL");
+    assert_api_fails(cleave_machine_save(NULL, "x"), CLEAVE_USAGE, "machine is NULL");
+    assert_null(cleave_machine_get_info(NULL));
+    cleave_machine_destroy(NULL);
+}
+
+/* ---- plans ---- */
+
+static void test_plan(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_plan *plan = make_plan(model, "data", 3), *again;
+    char path[PATH_MAX];
+    assert_string_equal(cleave_plan_get_info(plan)->name, "data");
+    assert_int_equal(cleave_plan_get_info(plan)->workers, 3);
+    assert_false(cleave_plan_get_info(plan)->stale);
+    assert_api_ok(cleave_plan_check(plan));
+    assert_api_ok(cleave_plan_save(plan, test_path(path, "plan.json")));
+    assert_api_ok(cleave_plan_load(model, path, &again));
+    assert_string_equal(cleave_plan_get_info(plan)->text, cleave_plan_get_info(again)->text);
+    cleave_plan_destroy(again);
+    assert_api_ok(cleave_plan_parse(model, cleave_plan_get_info(plan)->text, &again));
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(model); /* the plan keeps it */
+    assert_api_ok(cleave_plan_check(again));
+    assert_api_ok(cleave_plan_save(again, path));
+    cleave_plan_destroy(again);
+}
+
+static void test_plan_options(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_plan *plan;
+    const int replicas[] = {3, 1};
+    struct cleave_plan_options o = cleave_plan_defaults();
+    o.micro_batches = 2;
+    o.replicas = replicas;
+    o.n_stages = 2;
+    assert_api_ok(cleave_plan_make(model, "1f1b", 4, &o, &plan));
+    assert_int_equal(cleave_plan_get_info(plan)->stages, 2);
+    assert_int_equal(cleave_plan_get_info(plan)->micro_batches, 2);
+    cleave_plan_destroy(plan);
+    plan = make_plan(model, "pipedream", 2);
+    assert_true(cleave_plan_get_info(plan)->stale);
+    cleave_plan_destroy(plan);
+    o = cleave_plan_defaults();
+    o.sync = "tree";
+    assert_api_ok(cleave_plan_make(model, "data", 4, &o, &plan));
+    assert_non_null(strstr(cleave_plan_get_info(plan)->text, "\"tree\""));
+    cleave_plan_destroy(plan);
+    /* A program of an older header knows fewer members: what it does not know is not read. */
+    o.size = offsetof(struct cleave_plan_options, sync);
+    o.sync = (const char *)1;
+    assert_api_ok(cleave_plan_make(model, "data", 4, &o, &plan));
+    assert_non_null(strstr(cleave_plan_get_info(plan)->text, "\"ring\""));
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(model);
+}
+
+static void test_plan_misuse(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small(), *other;
+    cleave_plan *plan;
+    struct cleave_plan_options o;
+    memset(&o, 0, sizeof o);
+    assert_api_fails(cleave_plan_make(model, "date", 2, NULL, &plan), CLEAVE_USAGE, "data");
+    assert_null(plan);
+    assert_api_fails(cleave_plan_make(model, "data", 0, NULL, &plan), CLEAVE_USAGE, "workers is 0");
+    assert_api_fails(cleave_plan_make(model, "layers", 999, NULL, &plan), CLEAVE_USAGE, "");
+    assert_api_fails(cleave_plan_make(model, "data", 2, &o, &plan), CLEAVE_USAGE,
+                     "cleave_plan_defaults()");
+    o = cleave_plan_defaults();
+    o.sync = "rings";
+    assert_api_fails(cleave_plan_make(model, "data", 2, &o, &plan), CLEAVE_USAGE, "hierarchical");
+    o = cleave_plan_defaults();
+    o.window = -1;
+    assert_api_fails(cleave_plan_make(model, "data", 2, &o, &plan), CLEAVE_USAGE, "window is -1");
+    assert_api_fails(cleave_plan_make(NULL, "data", 2, NULL, &plan), CLEAVE_USAGE, "model is NULL");
+    assert_api_fails(cleave_plan_load(model, "no.json", &plan), CLEAVE_FAILED, "no.json");
+    assert_api_fails(cleave_plan_parse(model, "{", &plan), CLEAVE_USAGE, "the plan:1");
+    assert_api_fails(cleave_plan_check(NULL), CLEAVE_USAGE, "plan is NULL");
+    assert_null(cleave_plan_get_info(NULL));
+    cleave_plan_destroy(NULL);
+    /* a plan of another network */
+    assert_api_ok(cleave_model_open("alexnet", "imagenet", 4, &other));
+    cleave_plan *foreign = make_plan(other, "owt", 2);
+    assert_api_fails(cleave_plan_parse(model, cleave_plan_get_info(foreign)->text, &plan),
+                     CLEAVE_USAGE, "alexnet");
+    cleave_plan_destroy(foreign);
+    cleave_model_destroy(other);
+    cleave_model_destroy(model);
+}
+
+/* ---- predictions ---- */
+
+static void test_predict(void **state)
+{
+    (void)state;
+    cleave_model *model;
+    cleave_machine *machine;
+    cleave_prediction *p;
+    assert_api_ok(cleave_model_open("alexnet", "imagenet", 128, &model));
+    assert_api_ok(cleave_machine_open("1x4:p100,intra=15GB/s", &machine));
+    cleave_plan *plan = make_plan(model, "data", 4);
+    cleave_model_destroy(model);
+    assert_api_ok(cleave_predict(plan, machine, NULL, &p));
+    cleave_plan_destroy(plan);
+    cleave_machine_destroy(machine);
+    const struct cleave_prediction_info *i = cleave_prediction_get_info(p);
+    assert_int_equal(i->workers, 4);
+    assert_true(i->step_s > i->free_step_s && i->free_step_s > 0 && i->error_s > 0);
+    assert_near(i->images_per_s, 128 / i->step_s, 1e-9);
+    assert_near(i->epoch_s, i->step_s * 10010, 1e-9); /* 1281167 images */
+    assert_true(i->fits && i->limit_bytes > 0 && i->measured_share == 0);
+    int64_t sent = 0, most = 0;
+    for (int k = 0; k < 4; k++) {
+        const struct cleave_worker *w = cleave_prediction_get_worker(p, k);
+        sent += w->sent_bytes;
+        most = w->memory_bytes > most ? w->memory_bytes : most;
+        assert_int_equal(w->memory_bytes, w->weights_bytes + w->weight_versions_bytes +
+                                              w->optimizer_bytes + w->gradients_bytes +
+                                              w->activations_bytes + w->transfer_bytes +
+                                              w->workspace_bytes);
+        assert_true(w->weights_bytes >= 61100840 * 4);
+    }
+    assert_int_equal(sent, i->bytes_moved);
+    assert_int_equal(most, i->memory_bytes);
+    assert_null(cleave_prediction_get_worker(p, 4));
+    cleave_prediction_destroy(p);
+}
+
+static void test_predict_misuse(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_machine *machine;
+    cleave_prediction *p;
+    struct cleave_predict_options o = cleave_predict_defaults();
+    assert_api_ok(cleave_machine_open("1x2:p100", &machine));
+    cleave_plan *plan = make_plan(model, "data", 3), *two = make_plan(model, "data", 2);
+    assert_api_fails(cleave_predict(plan, machine, NULL, &p), CLEAVE_USAGE, "2 devices");
+    assert_null(p);
+    assert_api_fails(cleave_predict(NULL, machine, NULL, &p), CLEAVE_USAGE, "plan is NULL");
+    assert_api_fails(cleave_predict(two, NULL, NULL, &p), CLEAVE_USAGE, "machine is NULL");
+    assert_api_fails(cleave_predict(two, machine, NULL, NULL), CLEAVE_USAGE, "out is NULL");
+    o.threads = -1;
+    assert_api_fails(cleave_predict(two, machine, &o, &p), CLEAVE_USAGE, "threads is -1");
+    o = cleave_predict_defaults();
+    o.calibrate_images_per_s = NAN;
+    assert_api_fails(cleave_predict(two, machine, &o, &p), CLEAVE_USAGE, "calibrate_images_per_s");
+    assert_null(cleave_prediction_get_info(NULL));
+    cleave_prediction_destroy(NULL);
+    cleave_plan_destroy(plan);
+    cleave_plan_destroy(two);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
+}
+
+struct counter {
+    int calls, stop_at;
+};
+
+static int count_progress(void *user, double share, const char *what)
+{
+    struct counter *c = user;
+    assert_true(share >= 0 && share <= 1 && what && *what);
+    return ++c->calls == c->stop_at;
+}
+
+/* On this host it measures, once, into the file it is told. */
+static void test_predict_here(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_machine *machine;
+    cleave_prediction *p;
+    char path[PATH_MAX];
+    struct counter counter = {.stop_at = 1};
+    struct cleave_predict_options o = cleave_predict_defaults();
+    o.profile = test_path(path, "profile.db");
+    o.on_progress = count_progress;
+    o.user = &counter;
+    assert_api_ok(cleave_machine_open("local", &machine));
+    cleave_plan *plan = make_plan(model, "serial", 1);
+    assert_api_fails(cleave_predict(plan, machine, &o, &p), CLEAVE_STOPPED,
+                     "stopped by the caller");
+    counter = (struct counter){0};
+    assert_api_ok(cleave_predict(plan, machine, &o, &p));
+    assert_true(counter.calls > 0);
+    assert_true(cleave_prediction_get_info(p)->measured_share > 0.9);
+    double step_s = cleave_prediction_get_info(p)->step_s;
+    cleave_prediction_destroy(p);
+    o.measure = false; /* all of it is in the profile now */
+    assert_api_ok(cleave_predict(plan, machine, &o, &p));
+    assert_true(cleave_prediction_get_info(p)->measured_share > 0.9);
+    assert_near(cleave_prediction_get_info(p)->step_s / step_s, 1, 0.3);
+    cleave_prediction_destroy(p);
+    o.profile = "/dev/null/all.db";
+    assert_api_fails(cleave_predict(plan, machine, &o, &p), CLEAVE_FAILED, "/dev/null");
+    cleave_plan_destroy(plan);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
+}
+
+/* ---- search ---- */
+
+static void test_search(void **state)
+{
+    (void)state;
+    cleave_model *model;
+    cleave_machine *machine;
+    cleave_search *s;
+    cleave_plan *plan;
+    cleave_prediction *p;
+    assert_api_ok(cleave_model_open("alexnet", "imagenet", 128, &model));
+    assert_api_ok(cleave_machine_open("1x4:p100,intra=15GB/s", &machine));
+    assert_api_ok(cleave_search_run(model, machine, NULL, &s));
+    const struct cleave_search_info *i = cleave_search_get_info(s);
+    assert_true(i->best >= 0 && i->data >= 0 && i->complete && i->n_parts > 0);
+    const struct cleave_candidate *best = cleave_search_get_candidate(s, i->best);
+    assert_true(best->predicted && best->fits && !best->stale);
+    assert_true(best->step_s <= cleave_search_get_candidate(s, i->data)->step_s);
+    int layers = 0;
+    for (int k = 0; k < i->n_parts; k++)
+        layers += cleave_search_get_part(s, k)->n_layers;
+    assert_int_equal(layers, cleave_model_get_info(model)->n_layers);
+    assert_string_equal(cleave_search_get_part(s, 0)->first, "features.0");
+    assert_null(cleave_search_get_part(s, i->n_parts));
+    assert_null(cleave_search_get_candidate(s, i->n_candidates));
+    assert_api_fails(cleave_search_get_plan(s, i->n_candidates, &plan), CLEAVE_USAGE, "index");
+    assert_api_ok(cleave_search_get_plan(s, i->best, &plan));
+    double step_s = best->step_s;
+    cleave_model_destroy(model);
+    cleave_search_destroy(s);
+    assert_api_ok(cleave_plan_check(plan));
+    assert_api_ok(cleave_predict(plan, machine, NULL, &p));
+    assert_near(cleave_prediction_get_info(p)->step_s, step_s, 1e-6);
+    cleave_prediction_destroy(p);
+    cleave_machine_destroy(machine);
+    cleave_plan_destroy(plan);
+}
+
+static void test_search_ends(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small(), *large;
+    cleave_machine *machine, *small;
+    cleave_search *s;
+    struct counter counter = {.stop_at = 2};
+    struct cleave_search_options o = cleave_search_defaults();
+    struct cleave_predict_options predict = cleave_predict_defaults();
+    assert_api_ok(cleave_machine_open("1x4:p100", &machine));
+    predict.on_progress = count_progress;
+    predict.user = &counter;
+    o.predict = &predict;
+    assert_api_ok(cleave_search_run(model, machine, &o, &s));
+    assert_int_equal(counter.calls, 2);
+    assert_false(cleave_search_get_info(s)->complete);
+    assert_true(cleave_search_get_info(s)->best >= 0);
+    cleave_search_destroy(s);
+    o = cleave_search_defaults();
+    o.workers = 5;
+    assert_api_fails(cleave_search_run(model, machine, &o, &s), CLEAVE_USAGE, "workers is 5");
+    assert_null(s);
+    assert_api_fails(cleave_search_run(NULL, machine, &o, &s), CLEAVE_USAGE, "model is NULL");
+    memset(&predict, 0, sizeof predict);
+    o = cleave_search_defaults();
+    o.predict = &predict;
+    assert_api_fails(cleave_search_run(model, machine, &o, &s), CLEAVE_USAGE,
+                     "cleave_predict_defaults()");
+    assert_api_ok(cleave_model_open("alexnet", "imagenet", 64, &large));
+    assert_api_ok(cleave_machine_open("1x1:p100,memory=100MB", &small));
+    assert_api_fails(cleave_search_run(large, small, NULL, &s), CLEAVE_NO_FIT, "smaller batch");
+    cleave_machine_destroy(small);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(large);
+    cleave_model_destroy(model);
+    cleave_search_destroy(NULL);
+}
+
+/* ---- training ---- */
+
+struct run {
+    int steps, epochs, stop_at_step, stop_at_epoch;
+    double losses[64];
+    cleave_trainer *trainer;
+    enum cleave_status from_callback;
+};
+
+static int on_step(void *user, const struct cleave_step *step)
+{
+    struct run *r = user;
+    assert_in_range(step->step, 1, 64);
+    r->losses[step->step - 1] = step->loss;
+    r->steps++;
+    if (r->trainer && step->step == 1) {
+        r->from_callback = cleave_trainer_save(r->trainer);
+        cleave_trainer_destroy(r->trainer); /* refused without a word */
+    }
+    return step->step == r->stop_at_step;
+}
+
+static int on_epoch(void *user, const struct cleave_epoch *epoch)
+{
+    struct run *r = user;
+    r->epochs++;
+    assert_true(epoch->evaluated && epoch->test_accuracy >= 0 && epoch->test_accuracy <= 1);
+    return epoch->epoch == r->stop_at_epoch;
+}
+
+static struct cleave_train_options options_of(struct run *r)
+{
+    struct cleave_train_options o = cleave_train_defaults();
+    o.epochs = 2;
+    o.on_step = on_step;
+    o.on_epoch = on_epoch;
+    o.user = r;
+    o.threads = 1;
+    return o;
+}
+
+static void train(cleave_trainer *t, enum cleave_status expected)
+{
+    enum cleave_status st = cleave_trainer_run(t);
+    if (expected == CLEAVE_OK)
+        assert_api_ok(st);
+    else
+        assert_api_fails(st, expected, "stopped by the caller");
+}
+
+static void train_small(const cleave_model *model, const char *strategy, int workers, struct run *r)
+{
+    struct cleave_train_options o = options_of(r);
+    cleave_plan *plan = make_plan(model, strategy, workers);
+    cleave_trainer *t;
+    assert_api_ok(cleave_trainer_create(plan, &o, &t));
+    cleave_plan_destroy(plan);
+    train(t, CLEAVE_OK);
+    cleave_trainer_destroy(t);
+}
+
+static void test_train(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    struct run serial = {0}, data = {0}, half = {.stop_at_step = 7, .stop_at_epoch = 1};
+    train_small(model, "serial", 1, &serial);
+    train_small(model, "data", 2, &data);
+    assert_int_equal(serial.steps, 20);
+    assert_int_equal(serial.epochs, 2);
+    for (int i = 0; i < 20; i++)
+        assert_near(data.losses[i], serial.losses[i], 1e-3);
+    /* stopped twice, by a step and by an epoch, and run on: the same bits */
+    struct cleave_train_options o = options_of(&half);
+    cleave_plan *plan = make_plan(model, "data", 2);
+    cleave_model_destroy(model);
+    cleave_trainer *t;
+    assert_api_ok(cleave_trainer_create(plan, &o, &t));
+    cleave_plan_destroy(plan);
+    train(t, CLEAVE_STOPPED);
+    assert_int_equal(cleave_trainer_get_info(t)->steps, 7);
+    train(t, CLEAVE_STOPPED);
+    assert_int_equal(cleave_trainer_get_info(t)->steps, 10);
+    assert_int_equal(half.steps, 10);
+    train(t, CLEAVE_OK);
+    const struct cleave_trainer_info *i = cleave_trainer_get_info(t);
+    assert_int_equal(i->steps, 20);
+    assert_true(i->median_step_s > 0 && i->evaluated && i->workers == 2 && i->threads == 1);
+    assert_memory_equal(half.losses, data.losses, sizeof half.losses);
+    double loss = 0;
+    assert_api_ok(cleave_trainer_evaluate(t, &loss, NULL));
+    assert_true(loss == i->test_loss); /* NOLINT: the same number */
+    train(t, CLEAVE_OK);               /* nothing is left to do */
+    assert_int_equal(half.steps, 20);
+    cleave_trainer_destroy(t);
+}
+
+static void test_checkpoint(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    struct run whole = {0}, half = {.stop_at_step = 13}, rest = {0};
+    char path[PATH_MAX], weights[PATH_MAX];
+    double before, after;
+    train_small(model, "serial", 1, &whole);
+    struct cleave_train_options o = options_of(&half);
+    o.checkpoint = test_path(path, "half");
+    cleave_plan *serial = make_plan(model, "serial", 1), *other = make_plan(model, "model", 2);
+    cleave_trainer *t;
+    assert_api_ok(cleave_trainer_create(serial, &o, &t));
+    half.trainer = t;
+    train(t, CLEAVE_STOPPED);
+    assert_int_equal(half.from_callback, CLEAVE_USAGE);
+    assert_api_ok(cleave_trainer_save(t));
+    assert_api_ok(cleave_trainer_save_weights(t, test_path(weights, "weights.safetensors")));
+    assert_api_ok(cleave_trainer_evaluate(t, &before, NULL));
+    cleave_trainer_destroy(t);
+    /* under another plan */
+    o = options_of(&rest);
+    o.checkpoint = path;
+    o.resume = true;
+    assert_api_ok(cleave_trainer_create(other, &o, &t));
+    path[0] = '\0'; /* it was copied */
+    assert_true(cleave_trainer_get_info(t)->resumed);
+    assert_int_equal(cleave_trainer_get_info(t)->first_step, 13);
+    train(t, CLEAVE_OK);
+    assert_int_equal(rest.steps, 7);
+    assert_near(rest.losses[19], whole.losses[19], 1e-3);
+    cleave_trainer_destroy(t);
+    /* the weights alone give the same test */
+    o = cleave_train_defaults();
+    o.weights = weights;
+    assert_api_ok(cleave_trainer_create(serial, &o, &t));
+    assert_api_ok(cleave_trainer_evaluate(t, &after, NULL));
+    assert_near(after, before, 1e-6);
+    assert_api_fails(cleave_trainer_save(t), CLEAVE_USAGE, "checkpoint");
+    cleave_trainer_destroy(t);
+    cleave_plan_destroy(serial);
+    cleave_plan_destroy(other);
+    cleave_model_destroy(model);
+}
+
+static void *stop_soon(void *trainer)
+{
+    (void)usleep(100000);
+    cleave_trainer_stop(trainer);
+    return NULL;
+}
+
+static void test_stop_from_elsewhere(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_plan *plan = make_plan(model, "data", 2);
+    cleave_trainer *t;
+    pthread_t thread;
+    struct cleave_train_options o = cleave_train_defaults();
+    o.epochs = 1000000;
+    assert_api_ok(cleave_trainer_create(plan, &o, &t));
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, t), 0);
+    train(t, CLEAVE_STOPPED);
+    (void)pthread_join(thread, NULL);
+    cleave_trainer_destroy(t);
+    cleave_trainer_stop(NULL);
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(model);
+}
+
+static void test_train_misuse(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small(), *shape;
+    cleave_plan *plan = make_plan(model, "serial", 1);
+    cleave_trainer *t;
+    struct cleave_train_options o = cleave_train_defaults();
+    o.optimizer = "adam";
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "adamw");
+    assert_null(t);
+    o = cleave_train_defaults();
+    o.schedule = "sine";
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "cosine");
+    o = cleave_train_defaults();
+    o.backend = "gpu";
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "reference");
+    o = cleave_train_defaults();
+    o.resume = true;
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "checkpoint");
+    o = cleave_train_defaults();
+    o.epochs = 0;
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "no end");
+    o = cleave_train_defaults();
+    o.learning_rate = NAN;
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "learning rate");
+    o = cleave_train_defaults();
+    o.evaluate = false;
+    assert_api_ok(cleave_trainer_create(plan, &o, &t));
+    assert_api_fails(cleave_trainer_evaluate(t, NULL, NULL), CLEAVE_USAGE, "evaluate");
+    assert_api_fails(cleave_trainer_save_weights(t, NULL), CLEAVE_USAGE, "path is NULL");
+    assert_api_fails(cleave_trainer_save_weights(t, "/dev/null/w"), CLEAVE_FAILED, "/dev/null/w");
+    cleave_trainer_destroy(t);
+    assert_api_fails(cleave_trainer_create(NULL, NULL, &t), CLEAVE_USAGE, "plan is NULL");
+    assert_api_fails(cleave_trainer_run(NULL), CLEAVE_USAGE, "training is NULL");
+    assert_null(cleave_trainer_get_info(NULL));
+    cleave_trainer_destroy(NULL);
+    cleave_plan_destroy(plan);
+    /* a shape without data can be predicted, not trained */
+    assert_api_ok(cleave_model_open("lenet5", "mnist", 10, &shape));
+    plan = make_plan(shape, "serial", 1);
+    assert_api_fails(cleave_trainer_create(plan, NULL, &t), CLEAVE_USAGE, "mnist");
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(shape);
+    cleave_model_destroy(model);
+}
+
+/* ---- threads and warnings ---- */
+
+static void *fail_elsewhere(void *user)
+{
+    cleave_model *model;
+    (void)user;
+    assert_api_fails(cleave_model_open("nonesuch", "x", 1, &model), CLEAVE_USAGE, "nonesuch");
+    return NULL;
+}
+
+static void test_errors_are_per_thread(void **state)
+{
+    (void)state;
+    cleave_model *model;
+    pthread_t thread;
+    assert_int_equal(cleave_model_open(NULL, "x", 1, &model), CLEAVE_USAGE);
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    (void)pthread_join(thread, NULL);
+    assert_non_null(strstr(cleave_error_message(), "network is NULL"));
+    model = open_small(); /* success forgets it */
+    assert_string_equal(cleave_error_message(), "");
+    cleave_model_destroy(model);
+}
+
+struct shared {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    const cleave_plan *plan;
+    double step_s;
+};
+
+static void *use_shared(void *user)
+{
+    struct shared *s = user;
+    cleave_plan *plan;
+    cleave_prediction *p;
+    assert_api_ok(cleave_plan_make(s->model, "owt", 2, NULL, &plan));
+    assert_api_ok(cleave_predict(s->plan, s->machine, NULL, &p));
+    s->step_s = cleave_prediction_get_info(p)->step_s;
+    cleave_plan_destroy(plan);
+    cleave_prediction_destroy(p);
+    return NULL;
+}
+
+static void test_threads_share_handles(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    cleave_model *model = open_small();
+    cleave_machine *machine;
+    cleave_plan *plan = make_plan(model, "data", 2);
+    pthread_t threads[N];
+    struct shared shared[N];
+    assert_api_ok(cleave_machine_open("1x2:p100", &machine));
+    for (int i = 0; i < N; i++) {
+        shared[i] = (struct shared){model, machine, plan, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, use_shared, &shared[i]), 0);
+    }
+    for (int i = 0; i < N; i++)
+        (void)pthread_join(threads[i], NULL);
+    for (int i = 0; i < N; i++)
+        assert_true(shared[i].step_s > 0 && shared[i].step_s == shared[0].step_s);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
+    cleave_plan_destroy(plan);
+}
+
+static void keep_line(void *user, const char *line)
+{
+    (void)snprintf(user, 256, "%s", line);
+}
+
+static void test_log(void **state)
+{
+    (void)state;
+    char line[256] = "";
+    cleave_model *model;
+    cleave_trainer *t;
+    assert_api_ok(cleave_model_open("lenet5", small_data, 1000, &model));
+    cleave_plan *plan = make_plan(model, "serial", 1);
+    cleave_set_log(keep_line, line);
+    assert_api_ok(cleave_trainer_create(plan, NULL, &t));
+    assert_non_null(strstr(line, "only 100 samples"));
+    cleave_set_log(NULL, NULL);
+    cleave_trainer_destroy(t);
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_version_and_names),
+        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_model_misuse),
+        cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_machine_misuse),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_options),
+        cmocka_unit_test(test_plan_misuse),
+        cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_predict_misuse),
+        cmocka_unit_test(test_predict_here),
+        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_search_ends),
+        cmocka_unit_test(test_train),
+        cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_stop_from_elsewhere),
+        cmocka_unit_test(test_train_misuse),
+        cmocka_unit_test(test_errors_are_per_thread),
+        cmocka_unit_test(test_threads_share_handles),
+        cmocka_unit_test(test_log),
+    };
+    return test_run(tests);
+}
