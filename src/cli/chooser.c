@@ -37,12 +37,27 @@ static enum status find_forecast(struct chooser *c, int workers, struct forecast
     return add_forecast(c, workers, out);
 }
 
+/* The machine less the nodes that are lost. */
+static enum status remove_nodes(struct forecast *f, const char *names)
+{
+    struct machine *rest;
+    enum status st = machine_without(f->machine, names, &rest);
+    if (st != STATUS_OK) {
+        struct status_error error;
+        status_take(st, &error);
+        return status_fail(st, "--without %s: %s", names, error.message);
+    }
+    machine_destroy(f->machine);
+    f->machine = rest;
+    return STATUS_OK;
+}
+
 static enum status open_distant(struct chooser *c)
 {
     int asked = c->options->workers;
     TRY(add_forecast(c, 0, &c->forecast));
     if (c->options->without)
-        TRY(chooser_remove_nodes(&c->forecast->machine, c->options->without));
+        TRY(remove_nodes(c->forecast, c->options->without));
     const struct machine *m = c->forecast->machine;
     if (asked > m->n_devices)
         return status_fail(STATUS_USAGE, "--workers %d: %s has %d device%s", asked, m->name,

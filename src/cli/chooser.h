@@ -58,10 +58,4 @@ enum status chooser_request(struct chooser *c, const struct plan *plan,
 
 double chooser_epoch_s(const struct chooser *c, double step_s);
 
-/* ---- chooser_machine.c ---- */
-
-/* The machine less the nodes that `names` lists: by name, or by number from 0. The old one is
- * destroyed. STATUS_USAGE for an unknown node, or if none is left. */
-enum status chooser_remove_nodes(struct machine **machine, const char *names) MUST_USE;
-
 #endif
