@@ -138,7 +138,7 @@ static double find_limit(const struct chooser *c, int n_workers)
         return c->options->limit_s;
     if (is_local(c))
         return 60;
-    return c->options->without ? 0.8 : n_workers > 32 ? 1.5 : 5;
+    return c->options->without ? 0.8 : n_workers > 32 ? 1.2 : 5;
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)

@@ -19,6 +19,7 @@ struct finder {
     double best_s;   /* of what may win, by the clock; INFINITY */
     double off;      /* clock / estimate of plain data parallelism */
     int n_clocked;
+    double longest_s;            /* that lowering and clocking one took */
     struct searched_costs costs; /* for the searches */
 };
 
@@ -34,6 +35,14 @@ static bool is_over(struct finder *f)
     const struct candidate_request *r = f->request;
     f->cut_short = f->cut_short || (r->stops && r->stops(r->user)) ||
                    (r->limit_s > 0 && elapsed_s(f) > r->limit_s);
+    return f->cut_short;
+}
+
+/* Whether one more would take longer than is left, as far as the ones before tell. */
+static bool is_late(struct finder *f)
+{
+    double limit_s = f->request->limit_s;
+    f->cut_short = f->cut_short || (limit_s > 0 && elapsed_s(f) + f->longest_s > limit_s);
     return f->cut_short;
 }
 
@@ -243,10 +252,14 @@ static bool is_hopeless(const struct finder *f, const struct candidate *c)
     return bounded || expected_s(f, c) > most * f->best_s;
 }
 
-/* What may not win goes through the clock last, so that people see what they leave. */
+/* What may not win goes through the clock last, so that people see what they leave. A plan whose
+ * gradients are summed within nodes first has a twin that is estimated nearly alike: that one goes
+ * before it, in case there is no time for both. */
 static double find_rank(const struct finder *f, const struct candidate *c)
 {
-    return c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
+    static const double SECOND = 1.15;
+    bool second = c->family == FAMILY_PER_LAYER && c->plan->sync == PLAN_HIERARCHICAL;
+    return (second ? SECOND : 1) * c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
 }
 
 static int find_next(const struct finder *f)
@@ -348,16 +361,27 @@ static enum status list_more(struct finder *f)
     return estimate_from(f, first);
 }
 
-/* Of the time there is a part is left for the clock. */
-static bool stop_search(void *user, double best, double bound)
+/* Of the time there is a part is left for the clock. The best cut of every layer is all or nothing,
+ * pipelines are found one after the other: these have to end sooner. */
+static bool is_search_over(struct finder *f, double share)
 {
-    static const double SEARCH_SHARE = 0.55;
-    struct finder *f = user;
     double limit_s = f->request->limit_s;
+    f->search_cut = f->search_cut || (limit_s > 0 && elapsed_s(f) > share * limit_s);
+    return f->search_cut || is_over(f);
+}
+
+static bool stop_layers(void *user, double best, double bound)
+{
     (void)best;
     (void)bound;
-    f->search_cut = f->search_cut || (limit_s > 0 && elapsed_s(f) > SEARCH_SHARE * limit_s);
-    return f->search_cut || is_over(f);
+    return is_search_over(user, 0.65);
+}
+
+static bool stop_pipelines(void *user, double best, double bound)
+{
+    (void)best;
+    (void)bound;
+    return is_search_over(user, 0.5);
 }
 
 static enum status list_searched(struct finder *f)
@@ -365,9 +389,10 @@ static enum status list_searched(struct finder *f)
     int first = f->list.n;
     if (f->request->named_only || f->request->n_workers == 1 || !f->costs.known || is_over(f))
         return STATUS_OK;
-    struct search_options options = {.stop = stop_search, .user = f};
+    const struct search_options layers = {.stop = stop_layers, .user = f};
+    const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
     show(f, "searching");
-    TRY(searched_list(f->request, &f->costs, &options, &f->list));
+    TRY(searched_list(f->request, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
 }
 
@@ -397,6 +422,14 @@ static enum status check_winner(const struct candidate_request *request, struct 
     return STATUS_OK;
 }
 
+static enum status clock_timed(struct finder *f, int i)
+{
+    double start_s = elapsed_s(f);
+    TRY(clock_candidate(f, i, true));
+    f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
+    return STATUS_OK;
+}
+
 static enum status find_all(struct finder *f)
 {
     TRY(list_first(f));
@@ -405,8 +438,8 @@ static enum status find_all(struct finder *f)
     TRY(clock_first(f));
     TRY(list_more(f));
     TRY(list_searched(f));
-    for (int i; !is_over(f) && (i = find_next(f)) >= 0;)
-        TRY(clock_candidate(f, i, true));
+    for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);)
+        TRY(clock_timed(f, i));
     return f->local && !f->look_only ? measure_likely(f) : STATUS_OK;
 }
 

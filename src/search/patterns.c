@@ -141,6 +141,27 @@ static struct range find_range(const struct axis_parts *axis, int piece)
     return axis->ranges[piece / axis->divisor % axis->n_parts];
 }
 
+static bool regions_alike(const struct pattern_regions *r, int i, int k)
+{
+    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+        if (r->begin[a][i] != r->begin[a][k] || r->end[a][i] != r->end[a][k])
+            return false;
+    return true;
+}
+
+static enum status find_runs(const struct pattern_maker *m, struct pattern_regions *at)
+{
+    const struct roads *r = m->roads;
+    int *run;
+    TRY(arena_alloc_array(m->memory, (size_t)r->n_seen, sizeof *run, &run));
+    for (int i = r->n_seen - 1; i >= 0; i--) {
+        bool last = i + 1 == r->n_seen || r->node_of[r->seen[i]] != r->node_of[r->seen[i + 1]];
+        run[i] = last || !regions_alike(at, i, i + 1) ? 1 : 1 + run[i + 1];
+    }
+    at->run = run;
+    return STATUS_OK;
+}
+
 static enum status fill_regions(const struct pattern_maker *m, const struct axis_parts *axes,
                                 struct pattern *out)
 {
@@ -166,7 +187,7 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
     for (size_t i = 0; i < n; i++)
         out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->seen[i]]);
     out->at.volume = volume;
-    return STATUS_OK;
+    return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
 
 enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
@@ -216,19 +237,21 @@ static double overlap(const struct pattern_regions *x, const struct pattern_regi
     return (double)l[0] * l[1] * ((double)l[2] * l[3]);
 }
 
-/* Adds what one region, of ranges begin .. end, has in common with each of n others from `first`
- * on; the compiler takes several at once. */
-static void add_overlaps(const float begin[SHAPE_MAX_RANK], const float end[SHAPE_MAX_RANK],
-                         const struct pattern_regions *others, int first, int n, float *sums)
+/* Adds what region i has in common with each of n others from `first` on, times weight[]; the
+ * compiler takes several at once. */
+static void add_overlaps(const struct pattern_regions *x, int i,
+                         const struct pattern_regions *others, int first, int n,
+                         const float *weight, float *sums)
 {
     const float *b0 = others->begin[0] + first, *e0 = others->end[0] + first;
     const float *b1 = others->begin[1] + first, *e1 = others->end[1] + first;
     const float *b2 = others->begin[2] + first, *e2 = others->end[2] + first;
     const float *b3 = others->begin[3] + first, *e3 = others->end[3] + first;
+    float xb0 = x->begin[0][i], xe0 = x->end[0][i], xb1 = x->begin[1][i], xe1 = x->end[1][i];
+    float xb2 = x->begin[2][i], xe2 = x->end[2][i], xb3 = x->begin[3][i], xe3 = x->end[3][i];
     for (int k = 0; k < n; k++)
-        sums[k] +=
-            length(begin[0], end[0], b0[k], e0[k]) * length(begin[1], end[1], b1[k], e1[k]) *
-            (length(begin[2], end[2], b2[k], e2[k]) * length(begin[3], end[3], b3[k], e3[k]));
+        sums[k] += weight[k] * (length(xb0, xe0, b0[k], e0[k]) * length(xb1, xe1, b1[k], e1[k]) *
+                                (length(xb2, xe2, b2[k], e2[k]) * length(xb3, xe3, b3[k], e3[k])));
 }
 
 /* What all readers together read of the region that worker i owns. */
@@ -309,23 +332,24 @@ static void flow_of_worker(const struct roads *r, int i, const struct pattern *o
                                         host_messages_s(r, to, out * element_bytes, &last[1]));
 }
 
-/* What workers of a node read that others of the node own. */
+/* What workers of a node read that others of the node own. Workers that read the same are taken
+ * together; each has its own already. */
 static double flow_within(const struct road_node *node, const struct pattern *own,
                           const struct pattern *read)
 {
-    float sums[ROADS_MOST_SEEN] = {0};
+    float sums[ROADS_MOST_SEEN], weight[ROADS_MOST_SEEN];
+    const int *run = read->at.run + node->first_seen;
     double sum = 0;
-    for (int i = 0; i < node->n_seen; i++) {
-        float begin[SHAPE_MAX_RANK], end[SHAPE_MAX_RANK], before = sums[i];
-        for (int a = 0; a < SHAPE_MAX_RANK; a++) {
-            begin[a] = read->at.begin[a][node->first_seen + i];
-            end[a] = read->at.end[a][node->first_seen + i];
-        }
-        add_overlaps(begin, end, &own->at, node->first_seen, node->n_seen, sums);
-        sums[i] = before; /* its own it has */
+    for (int k = 0; k < node->n_seen; k++)
+        sums[k] = 0;
+    for (int i = 0; i < node->n_seen; i += run[i]) {
+        for (int k = 0; k < node->n_seen; k++)
+            weight[k] = (float)(run[i] - (k >= i && k < i + run[i]));
+        add_overlaps(&read->at, node->first_seen + i, &own->at, node->first_seen, node->n_seen,
+                     weight, sums);
     }
-    for (int i = 0; i < node->n_seen; i++)
-        sum += sums[i];
+    for (int k = 0; k < node->n_seen; k++)
+        sum += sums[k];
     return sum * ((double)(node->n - 1) / (node->n_seen > 1 ? node->n_seen - 1 : 1));
 }
 

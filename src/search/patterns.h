@@ -20,6 +20,7 @@
 struct pattern_regions {
     const float *begin[SHAPE_MAX_RANK], *end[SHAPE_MAX_RANK]; /* by number in roads->seen */
     const double *volume;
+    const int *run; /* how many from here on are alike, of the same node */
 };
 
 /* What is known of the parts of one axis, by place x; NULL: it is not cut. */

@@ -104,24 +104,42 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
     return append_new(to, full, copy);
 }
 
-static enum status add_per_layer(const struct pricing_request *pricing, double hidden_sync,
-                                 const char *name, const struct search_options *options,
-                                 struct candidate_list *to, double *search_s)
+static enum status add_searched(const struct pricing *p, const char *name,
+                                const struct search_options *options, struct candidate_list *to,
+                                double *search_s)
 {
-    struct layers_request r = {.pricing = *pricing, .name = name, .options = *options};
+    struct layers_request r = {.name = name, .options = *options};
     struct layers_answer *a = NULL;
-    r.pricing.hidden_sync = hidden_sync;
-    enum status st = search_layers(&r, &a);
+    enum status st = search_layers_priced(&r, p, &a);
     if (st != STATUS_OK)
         return forgive(st);
     struct plan *plan = a->plan;
     a->plan = NULL;
     *search_s = a->search_s;
     layers_answer_destroy(a);
-    st = add_hierarchical(pricing, name, plan, to);
+    st = add_hierarchical(&p->request, name, plan, to);
     if (st == STATUS_OK)
         return append_new(to, name, plan);
     plan_destroy(plan);
+    return st;
+}
+
+/* Both assumptions about the sums of gradients, over the same costs. */
+static enum status add_per_layer(const struct pricing_request *pricing,
+                                 const struct search_options *options, struct candidate_list *to)
+{
+    struct pricing *p;
+    double search_s = 0;
+    enum status st = pricing_create(pricing, options, &p);
+    if (st != STATUS_OK)
+        return forgive(st);
+    pricing_hide_sync(p, 1);
+    st = add_searched(p, "per layer, overlapped", options, to, &search_s);
+    if (st == STATUS_OK && search_s < QUICK_S) {
+        pricing_hide_sync(p, 0);
+        st = add_searched(p, "per layer", options, to, &search_s);
+    }
+    pricing_destroy(p);
     return st;
 }
 
@@ -167,7 +185,8 @@ static enum status add_pipelines(const struct candidate_request *request,
 
 static enum status list_with(const struct candidate_request *request,
                              const struct searched_costs *costs,
-                             const struct search_options *options, arena *memory,
+                             const struct search_options *layers,
+                             const struct search_options *pipelines, arena *memory,
                              struct candidate_list *to)
 {
     struct pricing_request pricing = {.graph = request->graph,
@@ -176,20 +195,17 @@ static enum status list_with(const struct candidate_request *request,
                                       .n_workers = request->n_workers,
                                       .n_states = costs->n_states};
     TRY(searched_find_sources(costs, request->machine, memory, &pricing.sources));
-    double search_s = 0;
-    TRY(add_per_layer(&pricing, 1, "per layer, overlapped", options, to, &search_s));
-    if (search_s < QUICK_S)
-        TRY(add_per_layer(&pricing, 0, "per layer", options, to, &search_s));
-    return add_pipelines(request, &pricing, options, to);
+    TRY(add_per_layer(&pricing, layers, to));
+    return add_pipelines(request, &pricing, pipelines, to);
 }
 
 enum status searched_list(const struct candidate_request *request,
-                          const struct searched_costs *costs, const struct search_options *options,
-                          struct candidate_list *to)
+                          const struct searched_costs *costs, const struct search_options *layers,
+                          const struct search_options *pipelines, struct candidate_list *to)
 {
     arena *memory;
     TRY(arena_create(&memory));
-    enum status st = list_with(request, costs, options, memory, to);
+    enum status st = list_with(request, costs, layers, pipelines, memory, to);
     arena_destroy(memory);
     return st;
 }

@@ -31,7 +31,8 @@ enum status searched_find_sources(const struct searched_costs *costs, const stru
  * backward, and the best pipelines. Being stopped is no failure: what was found by then is there.
  */
 enum status searched_list(const struct candidate_request *request,
-                          const struct searched_costs *costs, const struct search_options *options,
+                          const struct searched_costs *costs, const struct search_options *layers,
+                          const struct search_options *pipelines,
                           struct candidate_list *to) MUST_USE;
 
 #endif
