@@ -110,9 +110,10 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
 static void show(void *user, int done, int all, const char *name)
 {
     const struct chooser *c = user;
-    if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
-        log_progress("planning: %d of %d candidates, %s (Ctrl-C: the best so far)", done, all,
-                     name);
+    int64_t t_ns = timer_now_ns() - c->start_ns;
+    if (t_ns > PROGRESS_FROM_NS)
+        log_progress("planning for %.0f s: %d of %d candidates, %s (Ctrl-C: the best so far)",
+                     (double)t_ns * 1e-9, done, all, name);
 }
 
 static bool is_stopped(void *user)
@@ -132,13 +133,17 @@ double chooser_epoch_s(const struct chooser *c, double step_s)
     return step_s * (double)steps_per_epoch(c);
 }
 
+/* Many workers take long to lower; a cluster of a few nodes is answered soon. */
 static double find_limit(const struct chooser *c, int n_workers)
 {
+    static const double MANY_S = 1.2;
     if (c->options->limit_s > 0)
         return c->options->limit_s;
     if (is_local(c))
         return 60;
-    return c->options->without ? 0.8 : n_workers > 32 ? 1.2 : 5;
+    if (c->options->without)
+        return 0.8;
+    return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)

@@ -25,7 +25,8 @@ struct chooser_options {
     int64_t micro_batches; /* 0: tried */
     bool allow_stale, named_only, fewer;
     double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
-                                 1.2 for more than 32 workers, 0.8 where nodes are lost */
+                                 1.2 for 33 to 64 workers and more for more, 0.8 where nodes are
+                                 lost */
     double most_worker_hours; /* of an epoch; 0: no limit */
     bool quiet;
 };

@@ -20,6 +20,7 @@ struct finder {
     double off;      /* clock / estimate of plain data parallelism */
     int n_clocked;
     double longest_s;            /* that lowering and clocking one took */
+    double shown_s;              /* when progress was, while searching */
     struct searched_costs costs; /* for the searches */
 };
 
@@ -363,10 +364,15 @@ static enum status list_more(struct finder *f)
 
 /* Of the time there is a part is left for the clock. The best cut of every layer is all or nothing,
  * pipelines are found one after the other: these have to end sooner. */
-static bool is_search_over(struct finder *f, double share)
+static bool is_search_over(struct finder *f, double share, const char *what)
 {
-    double limit_s = f->request->limit_s;
-    f->search_cut = f->search_cut || (limit_s > 0 && elapsed_s(f) > share * limit_s);
+    static const double SHOWN_EVERY_S = 0.2;
+    double limit_s = f->request->limit_s, now_s = elapsed_s(f);
+    if (now_s > f->shown_s + SHOWN_EVERY_S) {
+        show(f, what);
+        f->shown_s = now_s;
+    }
+    f->search_cut = f->search_cut || (limit_s > 0 && now_s > share * limit_s);
     return f->search_cut || is_over(f);
 }
 
@@ -374,14 +380,14 @@ static bool stop_layers(void *user, double best, double bound)
 {
     (void)best;
     (void)bound;
-    return is_search_over(user, 0.65);
+    return is_search_over(user, 0.65, "searching the best cuts");
 }
 
 static bool stop_pipelines(void *user, double best, double bound)
 {
     (void)best;
     (void)bound;
-    return is_search_over(user, 0.5);
+    return is_search_over(user, 0.5, "searching pipelines");
 }
 
 static enum status list_searched(struct finder *f)
@@ -391,7 +397,6 @@ static enum status list_searched(struct finder *f)
         return STATUS_OK;
     const struct search_options layers = {.stop = stop_layers, .user = f};
     const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
-    show(f, "searching");
     TRY(searched_list(f->request, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
 }

@@ -82,7 +82,7 @@ struct candidate_request {
     double most_worker_s;  /* workers * step: what is above may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
-    /* Between plans. NULL: none. */
+    /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
     bool (*stops)(void *user); /* then the best so far is what is found */
     void *user;
