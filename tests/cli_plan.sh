@@ -69,6 +69,35 @@ refused 2 "give one of both" plan lenet5 --data mnist --nodes 2 --machine 1x4:p1
 run 0 plan resnet50 --data imagenet --machine 8x8:h200 --json
 holds 'd["measured"] is False and d["workers"] == 64 and d["best"]'
 
+# ---- stopped on the way ----
+
+# On a terminal it says what it does; Ctrl-C there ends it with the best so far, as an answer.
+cat >interrupt.py <<'PYTHON'
+import os, pty, select, signal, subprocess, sys, time
+terminal, theirs = pty.openpty()
+with open("stdout", "w") as out:
+    p = subprocess.Popen([os.environ["CLEAVE"], *sys.argv[1:]], stdout=out, stderr=theirs)
+os.close(theirs)
+said, end = b"", time.time() + 60
+while b"searching the best cuts (Ctrl-C" not in said and time.time() < end and p.poll() is None:
+    if select.select([terminal], [], [], 0.2)[0]:
+        said += os.read(terminal, 4096)
+began = time.time()
+p.send_signal(signal.SIGINT)
+try:
+    status = p.wait(60)
+except subprocess.TimeoutExpired:
+    p.kill()
+    status = "none within a minute"
+print(f"exit {status} after {time.time() - began:.1f} s, said {said!r}", file=sys.stderr)
+sys.exit(0 if status == 0 and b"searching" in said else 1)
+PYTHON
+python3 interrupt.py plan inceptionv3 --data imagenet --batch 16384 --machine 128x4:p100 \
+    --limit 600 --json -o stopped.json 2>stderr || fail "Ctrl-C"
+holds 'not d["complete"] and d["search_s"] < 60 and d["workers"] == 512'
+holds 'd["best"] in [c["name"] for c in d["candidates"] if c["clocked"] and c["fits"]]'
+[[ -s stopped.json ]] || fail "no plan was written"
+
 # ---- studies ----
 
 run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --workers 1..16 --named

@@ -599,6 +599,54 @@ static void test_check(void **state)
     machine_destroy(NULL);
 }
 
+/* ---- less a node ---- */
+
+static struct machine *lose(const char *text, const char *names)
+{
+    struct machine *m = parse(text), *rest = NULL;
+    assert_ok(machine_without(m, names, &rest));
+    assert_ok(machine_check(rest));
+    assert_round_trip(rest);
+    machine_destroy(m); /* the rest stands alone */
+    return rest;
+}
+
+static void test_without(void **state)
+{
+    (void)state;
+    int hops[MACHINE_MAX_HOPS];
+    struct machine *m = lose("1x4:v100,2x2:p100,inter=1GB/s,1x2:k40,inter=2GB/s", "1");
+    assert_int_equal(m->n_nodes, 3);
+    assert_int_equal(m->n_devices, 8);
+    assert_string_equal(m->nodes[1].name, "node2");
+    assert_string_equal(m->kinds[m->devices[4].kind].name, "p100");
+    assert_string_equal(m->kinds[m->devices[6].kind].name, "k40");
+    assert_int_equal(machine_route(m, 4, 6, hops), 4);
+    assert_near(m->links[hops[1]].bytes_per_s, 1e9, 1);
+    assert_near(m->links[hops[2]].bytes_per_s, 2e9, 1);
+    assert_non_null(strstr(m->name, " without 1"));
+    machine_destroy(m);
+    m = lose("4x4:p100", "node0,2"); /* by name and by number */
+    assert_int_equal(m->n_devices, 8);
+    assert_string_equal(m->nodes[0].name, "node1");
+    assert_string_equal(m->nodes[1].name, "node3");
+    machine_destroy(m);
+}
+
+static void test_without_mistakes(void **state)
+{
+    (void)state;
+    struct machine *m = parse("2x4:p100"), *rest = NULL;
+    const char *const unknown[] = {"2",  "-1",  "node2", "node", "node0,",
+                                   "0 ", "0x1", ",1",    "NODE0"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_fails(machine_without(m, unknown[i], &rest), STATUS_USAGE, "node0 to node1");
+    assert_fails(machine_without(m, "0,1", &rest), STATUS_USAGE, "no node is left");
+    assert_fails(machine_without(m, "0,node1,0", &rest), STATUS_USAGE, "no node is left");
+    assert_null(rest);
+    machine_destroy(m);
+}
+
 /* ---- curves ---- */
 
 static struct machine *machine_with_curves(void)
@@ -871,6 +919,8 @@ int main(void)
         cmocka_unit_test(test_hwloc),
         cmocka_unit_test(test_discover),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_without),
+        cmocka_unit_test(test_without_mistakes),
         cmocka_unit_test(test_find_curve),
         cmocka_unit_test(test_curve_at),
         cmocka_unit_test(test_measure_threads),

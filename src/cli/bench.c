@@ -26,6 +26,7 @@ enum status command_bench(int argc, char **argv)
         {"accuracy", "predictions beside what training takes", command_bench_accuracy},
         {"limits", "how far a plan scales, predicted for up to 1024 workers", command_bench_limits},
         {"recommend", "the recommended plan beside every named strategy", command_bench_recommend},
+        {"search", "how long the search for a plan takes", command_bench_search},
         {0},
     };
     static const char *const options[] = {"--help", NULL};

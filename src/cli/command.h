@@ -41,6 +41,7 @@ enum status command_bench_gemm(int argc, char **argv) MUST_USE;
 enum status command_bench_layers(int argc, char **argv) MUST_USE;
 enum status command_bench_limits(int argc, char **argv) MUST_USE;
 enum status command_bench_recommend(int argc, char **argv) MUST_USE;
+enum status command_bench_search(int argc, char **argv) MUST_USE;
 enum status command_bench_step(int argc, char **argv) MUST_USE;
 enum status command_machine(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;

@@ -55,8 +55,8 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
                     "most worker-hours (workers times hours) that an epoch may cost [no limit]"),
         OPTION_REAL(
             "--limit", "SECONDS", &c->limit_s, 0, 1e9, NULL,
-            "of the search; then the best so far [60 on this host, else 5; 1.5 for more than 32 "
-            "workers; 0.8 with --without]"),
+            "of the search; then the best so far [60 on this host, else 5; 1.2 for 33 to 64 "
+            "workers, more for more; 0.8 with --without]"),
         OPTION_REAL("--try", "SECONDS", &c->try_s, 0, 1e9, "10",
                     "on this host: train the best few in turns before choosing; 0: do not"),
         OPTION_FLAG("--allow-stale", &c->allow_stale,

@@ -1,9 +1,11 @@
 /* How the answer of `cleave plan` changes with the number of workers, or with the batch. */
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/bench_limits.h"
 #include "cli/output.h"
 #include "cli/plan_choose.h"
 #include "cli/subject.h"
+#include "runtime/stop.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,6 +48,15 @@ static enum status find_point(struct chooser *c, struct point *p)
     take_answer(p, c, s);
     candidates_destroy(s);
     return STATUS_OK;
+}
+
+/* What was asked for behind point i is left out: nobody has looked at it. */
+static void end_if_stopped(int i, int *n)
+{
+    if (stop_requested() && i + 1 < *n) {
+        log_warn("stopped: %d of %d searches are left out", *n - i - 1, *n);
+        *n = i + 1;
+    }
 }
 
 static double worker_hours(const struct point *p)
@@ -188,6 +199,7 @@ static enum status study_workers(struct chooser *c, const struct plan_choose_opt
     for (int i = 0; i < n; i++) {
         points[i].workers = counts[i];
         TRY(find_point(c, &points[i]));
+        end_if_stopped(i, &n);
     }
     find_worth(points, n);
     if (o->json)
@@ -267,8 +279,10 @@ enum status plan_study_batches(const struct plan_choose_options *o)
     int64_t sizes[SUBJECT_MAX_BATCHES];
     int n;
     TRY(subject_parse_batches(o->batches, sizes, &n));
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         TRY(study_batch(o, sizes[i], &points[i]));
+        end_if_stopped(i, &n);
+    }
     if (o->json)
         TRY(output_json(json_pack("{s:s, s:s, s:o}", "model", o->chooser.forecast.model, "machine",
                                   o->chooser.forecast.machine, "points", points_json(points, n))));

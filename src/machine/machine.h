@@ -166,6 +166,12 @@ void machine_destroy(struct machine *m); /* NULL is fine */
 enum status machine_parse_json(const char *text, size_t n_bytes, const char *where,
                                struct machine **out) MUST_USE;
 
+/* The machine after a loss: a copy less the nodes that `names` lists, by name or by number from 0,
+ * with commas. Devices and links are numbered anew; the name says what is gone. STATUS_USAGE for an
+ * unknown node, or if none is left. */
+enum status machine_without(const struct machine *m, const char *names,
+                            struct machine **out) MUST_USE;
+
 /* What is compiled in: names of machines/ and of machines/devices.json, each list ending with
  * NULL. */
 enum status machine_names(arena *memory, const char *const **out) MUST_USE;

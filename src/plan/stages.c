@@ -37,7 +37,7 @@ static double combine(const struct balance *b, double before, double stage)
 {
     if (b->squares)
         return before + stage * stage;
-    return fmax(before, stage);
+    return before > stage ? before : stage;
 }
 
 static void find_best(struct balance *b, int s, int i)
@@ -47,7 +47,7 @@ static void find_best(struct balance *b, int s, int i)
     *best = INFINITY;
     for (int j = i - 1; j >= 0; j--) {
         double stage = (b->work[i] - b->work[j]) / b->replicas[s - 1];
-        if (stage > b->limit)
+        if (stage > b->limit || combine(b, 0, stage) >= *best)
             return; /* longer runs are no shorter */
         double value = combine(b, b->best[(s - 1) * width + j], stage);
         if (stage > 0 && value < *best) {

@@ -18,6 +18,8 @@ struct finder {
     bool search_cut; /* the searches were */
     double off;      /* clock / estimate of plain data parallelism */
     int n_clocked, n_measured;
+    double longest_s;            /* that lowering and clocking one took */
+    double shown_s;              /* when progress was, while searching */
     struct searched_costs costs; /* for the searches */
 };
 
@@ -33,6 +35,14 @@ static bool is_over(struct finder *f)
     const struct candidate_request *r = f->request;
     f->cut_short = f->cut_short || (r->stops && r->stops(r->user)) ||
                    (r->limit_s > 0 && elapsed_s(f) > r->limit_s);
+    return f->cut_short;
+}
+
+/* Whether one more would take longer than is left, as far as the ones before tell. */
+static bool is_late(struct finder *f)
+{
+    double limit_s = f->request->limit_s;
+    f->cut_short = f->cut_short || (limit_s > 0 && elapsed_s(f) + f->longest_s > limit_s);
     return f->cut_short;
 }
 
@@ -179,10 +189,14 @@ static bool is_hopeless(const struct finder *f, const struct candidate *c, doubl
     return bounded || expected_s(f, c) > most * best_s;
 }
 
-/* What may not win goes through the clock last, so that people see what they leave. */
+/* What may not win goes through the clock last, so that people see what they leave. A plan whose
+ * gradients are summed within nodes first has a twin that is estimated nearly alike: that one goes
+ * before it, in case there is no time for both. */
 static double find_rank(const struct finder *f, const struct candidate *c)
 {
-    return c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
+    static const double SECOND = 1.15;
+    bool second = c->family == FAMILY_PER_LAYER && c->plan->sync == PLAN_HIERARCHICAL;
+    return (second ? SECOND : 1) * c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
 }
 
 static int find_next(const struct finder *f)
@@ -286,16 +300,32 @@ static enum status list_more(struct finder *f)
     return estimate_from(f, first);
 }
 
-/* Of the time there is a part is left for the clock. */
-static bool stop_search(void *user, double best, double bound)
+/* Of the time there is a part is left for the clock. The best cut of every layer is all or nothing,
+ * pipelines are found one after the other: these have to end sooner. */
+static bool is_search_over(struct finder *f, double share, const char *what)
 {
-    static const double SEARCH_SHARE = 0.55;
-    struct finder *f = user;
-    double limit_s = f->request->limit_s;
+    static const double SHOWN_EVERY_S = 0.2;
+    double limit_s = f->request->limit_s, now_s = elapsed_s(f);
+    if (now_s > f->shown_s + SHOWN_EVERY_S) {
+        show(f, what);
+        f->shown_s = now_s;
+    }
+    f->search_cut = f->search_cut || (limit_s > 0 && now_s > share * limit_s);
+    return f->search_cut || is_over(f);
+}
+
+static bool stop_layers(void *user, double best, double bound)
+{
     (void)best;
     (void)bound;
-    f->search_cut = f->search_cut || (limit_s > 0 && elapsed_s(f) > SEARCH_SHARE * limit_s);
-    return f->search_cut || is_over(f);
+    return is_search_over(user, 0.65, "searching the best cuts");
+}
+
+static bool stop_pipelines(void *user, double best, double bound)
+{
+    (void)best;
+    (void)bound;
+    return is_search_over(user, 0.5, "searching pipelines");
 }
 
 static enum status list_searched(struct finder *f)
@@ -303,10 +333,18 @@ static enum status list_searched(struct finder *f)
     int first = f->list.n;
     if (f->request->named_only || f->request->n_workers == 1 || !f->costs.known || is_over(f))
         return STATUS_OK;
-    struct search_options options = {.stop = stop_search, .user = f};
-    show(f, "searching");
-    TRY(searched_list(f->request, &f->costs, &options, &f->list));
+    const struct search_options layers = {.stop = stop_layers, .user = f};
+    const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
+    TRY(searched_list(f->request, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
+}
+
+static enum status clock_timed(struct finder *f, int i)
+{
+    double start_s = elapsed_s(f);
+    TRY(clock_candidate(f, i, true));
+    f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
+    return STATUS_OK;
 }
 
 static enum status find_all(struct finder *f)
@@ -318,11 +356,11 @@ static enum status find_all(struct finder *f)
     TRY(list_more(f));
     TRY(list_searched(f));
     do { /* measuring may have made others likely */
-        for (int i; !is_over(f) && (i = find_next(f)) >= 0;)
-            TRY(clock_candidate(f, i, true));
+        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);)
+            TRY(clock_timed(f, i));
         if (f->local && !f->look_only)
             TRY(measure_likely(f));
-    } while (!is_over(f) && find_next(f) >= 0);
+    } while (!is_over(f) && find_next(f) >= 0 && !is_late(f));
     return STATUS_OK;
 }
 

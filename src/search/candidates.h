@@ -89,7 +89,7 @@ struct candidate_request {
     /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped) and
      * tried_noise. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
-    /* Between plans. NULL: none. */
+    /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
     bool (*stops)(void *user); /* then the best so far is what is found */
     void *user;

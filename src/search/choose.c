@@ -53,7 +53,8 @@ static int sign(int64_t n)
     return (n > 0) - (n < 0);
 }
 
-/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work. */
+/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work; of plans
+ * that are as simple, one that moves less leaves more of the links to others. */
 static int compare_simplicity(const struct candidate *a, const struct candidate *b)
 {
     const struct plan *p = a->plan, *q = b->plan;
@@ -63,7 +64,8 @@ static int compare_simplicity(const struct candidate *a, const struct candidate 
                       sign(p->n_stages - q->n_stages),
                       sign(count_recomputed(p) - count_recomputed(q)),
                       sign(p->micro_batches - q->micro_batches),
-                      sign((int)p->sync - (int)q->sync)};
+                      sign((int)p->sync - (int)q->sync),
+                      sign(a->bytes_moved - b->bytes_moved)};
     for (size_t i = 0; i < sizeof by / sizeof *by; i++)
         if (by[i] != 0)
             return by[i];

@@ -38,12 +38,27 @@ static enum status find_forecast(struct chooser *c, int workers, struct forecast
     return add_forecast(c, workers, out);
 }
 
+/* The machine less the nodes that are lost. */
+static enum status remove_nodes(struct forecast *f, const char *names)
+{
+    struct machine *rest;
+    enum status st = machine_without(f->machine, names, &rest);
+    if (st != STATUS_OK) {
+        struct status_error error;
+        status_take(st, &error);
+        return status_fail(st, "--without %s: %s", names, error.message);
+    }
+    machine_destroy(f->machine);
+    f->machine = rest;
+    return STATUS_OK;
+}
+
 static enum status open_distant(struct chooser *c)
 {
     int asked = c->options->workers;
     TRY(add_forecast(c, 0, &c->forecast));
     if (c->options->without)
-        TRY(chooser_remove_nodes(&c->forecast->machine, c->options->without));
+        TRY(remove_nodes(c->forecast, c->options->without));
     const struct machine *m = c->forecast->machine;
     if (asked > m->n_devices)
         return status_fail(STATUS_USAGE, "--workers %d: %s has %d device%s", asked, m->name,
@@ -96,11 +111,12 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
 static void show(void *user, int done, int all, const char *name)
 {
     const struct chooser *c = user;
+    int64_t t_ns = timer_now_ns() - c->start_ns;
     if (c->options->on_candidate)
         c->options->on_candidate(c->options->forecast.user, done, all, name);
-    else if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
-        log_progress("planning: %d of %d candidates, %s (Ctrl-C: the best so far)", done, all,
-                     name);
+    else if (t_ns > PROGRESS_FROM_NS)
+        log_progress("planning for %.0f s: %d of %d candidates, %s (Ctrl-C: the best so far)",
+                     (double)t_ns * 1e-9, done, all, name);
 }
 
 static bool is_stopped(void *user)
@@ -143,13 +159,17 @@ double chooser_epoch_s(const struct chooser *c, double step_s)
     return step_s * (double)steps_per_epoch(c);
 }
 
+/* Many workers take long to lower; a cluster of a few nodes is answered soon. */
 static double find_limit(const struct chooser *c, int n_workers)
 {
+    static const double MANY_S = 1.2;
     if (c->options->limit_s > 0)
         return c->options->limit_s;
     if (is_local(c))
         return 60;
-    return c->options->without ? 0.8 : n_workers > 32 ? 1.5 : 5;
+    if (c->options->without)
+        return 0.8;
+    return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
 }
 
 static bool can_try(const struct chooser *c)

@@ -26,7 +26,8 @@ struct chooser_options {
     int64_t micro_batches; /* 0: tried */
     bool allow_stale, named_only, fewer;
     double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
-                                 1.5 for more than 32 workers, 0.8 where nodes are lost */
+                                 1.2 for 33 to 64 workers and more for more, 0.8 where nodes are
+                                 lost */
     double most_worker_hours; /* of an epoch; 0: no limit */
     double try_s; /* on this host, the best few are trained in turns for so long; 0: they are not */
     bool quiet;
@@ -63,11 +64,5 @@ enum status chooser_request(struct chooser *c, const struct plan *plan,
                             struct predict_request *out) MUST_USE;
 
 double chooser_epoch_s(const struct chooser *c, double step_s);
-
-/* ---- chooser_machine.c ---- */
-
-/* The machine less the nodes that `names` lists: by name, or by number from 0. The old one is
- * destroyed. STATUS_USAGE for an unknown node, or if none is left. */
-enum status chooser_remove_nodes(struct machine **machine, const char *names) MUST_USE;
 
 #endif

@@ -190,30 +190,40 @@ static enum status search(const struct layers_request *r, const struct pricing *
     return draw_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
 }
 
-enum status search_layers(const struct layers_request *request, struct layers_answer **out)
+enum status search_layers_priced(const struct layers_request *request, const struct pricing *p,
+                                 struct layers_answer **out)
 {
     int64_t start_ns = timer_now_ns();
-    struct pricing_request pricing = request->pricing;
-    struct pricing *p = NULL;
     struct layers_answer *a;
     arena *memory;
     enum status st;
-    pricing.samples = 0;
-    pricing.first_device = 0;
     TRY(arena_create(&memory));
     TRY_GOTO(st, arena_alloc(memory, sizeof *a, &a), failed);
     a->memory = memory;
-    TRY_GOTO(st, pricing_create(&pricing, &request->options, &p), failed);
-    a->pricing_s = seconds_since(start_ns);
     TRY_GOTO(st, search(request, p, a), failed);
-    pricing_destroy(p);
     a->search_s = seconds_since(start_ns);
     *out = a;
     return STATUS_OK;
 failed:
-    pricing_destroy(p);
     arena_destroy(memory);
     return st;
+}
+
+enum status search_layers(const struct layers_request *request, struct layers_answer **out)
+{
+    int64_t start_ns = timer_now_ns();
+    struct pricing_request pricing = request->pricing;
+    struct pricing *p;
+    pricing.samples = 0;
+    pricing.first_device = 0;
+    TRY(pricing_create(&pricing, &request->options, &p));
+    double pricing_s = seconds_since(start_ns);
+    enum status st = search_layers_priced(request, p, out);
+    pricing_destroy(p);
+    TRY(st);
+    (*out)->pricing_s = pricing_s;
+    (*out)->search_s = seconds_since(start_ns);
+    return STATUS_OK;
 }
 
 void layers_answer_destroy(struct layers_answer *a)

@@ -57,6 +57,9 @@ struct layers_answer {
 /* STATUS_STOPPED if it was stopped before any plan was known. */
 enum status search_layers(const struct layers_request *request,
                           struct layers_answer **out) MUST_USE;
+/* With costs that are priced already (request->pricing does not count; pricing_s stays 0). */
+enum status search_layers_priced(const struct layers_request *request, const struct pricing *p,
+                                 struct layers_answer **out) MUST_USE;
 void layers_answer_destroy(struct layers_answer *a); /* NULL is fine */
 
 #endif

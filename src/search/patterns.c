@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+/* fmax is a call, for the sake of numbers that are none. */
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 void pattern_maker_forget(struct pattern_maker *m)
 {
     m->n_ranges = m->n_inverses = 0;
@@ -126,28 +132,73 @@ static const struct plan_cut *find_cut(const struct axis_map *map, const struct 
     return NULL;
 }
 
-static void fill_region(const struct axis_parts *axes, int rank, int piece,
-                        struct pattern_region *out)
+static struct range find_range(const struct axis_parts *axis, int piece)
 {
-    *out = (struct pattern_region){.volume = piece < 0 ? 0 : 1};
-    for (int a = 0; piece >= 0 && a < SHAPE_MAX_RANK; a++) {
-        struct range r = {0, a < rank ? axes[a].extent : 1};
-        if (a < rank && axes[a].ranges)
-            r = axes[a].ranges[piece / axes[a].divisor % axes[a].n_parts];
-        out->begin[a] = (float)r.begin;
-        out->end[a] = (float)r.end;
-        out->volume *= (double)(r.end - r.begin);
+    if (piece < 0)
+        return (struct range){0, 0};
+    if (!axis->ranges)
+        return (struct range){0, axis->extent};
+    return axis->ranges[piece / axis->divisor % axis->n_parts];
+}
+
+static bool regions_alike(const struct pattern_regions *r, int i, int k)
+{
+    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+        if (r->begin[a][i] != r->begin[a][k] || r->end[a][i] != r->end[a][k])
+            return false;
+    return true;
+}
+
+static enum status find_runs(const struct pattern_maker *m, struct pattern_regions *at)
+{
+    const struct roads *r = m->roads;
+    int *run;
+    TRY(arena_alloc_array(m->memory, (size_t)r->n_seen, sizeof *run, &run));
+    for (int i = r->n_seen - 1; i >= 0; i--) {
+        bool last = i + 1 == r->n_seen || r->node_of[r->seen[i]] != r->node_of[r->seen[i + 1]];
+        run[i] = last || !regions_alike(at, i, i + 1) ? 1 : 1 + run[i + 1];
     }
+    at->run = run;
+    return STATUS_OK;
+}
+
+static enum status fill_regions(const struct pattern_maker *m, const struct axis_parts *axes,
+                                struct pattern *out)
+{
+    const struct roads *r = m->roads;
+    size_t n = (size_t)r->n_seen;
+    float *ends;
+    double *volume;
+    TRY(arena_alloc_array(m->memory, 2 * SHAPE_MAX_RANK * n, sizeof *ends, &ends));
+    TRY(arena_alloc_array(m->memory, n, sizeof *volume, &volume));
+    for (size_t i = 0; i < n; i++)
+        volume[i] = 1;
+    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
+        out->at.begin[a] = ends;
+        out->at.end[a] = ends + n;
+        for (size_t i = 0; i < n; i++) {
+            struct range range = find_range(&axes[a], m->piece_of[r->seen[i]]);
+            ends[i] = (float)range.begin;
+            ends[n + i] = (float)range.end;
+            volume[i] *= (double)(range.end - range.begin);
+        }
+        ends += 2 * n;
+    }
+    for (size_t i = 0; i < n; i++)
+        out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->seen[i]]);
+    out->at.volume = volume;
+    return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
 
 enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
                          const struct tensor_map *map, const struct plan_layer *layer,
                          struct pattern *out)
 {
-    struct axis_parts axes[SHAPE_MAX_RANK] = {{0}};
-    struct pattern_region *at;
+    struct axis_parts axes[SHAPE_MAX_RANK];
     int distinct = 1;
-    *out = (struct pattern){.copies = 1};
+    *out = (struct pattern){.copies = 1, .tiles = true};
+    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+        axes[a] = (struct axis_parts){.extent = 1};
     for (int a = 0; a < map->rank; a++) {
         const struct plan_cut *cut = find_cut(&map->axis[a], layer, &axes[a].divisor);
         struct pattern_ranges found = {0};
@@ -158,6 +209,7 @@ enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
         axes[a].ranges = found.ranges;
         axes[a].n_parts = cut->n_parts;
         out->axis[a] = found.known;
+        out->tiles &= !found.known.covers;
         distinct *= cut->n_parts;
     }
     out->repeats = (double)layer->n_pieces / distinct;
@@ -165,59 +217,74 @@ enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
         if (nest->loop[layer->cut[c].loop].role == LOOP_SUMMED)
             out->copies *= layer->cut[c].n_parts;
     TRY(find_inverse(m, layer));
-    TRY(arena_alloc_array(m->memory, (size_t)m->roads->n_seen, sizeof *at, &at));
-    for (int i = 0; i < m->roads->n_seen; i++)
-        fill_region(axes, map->rank, m->piece_of[m->roads->seen[i]], &at[i]);
-    out->at = at;
-    return STATUS_OK;
+    return fill_regions(m, axes, out);
 }
 
 /* ---- moving ---- */
 
-/* fmax is a call, for the sake of numbers that are none. */
-static double larger(double a, double b)
+static float length(float a_begin, float a_end, float b_begin, float b_end)
 {
-    return a > b ? a : b;
+    float begin = a_begin > b_begin ? a_begin : b_begin, end = a_end < b_end ? a_end : b_end;
+    return end > begin ? end - begin : 0;
 }
 
-static double overlap(const struct pattern_region *x, const struct pattern_region *y)
+/* What region i of both has in common. */
+static double overlap(const struct pattern_regions *x, const struct pattern_regions *y, int i)
 {
-    float length[SHAPE_MAX_RANK];
-    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
-        float begin = x->begin[a] > y->begin[a] ? x->begin[a] : y->begin[a];
-        float end = x->end[a] < y->end[a] ? x->end[a] : y->end[a];
-        length[a] = end > begin ? end - begin : 0;
-    }
-    return (double)length[0] * length[1] * ((double)length[2] * length[3]);
+    float l[SHAPE_MAX_RANK];
+    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+        l[a] = length(x->begin[a][i], x->end[a][i], y->begin[a][i], y->end[a][i]);
+    return (double)l[0] * l[1] * ((double)l[2] * l[3]);
 }
 
-/* What all readers together read of a region. */
-static double read_by_all(const struct pattern *read, const struct pattern_region *own)
+/* Adds what region i has in common with each of n others from `first` on, times weight[]; the
+ * compiler takes several at once. */
+static void add_overlaps(const struct pattern_regions *x, int i,
+                         const struct pattern_regions *others, int first, int n,
+                         const float *weight, float *sums)
+{
+    const float *b0 = others->begin[0] + first, *e0 = others->end[0] + first;
+    const float *b1 = others->begin[1] + first, *e1 = others->end[1] + first;
+    const float *b2 = others->begin[2] + first, *e2 = others->end[2] + first;
+    const float *b3 = others->begin[3] + first, *e3 = others->end[3] + first;
+    float xb0 = x->begin[0][i], xe0 = x->end[0][i], xb1 = x->begin[1][i], xe1 = x->end[1][i];
+    float xb2 = x->begin[2][i], xe2 = x->end[2][i], xb3 = x->begin[3][i], xe3 = x->end[3][i];
+    for (int k = 0; k < n; k++)
+        sums[k] += weight[k] * (length(xb0, xe0, b0[k], e0[k]) * length(xb1, xe1, b1[k], e1[k]) *
+                                (length(xb2, xe2, b2[k], e2[k]) * length(xb3, xe3, b3[k], e3[k])));
+}
+
+/* What all readers together read of the region that worker i owns. */
+static double read_by_all(const struct pattern *read, const struct pattern_regions *own, int i)
 {
     double volume = read->repeats;
+    if (read->tiles)
+        return volume * own->volume[i];
     for (int a = 0; a < SHAPE_MAX_RANK; a++) {
         const int64_t *covers = read->axis[a].covers;
-        volume *= covers ? (double)(covers[(int64_t)own->end[a]] - covers[(int64_t)own->begin[a]])
-                         : (double)(own->end[a] - own->begin[a]);
+        volume *=
+            covers ? (double)(covers[(int64_t)own->end[a][i]] - covers[(int64_t)own->begin[a][i]])
+                   : (double)(own->end[a][i] - own->begin[a][i]);
     }
     return volume;
 }
 
-/* How many of a pattern's different regions meet a region. */
-static double count_meeting(const struct pattern *p, const struct pattern_region *region)
+/* How many of a pattern's different regions meet region i of another. */
+static double count_meeting(const struct pattern *p, const struct pattern_regions *with, int i)
 {
     double n = 1;
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         if (p->axis[a].begun)
-            n *= p->axis[a].begun[(int64_t)region->end[a]] -
-                 p->axis[a].ended[(int64_t)region->begin[a]];
+            n *= p->axis[a].begun[(int64_t)with->end[a][i]] -
+                 p->axis[a].ended[(int64_t)with->begin[a][i]];
     return n;
 }
 
 static bool same_regions(const struct roads *r, const struct pattern *own,
                          const struct pattern *read)
 {
-    return own->copies == 1 && memcmp(own->at, read->at, (size_t)r->n_seen * sizeof *own->at) == 0;
+    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_seen * sizeof(float);
+    return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
 /* Of n_bytes in so many messages; most workers ask what the one before them asked. */
@@ -246,35 +313,50 @@ static void flow_of_worker(const struct roads *r, int i, const struct pattern *o
                            const struct pattern *read, double element_bytes,
                            struct last_asked last[2], struct flows *f)
 {
-    const struct pattern_region *o = &own->at[i], *x = &read->at[i];
     int w = r->seen[i];
-    double both = overlap(x, o), in = own->copies * x->volume - both;
-    double out = o->volume > 0 ? read_by_all(read, o) - both : 0;
-    double in_s = in * element_bytes / r->in_bytes_per_s[w];
-    double out_s = out * element_bytes / r->out_bytes_per_s[w];
+    double both = overlap(&read->at, &own->at, i);
+    double in = own->copies * read->at.volume[i] - both;
+    double out = own->at.volume[i] > 0 ? read_by_all(read, &own->at, i) - both : 0;
+    double in_s = in * element_bytes * r->in_s_per_byte[w];
+    double out_s = out * element_bytes * r->out_s_per_byte[w];
     f->in += in;
     f->out += out;
     f->seconds = larger(f->seconds, larger(in_s, out_s));
     if (!r->on_cpu)
         return;
     bool has = both > 0;
-    double from = in > 0 ? own->copies * count_meeting(own, x) - has : 0;
-    double to = out > 0 ? read->repeats * count_meeting(read, o) - has : 0;
+    double from = in > 0 ? own->copies * count_meeting(own, &read->at, i) - has : 0;
+    double to = out > 0 ? read->repeats * count_meeting(read, &own->at, i) - has : 0;
     /* A core does one after the other. */
     f->seconds = larger(f->seconds, host_messages_s(r, from, in * element_bytes, &last[0]) +
                                         host_messages_s(r, to, out * element_bytes, &last[1]));
 }
 
+/* What workers of a node read that others of the node own. Workers that read the same are taken
+ * together; each has its own already. */
 static double flow_within(const struct road_node *node, const struct pattern *own,
                           const struct pattern *read)
 {
-    const struct pattern_region *o = own->at + node->first_seen, *r = read->at + node->first_seen;
+    float sums[ROADS_MOST_SEEN], weight[ROADS_MOST_SEEN];
+    const int *run = read->at.run + node->first_seen;
     double sum = 0;
-    for (int i = 0; i < node->n_seen; i++)
+    for (int k = 0; k < node->n_seen; k++)
+        sums[k] = 0;
+    for (int i = 0; i < node->n_seen; i += run[i]) {
         for (int k = 0; k < node->n_seen; k++)
-            if (i != k)
-                sum += overlap(&r[i], &o[k]);
+            weight[k] = (float)(run[i] - (k >= i && k < i + run[i]));
+        add_overlaps(&read->at, node->first_seen + i, &own->at, node->first_seen, node->n_seen,
+                     weight, sums);
+    }
+    for (int k = 0; k < node->n_seen; k++)
+        sum += sums[k];
     return sum * ((double)(node->n - 1) / (node->n_seen > 1 ? node->n_seen - 1 : 1));
+}
+
+/* What is left of all; sums in single precision have an error. */
+static double without_noise(double all, double part)
+{
+    return all - part > 1e-6 * all ? all - part : 0;
 }
 
 /* One direction through one node: the busiest port, core or card. */
@@ -289,7 +371,7 @@ static double move_through(const struct roads *r, const struct road_node *node,
     if (r->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
         return f.seconds;
     f.in_near = flow_within(node, own, read);
-    double in_far = larger(0, f.in - f.in_near), out_far = larger(0, f.out - f.in_near);
+    double in_far = without_noise(f.in, f.in_near), out_far = without_noise(f.out, f.in_near);
     double scale = (double)node->n / node->n_seen * element_bytes;
     *far |= in_far > 0;
     return larger(f.seconds, larger(scale * in_far / node->in_bytes_per_s,
@@ -300,11 +382,7 @@ static double move_through(const struct roads *r, const struct road_node *node,
  * memory there and back. */
 static double copy_s(const struct roads *r, const struct pattern *read, double element_bytes)
 {
-    double slowest = 0;
-    for (int i = 0; i < r->n_seen; i++)
-        slowest = larger(slowest,
-                         5 * read->at[i].volume * element_bytes / r->copy_bytes_per_s[r->seen[i]]);
-    return slowest + 4 * r->launch_s;
+    return 5 * element_bytes * read->copy_s + 4 * r->launch_s;
 }
 
 double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,

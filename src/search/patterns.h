@@ -13,10 +13,14 @@
 #include "plan/plan.h"
 #include "search/roads.h"
 
-/* In single precision, which is exact for extents below 2^24 and intersects four axes at once. */
-struct pattern_region {
-    float begin[SHAPE_MAX_RANK], end[SHAPE_MAX_RANK]; /* unused axes: 0 .. 1; none: all 0 */
-    double volume;                                    /* elements */
+/* Where the regions of the workers that are looked at begin and end on each axis, and how many
+ * elements they have. Side by side by worker, so that one region is intersected with those of all
+ * workers of a node at once; and in single precision, which is exact for extents below 2^24. Unused
+ * axes: 0 .. 1; a worker without a region: all 0. */
+struct pattern_regions {
+    const float *begin[SHAPE_MAX_RANK], *end[SHAPE_MAX_RANK]; /* by number in roads->seen */
+    const double *volume;
+    const int *run; /* how many from here on are alike, of the same node */
 };
 
 /* What is known of the parts of one axis, by place x; NULL: it is not cut. */
@@ -29,10 +33,12 @@ struct pattern_axis {
 };
 
 struct pattern {
-    const struct pattern_region *at; /* by number in roads->seen */
-    double copies;                   /* own: holders of each region, whose sum it is */
-    double repeats;                  /* read: workers that read the same region */
+    struct pattern_regions at;
+    double copies;  /* own: holders of each region, whose sum it is */
+    double repeats; /* read: workers that read the same region */
     struct pattern_axis axis[SHAPE_MAX_RANK];
+    bool tiles;    /* read: no axis has covers */
+    double copy_s; /* of the worker that takes longest to copy an element's byte of its region */
 };
 
 /* Makes patterns of one layer after another, and remembers ranges within a layer. */

@@ -313,15 +313,18 @@ static enum status try_micro_batches(struct piping *p, int micro_batches, bool s
     return STATUS_OK;
 }
 
+/* The likely numbers of micro-batches first, in case it is stopped. */
 static enum status try_all(struct piping *p, best_table best)
 {
+    static const int likely[] = {8, 16, 4, 32, 2, 64, 0};
     const struct pipelines_request *r = p->request;
     bool synchronous = !r->without[PLAN_1F1B] || !r->without[PLAN_GPIPE];
     int most = 4 * p->n_slots > 8 ? 4 * p->n_slots : 8;
     if (synchronous && r->micro_batches)
         TRY(try_micro_batches(p, r->micro_batches, true, best));
-    for (int m = 2; synchronous && !r->micro_batches && m <= most; m *= 2)
-        TRY(try_micro_batches(p, m, true, best));
+    for (int i = 0; synchronous && !r->micro_batches && likely[i]; i++)
+        if (likely[i] <= most)
+            TRY(try_micro_batches(p, likely[i], true, best));
     if (!r->without[PLAN_PIPEDREAM] && !r->synchronous)
         TRY(try_micro_batches(p, 1, false, best));
     return STATUS_OK;

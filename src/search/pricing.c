@@ -324,6 +324,14 @@ failed:
     return st;
 }
 
+void pricing_hide_sync(struct pricing *p, double hidden_sync)
+{
+    p->request.hidden_sync = hidden_sync;
+    for (int i = 0; i < p->n_layers; i++) /* equal layers share theirs: again, to the same */
+        for (int x = 0; x < p->layers[i].n_choices; x++)
+            p->layers[i].totals[x] = pricing_total(&p->request, &p->layers[i].costs[x]);
+}
+
 void pricing_destroy(struct pricing *p)
 {
     if (p)

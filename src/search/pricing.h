@@ -57,7 +57,7 @@ struct pricing_layer {
     int n_choices;
     const struct choice *choices;
     const struct pricing_cost *costs; /* by choice */
-    const double *totals;             /* pricing_total of each */
+    double *totals;                   /* pricing_total of each */
 };
 
 /* From layer `from` to layer `to`; several for layers with several inputs. */
@@ -84,5 +84,8 @@ struct pricing {
 enum status pricing_create(const struct pricing_request *request,
                            const struct search_options *options, struct pricing **out) MUST_USE;
 void pricing_destroy(struct pricing *p); /* NULL is fine */
+
+/* The same costs with another part of the sums of gradients taken to hide: new totals. */
+void pricing_hide_sync(struct pricing *p, double hidden_sync);
 
 #endif

@@ -7,7 +7,7 @@
 static const double UNKNOWN_LATENCY_S = 10e-6;
 static const double UNKNOWN_BYTES_PER_S = 4e9;
 
-enum { MOST_SEEN = 16, POINTS_PER_OCTAVE = 2 };
+enum { POINTS_PER_OCTAVE = 2 };
 
 /* ---- workers and nodes ---- */
 
@@ -21,17 +21,21 @@ static enum status find_workers(struct roads *r, int first_device)
     const struct machine *m = r->machine;
     size_t n = (size_t)r->n_workers;
     int *device, *node_of;
-    double *in, *out, *copy;
+    double *in, *out, *in_s, *out_s, *copy;
     TRY(arena_alloc_array(r->memory, n, sizeof *device, &device));
     TRY(arena_alloc_array(r->memory, n, sizeof *node_of, &node_of));
     TRY(arena_alloc_array(r->memory, n, sizeof *in, &in));
     TRY(arena_alloc_array(r->memory, n, sizeof *out, &out));
+    TRY(arena_alloc_array(r->memory, n, sizeof *in_s, &in_s));
+    TRY(arena_alloc_array(r->memory, n, sizeof *out_s, &out_s));
     TRY(arena_alloc_array(r->memory, n, sizeof *copy, &copy));
     for (int i = 0; i < r->n_workers; i++) {
         int d = device[i] = (first_device + i) % m->n_devices;
         const struct machine_kind *kind = &m->kinds[m->devices[d].kind];
         in[i] = link_speed(m, m->device_in[d]);
         out[i] = link_speed(m, m->device_out[d]);
+        in_s[i] = 1 / in[i];
+        out_s[i] = 1 / out[i];
         copy[i] = kind->reached_bytes_per_s;
         r->launch_s = fmax(r->launch_s, kind->launch_s);
         r->on_cpu |= kind->class == MACHINE_CPU;
@@ -40,6 +44,8 @@ static enum status find_workers(struct roads *r, int first_device)
     r->node_of = node_of;
     r->in_bytes_per_s = in;
     r->out_bytes_per_s = out;
+    r->in_s_per_byte = in_s;
+    r->out_s_per_byte = out_s;
     r->copy_bytes_per_s = copy;
     TRY(arena_alloc_array(r->memory, n, sizeof *r->nodes, &r->nodes));
     for (int i = 0; i < r->n_workers; i++) {
@@ -80,7 +86,7 @@ static bool is_seen(const struct roads *r, int node)
 static enum status find_seen(struct roads *r)
 {
     int *seen;
-    int most = r->n_nodes == 1 ? 2 * MOST_SEEN : MOST_SEEN;
+    int most = r->n_nodes == 1 ? ROADS_MOST_SEEN : ROADS_MOST_SEEN / 2;
     TRY(arena_alloc_array(r->memory, (size_t)r->n_workers, sizeof *seen, &seen));
     for (int g = 0; g < r->n_nodes; g++) {
         struct road_node *node = &r->nodes[g];

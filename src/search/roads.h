@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "machine/machine.h"
 
-enum { ROADS_CURVE_POINTS = 96 };
+enum { ROADS_CURVE_POINTS = 96, ROADS_MOST_SEEN = 32 /* of a node */ };
 
 /* A run of workers on one node of the machine. */
 struct road_node {
@@ -38,6 +38,7 @@ struct roads {
     int n_seen;
     const int *seen;                                /* workers that are looked at */
     const double *in_bytes_per_s, *out_bytes_per_s; /* by worker: its port */
+    const double *in_s_per_byte, *out_s_per_byte;   /* the same, to multiply with */
     const double *copy_bytes_per_s;                 /* by worker: its memory */
     double launch_s;                                /* the largest */
     double near_s, far_s; /* latency of a message within a node, and between nodes */

@@ -27,11 +27,13 @@ void searched_take_costs(struct searched_costs *to, const struct predict_request
 enum status searched_find_sources(const struct searched_costs *costs, const struct machine *machine,
                                   arena *memory, const struct cost_source **out) MUST_USE;
 
-/* Appends the per-layer optimum, with sums of gradients taken to cost time and to hide behind
- * backward, and the best pipelines. Being stopped is no failure: what was found by then is there.
+/* Appends the per-layer optimum for several shares of the sums of gradients that are taken to hide
+ * behind backward ("per layer 90%"; "per layer": none), and the best pipelines. Being stopped is no
+ * failure: what was found by then is there.
  */
 enum status searched_list(const struct candidate_request *request,
-                          const struct searched_costs *costs, const struct search_options *options,
+                          const struct searched_costs *costs, const struct search_options *layers,
+                          const struct search_options *pipelines,
                           struct candidate_list *to) MUST_USE;
 
 #endif

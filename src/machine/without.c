@@ -1,5 +1,5 @@
 /* A machine that has lost nodes: its JSON without them, read again. */
-#include "search/chooser.h"
+#include "machine/machine.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -43,11 +43,9 @@ static enum status mark_nodes(const struct machine *m, const char *names, bool *
         (void)snprintf(word, sizeof word, "%.*s", (int)(length < 127 ? length : 127), at);
         int node = find_node(m, word);
         if (node < 0)
-            return status_fail(STATUS_USAGE,
-                               "--without '%s': %s has no such node (they are %s to %s, or 0 to "
-                               "%d)",
-                               word, m->name, m->nodes[0].name, m->nodes[m->n_nodes - 1].name,
-                               m->n_nodes - 1);
+            return status_fail(
+                STATUS_USAGE, "no such node as '%s' on %s: they are %s to %s, or 0 to %d", word,
+                m->name, m->nodes[0].name, m->nodes[m->n_nodes - 1].name, m->n_nodes - 1);
         lost[node] = true;
         if (!at[length])
             return STATUS_OK;
@@ -71,10 +69,8 @@ static enum status remove_marked(const struct machine *m, const bool *lost, cons
     return st;
 }
 
-enum status chooser_remove_nodes(struct machine **machine, const char *names)
+enum status machine_without(const struct machine *m, const char *names, struct machine **out)
 {
-    const struct machine *m = *machine;
-    struct machine *rest = NULL;
     int left = 0;
     bool *lost = calloc((size_t)m->n_nodes, sizeof *lost);
     if (!lost)
@@ -83,12 +79,9 @@ enum status chooser_remove_nodes(struct machine **machine, const char *names)
     for (int i = 0; i < m->n_nodes; i++)
         left += !lost[i];
     if (st == STATUS_OK && left == 0)
-        st = status_fail(STATUS_USAGE, "--without %s: no node is left of %s", names, m->name);
+        st = status_fail(STATUS_USAGE, "no node is left of %s", m->name);
     if (st == STATUS_OK)
-        st = remove_marked(m, lost, names, &rest);
+        st = remove_marked(m, lost, names, out);
     free(lost);
-    TRY(st);
-    machine_destroy(*machine);
-    *machine = rest;
-    return STATUS_OK;
+    return st;
 }
