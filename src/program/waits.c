@@ -48,6 +48,7 @@ struct tracker {
     int n_found, *found; /* communication that must have ended, being gathered */
     int *mark;           /* by instruction: gathered for this one already; -1: implied */
     int *stack;          /* see() */
+    int n_ints, *ints;   /* room for waits */
 };
 
 /* ---- segments ---- */
@@ -317,6 +318,20 @@ static int keep_for_communication(struct tracker *t, int number)
     return n;
 }
 
+/* Most instructions wait for one or two: room is taken for many of them at once. */
+static enum status take_ints(struct tracker *t, arena *memory, int n, int **out)
+{
+    enum { AT_ONCE = 2048 };
+    if (n > t->n_ints) {
+        t->n_ints = n > AT_ONCE ? n : AT_ONCE;
+        TRY(arena_alloc_array(memory, (size_t)t->n_ints, sizeof *t->ints, &t->ints));
+    }
+    *out = t->ints;
+    t->ints += n;
+    t->n_ints -= n;
+    return STATUS_OK;
+}
+
 static enum status track(struct program *p, struct tracker *t)
 {
     TRY(create(t));
@@ -324,8 +339,8 @@ static enum status track(struct program *p, struct tracker *t)
         struct instr *instr = &p->instrs[i];
         TRY(gather(t, i));
         sort_found(t);
-        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i), *waits;
-        TRY(arena_alloc_array(p->memory, (size_t)n, sizeof *waits, &waits));
+        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i), *waits = NULL;
+        TRY(take_ints(t, p->memory, n, &waits));
         memcpy(waits, t->found, (size_t)n * sizeof *waits);
         instr->n_waits = n;
         instr->waits = waits;
