@@ -7,25 +7,34 @@
 
 enum { MOST_THREADS = 64 };
 
-static _Thread_local bool inside;
+/* Cores that this thread's task has; 0: it is in none, and has all. */
+static _Thread_local int own_cores;
+
+static int count_cores(void)
+{
+    cpu_set_t allowed;
+    if (own_cores > 0)
+        return own_cores;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+static int at_least_one(int n)
+{
+    return n > 1 ? n : 1;
+}
 
 int parallel_threads(int n_items)
 {
-    cpu_set_t allowed;
-    int n = 1;
-    if (inside)
-        return 1;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        n = CPU_COUNT(&allowed);
+    int n = count_cores();
     n = n < MOST_THREADS ? n : MOST_THREADS;
-    n = n < n_items ? n : n_items;
-    return n > 1 ? n : 1;
+    return at_least_one(n < n_items ? n : n_items);
 }
 
 struct run {
     int n_items;
     parallel_task *task;
     void *user;
+    int cores; /* of each thread */
     atomic_int next;
     atomic_bool failed;
     pthread_mutex_t lock; /* of what follows */
@@ -56,14 +65,14 @@ static void *work(void *user)
 {
     const struct member *m = user;
     struct run *r = m->run;
-    bool outer = inside;
-    inside = true;
+    int outer = own_cores;
+    own_cores = r->cores;
     for (int i; !atomic_load(&r->failed) && (i = atomic_fetch_add(&r->next, 1)) < r->n_items;) {
         enum status st = r->task(r->user, i, m->number);
         if (st != STATUS_OK)
             keep_error(r, i, st);
     }
-    inside = outer;
+    own_cores = outer;
     return NULL;
 }
 
@@ -77,7 +86,10 @@ static enum status run_alone(int n_items, parallel_task *task, void *user)
 
 enum status parallel_run(int n_items, int n_threads, parallel_task *task, void *user)
 {
-    struct run r = {.n_items = n_items, .task = task, .user = user};
+    struct run r = {.n_items = n_items,
+                    .task = task,
+                    .user = user,
+                    .cores = at_least_one(count_cores() / at_least_one(n_threads))};
     struct member members[MOST_THREADS];
     int n = 1;
     if (n_threads <= 1)

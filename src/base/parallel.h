@@ -14,8 +14,8 @@
 
 typedef enum status parallel_task(void *user, int item, int thread);
 
-/* As many as have a core, and not more than there are items; 1 within a task of parallel_run: the
- * cores are taken. */
+/* As many as have a core, and not more than there are items. Within a task of parallel_run: as many
+ * as are the task's, when its siblings have as many each. */
 int parallel_threads(int n_items);
 
 /* The task of every item from 0 to n_items - 1. After a failure no more are begun; the error of the
