@@ -30,6 +30,11 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
+static double not_negative(double a)
+{
+    return a > 0 ? a : 0;
+}
+
 /* ---- rates ---- */
 
 /* Cores that the flow works on compute so much slower. */
@@ -48,7 +53,7 @@ static void plan_end(struct clock_run *c, int number)
 {
     const struct flow *f = &c->flows[number];
     double until = f->sent ? 0 : f->sent_left;
-    double rest_s = f->rate > 0 ? fmax(0, f->left - until) / f->rate : 0;
+    double rest_s = f->rate > 0 ? not_negative(f->left - until) / f->rate : 0;
     events_set_end(&c->events, number, c->now_s + rest_s);
 }
 
@@ -59,7 +64,7 @@ static enum status set_rate(struct clock_run *c, int number, double rate)
     if (fabs(rate - before) <= (1 - NEARLY) * before)
         return STATUS_OK;
     if (isfinite(before))
-        f->left = fmax(0, f->left - (c->now_s - f->since) * before);
+        f->left = not_negative(f->left - (c->now_s - f->since) * before);
     f->since = c->now_s;
     f->rate = rate;
     if (!isfinite(rate))
@@ -162,7 +167,7 @@ static void settle_some(struct clock_run *c)
         const struct flow *f = &c->flows[a->flows[i]];
         for (int k = 0; k < f->n_demands; k++) {
             struct resource *r = &c->resources[f->demands[k].resource];
-            r->left = fmax(0, r->left - f->offer * f->demands[k].amount);
+            r->left = not_negative(r->left - f->offer * f->demands[k].amount);
             r->n_open--;
         }
     }
@@ -387,7 +392,7 @@ void flow_pass(struct clock_run *c, int flow)
 {
     struct flow *f = &c->flows[flow];
     if (isfinite(f->rate))
-        f->left = fmax(0, f->left - (c->now_s - f->since) * f->rate);
+        f->left = not_negative(f->left - (c->now_s - f->since) * f->rate);
     f->since = c->now_s;
     f->sent = true;
     plan_end(c, flow);
