@@ -1,0 +1,72 @@
+"""Makes a recording of script(1) small and free of what is no one's business:
+
+    clean_recording.py TYPESCRIPT TIMING NEW-TYPESCRIPT NEW-TIMING
+
+Lines of apt and dpkg that name servers or say what happens to each of hundreds of packages are left
+out; the time they took stays, as a pause. Writes closer together than a twentieth of a second become
+one, so that the timing is short, too.
+"""
+import re
+import sys
+
+LEFT_OUT = re.compile(rb"^(Get:|Hit:|Ign:|Selecting previously|Preparing to unpack|Unpacking |Setting up |"
+                      rb"\(Reading database|Processing triggers|debconf: |update-alternatives: |"
+                      rb"Created symlink|Creating config)")
+TOGETHER_S = 0.05
+
+
+def read(typescript, timing):
+    """Lines (or what a carriage return ends) with the time at which each was complete."""
+    with open(typescript, "rb") as file:
+        text = file.read()
+    at = text.index(b"\n") + 1  # "Script started on ..."
+    clock, line = 0.0, b""
+    with open(timing, encoding="ascii") as file:
+        for entry in file:
+            delay, n = entry.split()[-2:]
+            clock += float(delay)
+            parts = re.split(rb"(?<=[\r\n])(?!\n)", text[at:at + int(n)])
+            at += int(n)
+            for part in parts:
+                line += part
+                if line.endswith((b"\n", b"\r")):
+                    yield clock, line
+                    line = b""
+    if line:
+        yield clock, line
+
+
+def write(lines, typescript, timing):
+    with open(typescript, "wb") as text, open(timing, "w", encoding="ascii") as times:
+        text.write(b"Script started\n")
+        shown = due = 0.0
+        waiting = b""
+
+        def put():
+            times.write(f"{due - shown:.3f} {len(waiting)}\n")
+            text.write(waiting)
+
+        for clock, line in lines:
+            if waiting and clock - due > TOGETHER_S:
+                put()
+                shown, waiting = due, b""
+            due = clock if not waiting else due
+            waiting += line
+        if waiting:
+            put()
+
+
+def keep(lines):
+    listing = False  # the names of packages, after "The following ..."
+    for clock, line in lines:
+        listing = line.startswith(b"The following ") or (listing and line.startswith(b"  "))
+        if not listing and not LEFT_OUT.match(line):
+            yield clock, line
+
+
+def main():
+    typescript, timing, new_typescript, new_timing = sys.argv[1:]
+    write(keep(read(typescript, timing)), new_typescript, new_timing)
+
+
+main()
