@@ -3,8 +3,8 @@
     clean_recording.py TYPESCRIPT TIMING NEW-TYPESCRIPT NEW-TIMING
 
 Lines of apt and dpkg that name servers or say what happens to each of hundreds of packages are left
-out; the time they took stays, as a pause. Writes closer together than a twentieth of a second become
-one, so that the timing is short, too.
+out; the time they took stays, as a pause. Of progress lines that are rewritten in place one in half a
+second is kept, and writes closer together than a twentieth of a second become one.
 """
 import re
 import sys
@@ -12,7 +12,9 @@ import sys
 LEFT_OUT = re.compile(rb"^(Get:|Hit:|Ign:|Selecting previously|Preparing to unpack|Unpacking |Setting up |"
                       rb"\(Reading database|Processing triggers|debconf: |update-alternatives: |"
                       rb"Created symlink|Creating config)")
+LISTS = re.compile(rb"^(The following |Suggested packages:|Recommended packages:)")
 TOGETHER_S = 0.05
+REWRITTEN_S = 0.5
 
 
 def read(typescript, timing):
@@ -58,10 +60,16 @@ def write(lines, typescript, timing):
 
 def keep(lines):
     listing = False  # the names of packages, after "The following ..."
+    progress = -1.0
     for clock, line in lines:
-        listing = line.startswith(b"The following ") or (listing and line.startswith(b"  "))
-        if not listing and not LEFT_OUT.match(line):
-            yield clock, line
+        listing = LISTS.match(line) or (listing and line.startswith(b"  "))
+        if listing or LEFT_OUT.match(line):
+            continue
+        if line.endswith(b"\r"):
+            if clock - progress < REWRITTEN_S:
+                continue
+            progress = clock
+        yield clock, line
 
 
 def main():

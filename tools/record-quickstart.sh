@@ -53,8 +53,10 @@ root=$work/root
 hostname debian
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
-mkdir -p "$root/dev/shm"
+mkdir -p "$root/dev/shm" "$root/dev/pts"
 mount -t tmpfs tmpfs "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+ln -sf pts/ptmx "$root/dev/ptmx"
 
 # What is typed in it, each line after a prompt.
 cat >"$root/root/session.sh" <<'SESSION'

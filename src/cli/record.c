@@ -38,8 +38,7 @@ static enum status fail_directory(const char *path)
     return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
 }
 
-/* With those above it, as mkdir -p does. */
-static enum status make_directories(const char *path, bool *made)
+enum status record_make_directories(const char *path, bool *made)
 {
     char part[PATH_BYTES];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -74,7 +73,7 @@ static enum status take_directory(record *r)
     struct stat about;
     r->directory = r->options.directory;
     if (r->options.root)
-        TRY(make_directories(r->directory, &r->made));
+        TRY(record_make_directories(r->directory, &r->made));
     /* All processes look, so that all end; the file comes once all are there. */
     if (!r->options.again && stat(record_path(r, REPORT_CONFIG), &about) == 0)
         return status_fail(STATUS_USAGE,
@@ -270,6 +269,8 @@ static enum status describe(record *r, const struct record_about *a)
     struct graph *graph;
     put_json(r, REPORT_CONFIG, config_json(a));
     put_json(r, REPORT_VERSIONS, versions_json(a->info));
+    if (a->search)
+        put_json(r, REPORT_SEARCH, json_incref((json_t *)a->search));
     TRY(put_machine(r));
     TRY(subject_build(a->info->model, a->options->data, a->info->batch,
                       a->options->drop_probability, &info, &graph));
@@ -278,12 +279,61 @@ static enum status describe(record *r, const struct record_about *a)
     return st;
 }
 
+/* ---- a run that goes on ---- */
+
+/* Whole, and of a step that is in the checkpoint. */
+static bool is_kept(const char *line, int64_t first_step)
+{
+    if (!strchr(line, '\n'))
+        return false;
+    json_t *value = json_loads(line, 0, NULL);
+    const json_t *step = json_object_get(value, "step");
+    if (!step)
+        step = json_object_get(value, "steps"); /* the end */
+    bool kept = value && json_integer_value(step) <= first_step;
+    json_decref(value);
+    return kept;
+}
+
+static bool copy_events(FILE *from, FILE *to, int64_t first_step)
+{
+    char *line = NULL;
+    size_t size = 0;
+    bool well = true;
+    while (well && getline(&line, &size, from) > 0)
+        if (is_kept(line, first_step))
+            well = fputs(line, to) != EOF;
+    free(line);
+    return well && !ferror(from);
+}
+
+/* A run that was killed went on after its last checkpoint, and may have left half a line: these
+ * steps are run again. */
+static enum status trim_events(record *r, const char *path, int64_t first_step)
+{
+    const char *path_new;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return STATUS_OK; /* nothing was recorded before */
+    enum status st = arena_print(r->memory, &path_new, "%s.new", path);
+    FILE *to = st == STATUS_OK ? fopen(path_new, "w") : NULL;
+    bool well = to && copy_events(from, to, first_step);
+    (void)fclose(from);
+    if (to)
+        well = fclose(to) == 0 && well;
+    if (!well || rename(path_new, path) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
 static enum status begin(record *r, const struct record_about *a)
 {
     if (!r->directory)
         TRY(number_directory(r, a->info->model));
     const char *path = record_path(r, REPORT_EVENTS);
-    r->events = fopen(path, r->options.again ? "a" : "w");
+    if (a->info->resumed)
+        TRY(trim_events(r, path, a->info->first_step));
+    r->events = fopen(path, a->info->resumed ? "a" : "w");
     if (!r->events)
         return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
     /* A run that is killed leaves its steps up to then. */

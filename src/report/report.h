@@ -54,6 +54,7 @@ json_t *report_network(const struct graph *graph);
 #define REPORT_MACHINE "machine.json"
 #define REPORT_PREDICTION "prediction.json"
 #define REPORT_SEARCH "search.json"
+#define REPORT_LIMITS "limits.json" /* of bench limits, if someone put it there */
 #define REPORT_EVENTS "events.jsonl"
 #define REPORT_TRACE "trace.json"
 #define REPORT_PREDICTED_TRACE "predicted-trace.json"

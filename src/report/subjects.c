@@ -262,7 +262,7 @@ static enum status read_members(const char *directory, json_t *subject)
         {REPORT_CONFIG, "config"},         {REPORT_VERSIONS, "versions"},
         {REPORT_NETWORK, "network"},       {REPORT_PLAN, "plan"},
         {REPORT_MACHINE, "machine"},       {REPORT_SEARCH, "search"},
-        {REPORT_PREDICTION, "prediction"},
+        {REPORT_PREDICTION, "prediction"}, {REPORT_LIMITS, "limits"},
     };
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         TRY(read_member(directory, members[i].name, members[i].key, subject));
