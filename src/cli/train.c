@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
-enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for */
+enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
 
 struct train_options {
     const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace, *run;
@@ -134,8 +134,8 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "[nothing is written]"),
         OPTION_TEXT(
             "--run", "DIR", &o->run, NULL,
-            "keep the record of the run there, with a checkpoint and what was expected, for "
-            "'cleave report'; none: nowhere [runs/MODEL-NNN, without these two]"),
+            "keep the record of the run there, with a checkpoint, for 'cleave report'; none: "
+            "nowhere [runs/MODEL-NNN, without a checkpoint]"),
         OPTION_TEXT("--tensorboard", "DIR", &o->tensorboard, NULL,
                     "also write event files for TensorBoard there: loss, accuracy, learning rate "
                     "and images/s [nothing is written]"),
@@ -422,12 +422,13 @@ static enum status run_trainer(trainer *t, const struct train_options *o,
     if (view.info->root)
         print_start(view.info);
     if (kept)
-        record_begin(kept, &(struct record_about){.options = options,
-                                                  .info = view.info,
-                                                  .optimizer = optimizer_names[o->optimizer],
-                                                  .precision = precision_names[o->precision],
-                                                  .search = o->planned.search,
-                                                  .predict = o->run || o->planned.text});
+        record_begin(
+            kept, &(struct record_about){.options = options,
+                                         .info = view.info,
+                                         .optimizer = optimizer_names[o->optimizer],
+                                         .precision = precision_names[o->precision],
+                                         .search = o->planned.search,
+                                         .predict = o->run || view.info->workers <= MOST_TRACED});
     const struct trainer_callbacks calls = {
         .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
     return close_board(&view, trainer_run(t, &calls, &view));

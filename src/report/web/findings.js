@@ -4,15 +4,28 @@
   /* Shares of the step of an average worker: measured where there is a run, else predicted. */
   function shares(s) {
     const f = cleave.figures(s);
-    if (f.step_mean_s && f.compute_s !== undefined)
-      return { how: "measured", step: f.step_mean_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
+    if (f.measured_s && f.compute_s !== undefined)
+      return { how: "measured", step: f.measured_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
     const p = s.prediction;
     if (!p || !p.workers || !p.workers.length) return null;
     const mean = (key) => d3.mean(p.workers, (w) => w[key]);
     return { how: "predicted", step: p.step_s, compute: mean("compute_s"), wait: mean("wait_s"), communicate: mean("communicate_s") };
   }
 
+  /* How much more than the mean the busiest worker computes: of the measured step where there is one. */
   function imbalance(s) {
+    const t = cleave.timeline(s, "measured");
+    if (t && t.workers > 1 && !(t.data && t.data.length > 4e5)) {
+      const slices = cleave.unpackTimeline(t);
+      const busy = d3.range(t.workers).map((w) => {
+        let sum = 0;
+        for (let i = slices.first[2 * w]; i < slices.first[2 * w + 1]; i++)
+          if (slices.category[i] === 0) sum += slices.end[i] - slices.begin[i];
+        return sum;
+      });
+      const most = d3.max(busy), mean = d3.mean(busy);
+      return mean > 0 ? { ratio: most / mean, worker: busy.indexOf(most) } : null;
+    }
     const list = s.prediction && s.prediction.workers;
     if (!list || list.length < 2) return null;
     const mean = d3.mean(list, (w) => w.compute_s), most = d3.max(list, (w) => w.compute_s);
@@ -82,6 +95,8 @@
       (Math.abs(off) < 0.02 ? "right to 2 %." : `${cleave.percent(Math.abs(off))} too ${off > 0 ? "long" : "short"}.`) +
       (guessed > 0.3 ? ` ${cleave.percent(guessed)} of the costs behind it were not measured here.` : ""));
     if (guessed > 0.3) tries.push("'cleave predict' once, which measures the layers on this host, then train again");
+    else if (Math.abs(off) > 0.5)
+      tries.push("to measure the layers anew, if the machine was busy then: 'cleave profile forget', 'cleave predict', and train again");
   }
 
   function sayMemory(s, say, tries) {
