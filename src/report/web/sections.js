@@ -74,13 +74,15 @@
 
   /* ---- several runs ---- */
 
+  const known = (x) => x !== undefined && x !== null;
+
   /* Small charts of what a step needs, a bar for each. */
   function drawFigures(parent, list) {
     const pair = e("div", { class: "pair triple" });
     parent.append(pair);
     for (const [id, key, title, format] of [["compare-speed", "images_per_s", "images/s", cleave.count],
       ["compare-memory", "memory_bytes", "memory of the largest worker", cleave.bytes], ["compare-moved", "bytes_moved", "moved in a step", cleave.bytes]]) {
-      const some = list.filter(([, f]) => f[key] !== undefined && f[key] !== null);
+      const some = list.filter(([, f]) => known(f[key]));
       if (some.length < 2) continue;
       cleave.chart(pair, {
         id, height: 74 + 30 * some.length, label: "Bars: " + title + ", by run",
@@ -152,10 +154,12 @@
             most: d3.max(timed, ([, f]) => Math.max((f.predicted_s || 0) + (f.error_s || 0), f.measured_s || 0)) }),
         });
       drawFigures(parent, list);
-      parent.append(cleave.table(["", "model", "plan", "workers", "batch", "predicted", "measured", "images/s", "memory", "moved", "accuracy"],
-        list.map(([s, f]) => [s.label, f.model, f.plan, f.workers, f.batch, cleave.seconds(f.predicted_s), cleave.seconds(f.measured_s),
-          f.images_per_s ? Math.round(f.images_per_s) : null, cleave.bytes(f.memory_bytes), cleave.bytes(f.bytes_moved),
-          f.accuracy === undefined ? null : cleave.accuracy(f.accuracy)])));
+      const columns = [["model", "model", String], ["plan", "plan", String], ["workers", "workers", String], ["batch", "batch", String],
+        ["predicted", "predicted_s", cleave.seconds], ["measured", "measured_s", cleave.seconds], ["images/s", "images_per_s", (x) => Math.round(x)],
+        ["memory", "memory_bytes", cleave.bytes], ["moved", "bytes_moved", cleave.bytes], ["accuracy", "accuracy", cleave.accuracy]]
+        .filter(([, key]) => list.some(([, f]) => known(f[key])));
+      parent.append(cleave.table(["", ...columns.map(([title]) => title)],
+        list.map(([s, f]) => [s.label, ...columns.map(([, key, format]) => known(f[key]) ? format(f[key]) : null)])));
       drawDifferences(parent);
       drawPlans(parent);
     },
