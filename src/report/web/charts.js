@@ -68,8 +68,14 @@
         g.stroke();
         g.font = "12px system-ui, sans-serif";
         const width = g.measureText(line.text).width;
-        if (level) g.fillText(line.text, area.right - width - 4, at < area.top + 18 ? at + 14 : at - 5);
-        else g.fillText(line.text, at + width + 8 > area.right ? at - width - 5 : at + 5, area.top + 13);
+        const x = level ? area.right - width - 4 : at + width + 8 > area.right ? Math.max(area.left, at - width - 5) : at + 5;
+        const y = level ? (at < area.top + 18 ? at + 14 : at - 5) : area.top + 13;
+        g.fillStyle = cleave.colour("panel");
+        g.globalAlpha = 0.85; /* lines behind it stay visible, and it readable */
+        g.fillRect(x - 2, y - 11, width + 4, 15);
+        g.globalAlpha = 1;
+        g.fillStyle = cleave.colour(line.colour || "red");
+        g.fillText(line.text, x, y);
         g.restore();
       }
     },
@@ -135,7 +141,7 @@
 
   cleave.axis = (title, format, more) => Object.assign({
     title: { display: !!title, text: title },
-    ticks: { maxRotation: 0, maxTicksLimit: innerWidth < 600 ? 5 : 8, callback(value) { return format ? format(value) : this.getLabelForValue(value); } },
+    ticks: { maxRotation: 0, includeBounds: !(more && more.max), maxTicksLimit: innerWidth < 600 ? 5 : 8, callback(value) { return format ? format(value) : this.getLabelForValue(value); } },
     grid: { color: cleave.colour("grid") },
   }, more || {});
 

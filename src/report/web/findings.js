@@ -40,6 +40,14 @@
     return types.length ? { type: types[0][0].replace(/_/g, " "), share: types[0][1] / d3.sum(types, (x) => x[1]) } : null;
   }
 
+  function tryComputing(s, f) {
+    const worth = s.limits && s.limits.fixed.worth_workers;
+    if (f.workers > 1) return "more workers, as long as the batch gives each enough to do";
+    if (worth > 1) return `more hosts like this one: up to ${worth} are worth their price, see Scaling`;
+    if (s.search && s.search.workers > 1) return "a larger batch: with this one, one worker is the fastest here";
+    return "more workers: 'cleave plan MODEL --workers N' says which plan";
+  }
+
   function sayLimit(s, say, tries) {
     const x = shares(s), f = cleave.figures(s), even = imbalance(s);
     if (!x) return;
@@ -63,7 +71,7 @@
     } else {
       const largest = largestType(s);
       say(parts + " Computing limits this run" + (largest ? `: ${cleave.percent(largest.share)} of it is ${largest.type}.` : "."));
-      tries.push(f.workers > 1 ? "more workers, as long as the batch gives each enough to do" : "more workers: 'cleave plan MODEL --workers N' says which plan");
+      tries.push(tryComputing(s, f));
     }
   }
 
@@ -114,7 +122,7 @@
     const l = s.limits;
     if (!l || l.fixed.points.length < 2) return;
     const cross = l.fixed.communication_overtakes;
-    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${cross.toPrecision(2)} workers on`
+    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
       : `With the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
       `; up to ${l.fixed.worth_workers} are worth their price.`);
   }

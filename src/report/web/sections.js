@@ -236,6 +236,9 @@
           config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: "bytes", data: links.slice(0, shown).map((l) => l.bytes),
             backgroundColor: cleave.colour("cyan"), maxBarThickness: 20 }], { flat: true, title: "bytes on a link", format: cleave.bytes }),
         });
+      const unknown = candidatesOf(s).length - candidatesOf(s).filter((c) => known(c.bytes_moved)).length;
+      if (unknown) parent.append(e("p", { class: "hint", text: cleave.plural(unknown, "plan") + " that could not have won " +
+        (unknown === 1 ? "was" : "were") + " only estimated: their bytes are not known." }));
       parent.append(moreData(["plan", "moved in a step"], list.map((c) => [c.name, cleave.bytes(c.bytes_moved)])));
     },
   });
@@ -286,7 +289,7 @@
     });
     cleave.chart(pair, {
       id: grows ? "times-growing" : "times-fixed", height: 320, label: "Lines: computing and communicating time of a step",
-      note: cross ? "communication takes longer than computing from about " + cross.toPrecision(3) + " workers on"
+      note: cross ? "communication takes longer than computing from about " + +cross.toPrecision(2) + " workers on"
         : "communication never takes longer than computing here",
       config: cleave.lines([
         cleave.line("compute", at("compute_s"), "blue"),
@@ -365,7 +368,7 @@
     const sets = runs.flatMap((s) => several
       ? [cleave.line(s.label, steps(s), cleave.subjects.indexOf(s), Object.assign({ pointRadius: 0 }, looks(s, true))),
         ...(tested(s) ? [cleave.line(s.label + ", test", epochs(s, "test_loss"), cleave.subjects.indexOf(s), { showLine: false, pointStyle: "triangle", pointRadius: 6 })] : [])]
-      : [cleave.line("each step", steps(s), "grey", { borderWidth: 1, pointRadius: 0 }),
+      : [cleave.line("each step", steps(s), "grey", { borderWidth: 1, pointRadius: 0, order: 1 }),
         ...(s.epochs.length ? [cleave.line("epoch", epochs(s, "train_loss"), "blue", { borderWidth: 3 })] : []),
         ...(tested(s) ? [cleave.line("test", epochs(s, "test_loss"), "orange", { borderDash: [6, 3], pointStyle: "triangle", pointRadius: 5 })] : [])]);
     cleave.chart(pair, { id: "loss", height: 320, label: "Lines: loss over the steps", note: several ? "smoothed; triangles: the test" : null,
