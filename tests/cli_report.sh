@@ -30,6 +30,7 @@ python3 - <<'PYTHON' || fail "config.json"
 import json
 d = json.load(open("deep/run/config.json"))
 assert d["model"] == "lenet5" and d["batch"] == 64 and d["workers"] == 2 and d["plan"] == "owt"
+assert d["dropout"] is None and d["checkpoint_every"] == 0
 assert d["optimizer"]["name"] == "sgd" and d["optimizer"]["momentum"] == 0.9 and d["seed"] == 1
 n = json.load(open("deep/run/network.json"))
 assert n["name"] == "lenet5" and n["nodes"][1]["loops"]["output"]["k"] == 6

@@ -19,12 +19,12 @@
 
 enum { PATH_BYTES = 512, FILE_BYTES = 4096, VERSION_RECORD = 12 + 9 + 2 + 15 + 4 };
 
-static char folder[] = "/tmp/cleave-tensorboard-XXXXXX";
+static char folder[64];
 
 static int make_folder(void **state)
 {
     (void)state;
-    (void)memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    (void)snprintf(folder, sizeof folder, "/tmp/cleave-tensorboard-XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 

@@ -170,7 +170,7 @@ static json_t *config_json(const struct record_about *a)
     const struct trainer_info *i = a->info;
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:i, s:s, s:i, "
                      "s:s, s:f, s:o, "
-                     "s:b, s:I, s:s?, s:s?, s:b, s:I, s:I, s:I}",
+                     "s:b, s:I, s:s?, s:s?, s:I, s:b, s:I, s:I, s:I, s:o}",
                      "model", i->model, "data", o->data, "data_limit", (json_int_t)o->data_limit,
                      "batch", (json_int_t)i->batch, "epochs", (json_int_t)o->epochs, "max_steps",
                      (json_int_t)o->max_steps, "steps_total", (json_int_t)i->steps_total,
@@ -179,9 +179,11 @@ static json_t *config_json(const struct record_about *a)
                      "threads", i->threads, "plan", i->plan, "workers", i->workers, "transport",
                      o->process ? "mpi" : "threads", "timeout_s", o->timeout_s, "optimizer",
                      rule_json(a), "evaluate", o->evaluate, "eval_batch", (json_int_t)i->eval_batch,
-                     "weights", o->weights, "checkpoint", o->checkpoint, "resumed", i->resumed,
-                     "first_step", (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train,
-                     "n_test", (json_int_t)i->n_test);
+                     "weights", o->weights, "checkpoint", o->checkpoint, "checkpoint_every",
+                     (json_int_t)o->checkpoint_every_steps, "resumed", i->resumed, "first_step",
+                     (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train, "n_test",
+                     (json_int_t)i->n_test, "dropout",
+                     o->drop_probability >= 0 ? json_real(o->drop_probability) : json_null());
 }
 
 static json_t *versions_json(const struct trainer_info *info)
