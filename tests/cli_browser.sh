@@ -18,8 +18,8 @@ mv stdout limits.json
 run 0 report a search.json limits.json -o all.html
 run 0 report a b -o two.html
 
-# 1024 workers, 177 layers, 772 slices each; nothing there depends on this host
-large=(resnet50 --data imagenet --workers 1024 --batch 16384)
+# 1024 workers, 311 layers; nothing there depends on this host
+large=(inceptionv3 --data imagenet --workers 1024 --batch 16384)
 run 0 predict "${large[@]}" --machine 128x8:v100 --trace large.trace --json
 mv stdout large.json
 run 0 plan make data "${large[@]}" -o plan.json

@@ -19,6 +19,7 @@ PYTHON
 
 run 0 train lenet5 --data $data --batch 64 --epochs 2 --workers 2 --plan owt --run deep/run --json
 events=$(cat stdout)
+[[ ! -e deep/run/search.json ]] || fail "a search where none was made"
 for file in config.json versions.json network.json plan.json machine.json prediction.json \
     events.jsonl trace.json predicted-trace.json checkpoint.json; do
     [[ -s deep/run/$file ]] || fail "the record has no $file"
@@ -29,6 +30,7 @@ python3 - <<'PYTHON' || fail "config.json"
 import json
 d = json.load(open("deep/run/config.json"))
 assert d["model"] == "lenet5" and d["batch"] == 64 and d["workers"] == 2 and d["plan"] == "owt"
+assert d["dropout"] is None and d["checkpoint_every"] == 0
 assert d["optimizer"]["name"] == "sgd" and d["optimizer"]["momentum"] == 0.9 and d["seed"] == 1
 n = json.load(open("deep/run/network.json"))
 assert n["name"] == "lenet5" and n["nodes"][1]["loops"]["output"]["k"] == 6
@@ -51,7 +53,7 @@ run 0 train mlp --data $data --steps 2 --no-eval
 says stderr "recorded in runs/mlp-001"
 run 0 train mlp --data $data --steps 2 --no-eval --quiet
 [[ -s runs/mlp-002/trace.json && -s runs/mlp-002/plan.json ]] || fail "runs/mlp-002"
-[[ ! -e runs/mlp-002/checkpoint.json && ! -e runs/mlp-002/prediction.json ]] || fail "not light"
+[[ -s runs/mlp-002/prediction.json && ! -e runs/mlp-002/checkpoint.json ]] || fail "not light"
 run 0 train mlp --data $data --steps 2 --no-eval --run none
 [[ ! -e runs/mlp-003 && ! -e none ]] || fail "--run none left a record"
 # a mistake leaves nothing
@@ -65,6 +67,53 @@ mkdir closed
 # the trace where it was asked for, and in the record
 run 0 train mlp --data $data --steps 2 --no-eval --trace my.json --run traced
 cmp my.json traced/trace.json || fail "--trace and --run"
+
+# what --plan auto chose from is kept
+run 0 train mlp --data $data --batch 64 --steps 2 --no-eval --plan auto --workers 1 --run chosen
+python3 - <<'PYTHON' || fail "search.json"
+import json
+d = json.load(open("chosen/search.json"))
+assert d["best"] in [c["name"] for c in d["candidates"]] and d["model"] == "mlp" and d["batch"] == 64
+done = [json.loads(l) for l in open("chosen/events.jsonl")][-1]
+best = [c for c in d["candidates"] if c["name"] == d["best"]][0]
+assert abs(done["predicted_step_s"] - best["step_s"]) < 1e-6 * best["step_s"]
+PYTHON
+
+# ---- TensorBoard ----
+
+board=(train lenet5 --data $data --batch 64 --workers 2 --plan data --tensorboard board/a --json)
+run 0 "${board[@]}" --epochs 2 --run boarded
+cp boarded/events.jsonl whole.jsonl
+python3 "$CLEAVE_SOURCE/tests/tensorboard_read.py" board/a >shown.json || fail "the event file cannot be read"
+cat >compare.py <<'PYTHON'
+import json, sys
+shown = json.load(open("shown.json"))
+events = [json.loads(line) for line in open("boarded/events.jsonl")]
+steps = [e for e in events if e["event"] == "step"]
+epochs = [e for e in events if e["event"] == "epoch"]
+def same(tag, want):
+    got = shown[tag]
+    assert [x[0] for x in got] == [x[0] for x in want], (tag, got, want)
+    assert all(abs(a[1] - b[1]) <= 1e-6 * abs(b[1]) for a, b in zip(got, want)), (tag, got, want)
+assert len(steps) == int(sys.argv[1]) and [e["step"] for e in steps] == list(range(1, len(steps) + 1))
+same("train/loss", [[e["step"], e["loss"]] for e in steps])
+same("epoch/train_loss", [[e["step"], e["train_loss"]] for e in epochs])
+same("epoch/test_loss", [[e["step"], e["test_loss"]] for e in epochs])
+same("epoch/test_accuracy", [[e["step"], e["test_accuracy"]] for e in epochs])
+assert len(shown["train/images_per_s"]) == len(steps) and shown["train/images_per_s"][0][1] > 0
+rates = [x[1] for x in shown["train/learning_rate"]]
+assert abs(rates[0] - 0.05) < 1e-3 and all(a > b for a, b in zip(rates[:14], rates[1:14]))
+PYTHON
+python3 compare.py 14 || fail "the events are not those of the run"
+refused 2 "holds the events of another run" "${board[@]}" --epochs 2 --run none
+# as if it had been killed after step 14, writing both files: steps 15 to 17 are void, and half a line
+sed -n '/"event":"step"/p' whole.jsonl | tail -n 3 | sed 's/"step":1/"step":2/' >>boarded/events.jsonl
+printf '{"event":"step","st' >>boarded/events.jsonl
+for file in board/a/*; do head -c 30 "$file" >half && cat half >>"$file"; done
+run 0 "${board[@]}" --epochs 3 --run boarded --resume
+python3 "$CLEAVE_SOURCE/tests/tensorboard_read.py" board/a >shown.json || fail "the resumed events cannot be read"
+python3 compare.py 21 || fail "a resumed run"
+run 0 report boarded -o boarded.html
 
 # ---- the page ----
 
@@ -130,6 +179,25 @@ run 0 report deep/run traced p.json plan.json -o three.html
 page three.html
 holds '[s["name"] for s in d["subjects"]] == ["deep/run", "traced", "p.json"]'
 holds '"plan" in d["subjects"][2] and d["subjects"][2]["prediction"]["plan"] == "data"'
+# a plan alone is predicted
+run 0 report plan.json --data $data --batch 64 --machine 1x2:p100 -o alone.html
+page alone.html
+holds 'd["subjects"][0]["prediction"]["machine"] == "1x2:p100" and d["subjects"][0]["prediction"]["batch"] == 64'
+holds '[t["kind"] for t in d["subjects"][0]["timelines"]] == ["predicted"] and "plan_path" not in d["subjects"][0]'
+# or shown without costs
+run 0 report plan.json --data $data --batch 64 --machine nowhere.json -o alone.html
+says stderr "its costs are not in the report"
+page alone.html
+holds '"prediction" not in d["subjects"][0]'
+# studies of workers, and limits that were put into the record
+run 0 plan lenet5 --data synthetic:mnist --batch 64 --machine 1x4:p100 --workers 1..4 --json
+mv stdout study.json
+cp limits.json deep/run/limits.json
+run 0 report deep/run study.json -o study.html
+page study.html
+holds 'len(d["subjects"]) == 1 and len(d["subjects"][0]["study"]["points"]) == 3'
+holds 'len(d["subjects"][0]["limits"]["fixed"]["points"]) == 3'
+rm deep/run/limits.json
 # both times in one trace
 run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure --trace both.trace \
     --merge deep/run/trace.json

@@ -267,6 +267,15 @@ def check_phone(driver):
 def check_compared(driver):
     page = Page(driver, "two.html")
     page.check(len(page.chart("compare")[1]) == 2 and len(page.chart("step-times")) == 2, "both runs are shown")
+    done = [[json.loads(line) for line in open(os.path.join(FOLDER, run, "events.jsonl"))][-1] for run in "ab"]
+    for chart, key in (("compare-speed", "images_per_s"), ("compare-memory", "memory_bytes"), ("compare-moved", "bytes_moved")):
+        page.check(near(page.chart(chart)[0], [d[key] for d in done]), f"{key} of both runs")
+    text = page.find("#compare").text
+    page.check("What differs" in text and "plan owt data" in text, "what differs between them: " + text)
+    page.check("seed" not in text, "and what does not is not shown")
+    plans = page.find("#plans").text
+    page.check("channels / 2" in plans and "samples / 2" in plans, "plans side by side: " + plans)
+    page.check(len(page.chart("loss")) == 4 and len(page.chart("accuracy")) == 2, "losses over each other")
     page.check("owt" in page.find("#title").text, "the first run is on top")
     page.find("#subject option[value='1']").click()
     page.wait("cleave.ready === true", "the other run is drawn")

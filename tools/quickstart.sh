@@ -24,8 +24,11 @@ show ./build/cleave show lenet5 --data fashion-mnist
 show ./build/cleave plan resnet18 --data fashion-mnist --batch 64 --limit 30
 show ./build/cleave plan lenet5 --data fashion-mnist
 show ./build/cleave train lenet5 --data fashion-mnist --plan auto --epochs 2 --run "$run"
-./build/cleave plan lenet5 --data fashion-mnist --json >"$run/search.json"
-if show ./build/cleave report "$run" "$run/search.json" -o report.html; then
+# What more hosts like this one would bring; the report finds it in the record.
+limits=(bench limits lenet5 --data fashion-mnist --batch 128 --machine local --workers 1,2,4,8,16,32,64 --json)
+printf '\n$ ./build/cleave %s >%s\n' "${limits[*]}" "$run/limits.json"
+./build/cleave "${limits[@]}" >"$run/limits.json"
+if show ./build/cleave report "$run" -o report.html; then
     printf '\nOpen file://%s/report.html in a browser: candidates, the network and its cuts, memory,\n' "$PWD"
     printf 'and the timeline of all workers, predicted above measured.\n'
 fi

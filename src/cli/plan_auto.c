@@ -25,11 +25,13 @@ static enum status take_best(struct chooser *c, struct candidate_set *set, struc
     if (stop_requested())
         return status_fail(STATUS_STOPPED, "stopped by %s while planning",
                            stop_signal_name(stop_requested()));
-    TRY(plan_refuse(&(struct plan_answer){.chooser = c, .set = set, .edited = -1}));
+    const struct plan_answer answer = {.chooser = c, .set = set, .edited = -1};
+    TRY(plan_refuse(&answer));
     const struct candidate *best = &set->list[set->best];
     say(set, best);
     out->step_s = best->step_s;
     out->error_s = best->error_s;
+    out->search = plan_answer_json(&answer);
     return plan_print(best->plan, c->forecast->graph, &out->text);
 }
 
@@ -66,6 +68,7 @@ out:
 void auto_plan_free(struct auto_plan *p)
 {
     free(p->text);
+    json_decref(p->search);
     *p = (struct auto_plan){0};
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 
+#include <jansson.h>
 #include <stdint.h>
 
 struct auto_request {
@@ -21,6 +22,7 @@ struct auto_request {
 struct auto_plan {
     char *text; /* the plan's JSON; NULL: there is none */
     double step_s, error_s;
+    json_t *search; /* what `cleave plan --json` says of the candidates */
 };
 
 /* Measures what is not known yet, for a minute at most, and says on stderr what it found.

@@ -6,6 +6,8 @@
 #include "search/chooser.h"
 #include "search/explain.h"
 
+#include <jansson.h>
+
 enum { PLAN_MAX_POINTS = 16 };
 
 struct plan_choose_options {
@@ -31,6 +33,8 @@ struct plan_answer {
 
 enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
 enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
+/* What that prints; NULL if memory ran out. */
+json_t *plan_answer_json(const struct plan_answer *a);
 /* STATUS_NO_FIT with the reason if nothing fits; else OK. */
 enum status plan_refuse(const struct plan_answer *a) MUST_USE;
 

@@ -327,18 +327,23 @@ static json_t *name_json(const struct plan_answer *a, int i)
     return i >= 0 ? json_string(a->set->list[i].name) : json_null();
 }
 
-enum status plan_print_answer_json(const struct plan_answer *a)
+json_t *plan_answer_json(const struct plan_answer *a)
 {
     const struct forecast *f = a->chooser->forecast;
     json_t *list = json_array();
     for (int i = 0; i < a->set->n; i++)
         (void)json_array_append_new(list, candidate_json(a, &a->set->list[i]));
-    return output_json(
-        json_pack("{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o}", "model",
-                  f->graph->name, "data", f->data.name, "batch", (json_int_t)f->graph->batch,
-                  "machine", f->machine->name, "workers", a->chooser->n_workers, "candidates", list,
-                  "best", name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest),
-                  "edit", name_json(a, a->edited), "search_s", a->set->search_s, "complete",
-                  a->set->complete, "measured", guessed_share(a) <= 0.5, "layers",
-                  layers_json(a->explained), "limits", limits_json(a->explained)));
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o}",
+                     "model", f->graph->name, "data", f->data.name, "batch",
+                     (json_int_t)f->graph->batch, "machine", f->machine->name, "workers",
+                     a->chooser->n_workers, "candidates", list, "best", name_json(a, a->set->best),
+                     "fastest", name_json(a, a->set->fastest), "edit", name_json(a, a->edited),
+                     "search_s", a->set->search_s, "complete", a->set->complete, "measured",
+                     guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
+                     limits_json(a->explained));
+}
+
+enum status plan_print_answer_json(const struct plan_answer *a)
+{
+    return output_json(plan_answer_json(a));
 }

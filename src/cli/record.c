@@ -38,8 +38,7 @@ static enum status fail_directory(const char *path)
     return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
 }
 
-/* With those above it, as mkdir -p does. */
-static enum status make_directories(const char *path, bool *made)
+enum status record_make_directories(const char *path, bool *made)
 {
     char part[PATH_BYTES];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -74,7 +73,7 @@ static enum status take_directory(record *r)
     struct stat about;
     r->directory = r->options.directory;
     if (r->options.root)
-        TRY(make_directories(r->directory, &r->made));
+        TRY(record_make_directories(r->directory, &r->made));
     /* All processes look, so that all end; the file comes once all are there. */
     if (!r->options.again && stat(record_path(r, REPORT_CONFIG), &about) == 0)
         return status_fail(STATUS_USAGE,
@@ -171,7 +170,7 @@ static json_t *config_json(const struct record_about *a)
     const struct trainer_info *i = a->info;
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:i, s:s, s:i, "
                      "s:s, s:f, s:o, "
-                     "s:b, s:I, s:s?, s:s?, s:b, s:I, s:I, s:I}",
+                     "s:b, s:I, s:s?, s:s?, s:I, s:b, s:I, s:I, s:I, s:o}",
                      "model", i->model, "data", o->data, "data_limit", (json_int_t)o->data_limit,
                      "batch", (json_int_t)i->batch, "epochs", (json_int_t)o->epochs, "max_steps",
                      (json_int_t)o->max_steps, "steps_total", (json_int_t)i->steps_total,
@@ -180,9 +179,11 @@ static json_t *config_json(const struct record_about *a)
                      "threads", i->threads, "plan", i->plan, "workers", i->workers, "transport",
                      o->process ? "mpi" : "threads", "timeout_s", o->timeout_s, "optimizer",
                      rule_json(a), "evaluate", o->evaluate, "eval_batch", (json_int_t)i->eval_batch,
-                     "weights", o->weights, "checkpoint", o->checkpoint, "resumed", i->resumed,
-                     "first_step", (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train,
-                     "n_test", (json_int_t)i->n_test);
+                     "weights", o->weights, "checkpoint", o->checkpoint, "checkpoint_every",
+                     (json_int_t)o->checkpoint_every_steps, "resumed", i->resumed, "first_step",
+                     (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train, "n_test",
+                     (json_int_t)i->n_test, "dropout",
+                     o->drop_probability >= 0 ? json_real(o->drop_probability) : json_null());
 }
 
 static json_t *versions_json(const struct trainer_info *info)
@@ -270,6 +271,8 @@ static enum status describe(record *r, const struct record_about *a)
     struct graph *graph;
     put_json(r, REPORT_CONFIG, config_json(a));
     put_json(r, REPORT_VERSIONS, versions_json(a->info));
+    if (a->search)
+        put_json(r, REPORT_SEARCH, json_incref((json_t *)a->search));
     TRY(put_machine(r));
     TRY(subject_build(a->info->model, a->options->data, a->info->batch,
                       a->options->drop_probability, &info, &graph));
@@ -278,12 +281,61 @@ static enum status describe(record *r, const struct record_about *a)
     return st;
 }
 
+/* ---- a run that goes on ---- */
+
+/* Whole, and of a step that is in the checkpoint. */
+static bool is_kept(const char *line, int64_t first_step)
+{
+    if (!strchr(line, '\n'))
+        return false;
+    json_t *value = json_loads(line, 0, NULL);
+    const json_t *step = json_object_get(value, "step");
+    if (!step)
+        step = json_object_get(value, "steps"); /* the end */
+    bool kept = value && json_integer_value(step) <= first_step;
+    json_decref(value);
+    return kept;
+}
+
+static bool copy_events(FILE *from, FILE *to, int64_t first_step)
+{
+    char *line = NULL;
+    size_t size = 0;
+    bool well = true;
+    while (well && getline(&line, &size, from) > 0)
+        if (is_kept(line, first_step))
+            well = fputs(line, to) != EOF;
+    free(line);
+    return well && !ferror(from);
+}
+
+/* A run that was killed went on after its last checkpoint, and may have left half a line: these
+ * steps are run again. */
+static enum status trim_events(record *r, const char *path, int64_t first_step)
+{
+    const char *path_new;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return STATUS_OK; /* nothing was recorded before */
+    enum status st = arena_print(r->memory, &path_new, "%s.new", path);
+    FILE *to = st == STATUS_OK ? fopen(path_new, "w") : NULL;
+    bool well = to && copy_events(from, to, first_step);
+    (void)fclose(from);
+    if (to)
+        well = fclose(to) == 0 && well;
+    if (!well || rename(path_new, path) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
 static enum status begin(record *r, const struct record_about *a)
 {
     if (!r->directory)
         TRY(number_directory(r, a->info->model));
     const char *path = record_path(r, REPORT_EVENTS);
-    r->events = fopen(path, r->options.again ? "a" : "w");
+    if (a->info->resumed)
+        TRY(trim_events(r, path, a->info->first_step));
+    r->events = fopen(path, a->info->resumed ? "a" : "w");
     if (!r->events)
         return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
     /* A run that is killed leaves its steps up to then. */

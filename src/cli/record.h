@@ -4,6 +4,7 @@
  *     config.json            every option, as it was in effect
  *     network.json           the network, plan.json how it was split, machine.json this host
  *     versions.json          of the program, its backend and the system; when and where it ran
+ *     search.json            of --plan auto: the plans it chose from
  *     events.jsonl           what --json prints: steps, epochs, the end
  *     trace.json             when each instruction of the last steps ran
  *     prediction.json        what was expected, and predicted-trace.json when each instruction was
@@ -40,6 +41,9 @@ struct record_options {
 enum status record_create(const struct record_options *options, record **out) MUST_USE;
 void record_destroy(record *r); /* NULL is fine; removes a directory in which nothing is */
 
+/* A directory and those above it, as mkdir -p does; `made`: it was not there. */
+enum status record_make_directories(const char *path, bool *made) MUST_USE;
+
 /* NULL: nothing is recorded. */
 const char *record_directory(const record *r);
 /* Of a file in a directory that was named; lives as long as the record. */
@@ -51,6 +55,7 @@ struct record_about {
     const struct trainer_options *options;
     const struct trainer_info *info;
     const char *optimizer, *precision; /* their names */
+    const json_t *search;              /* of --plan auto: its candidates; NULL: there are none */
     bool predict; /* also say what is expected, from costs that were measured before */
 };
 /* Writes all but events and trace. */

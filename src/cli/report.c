@@ -4,21 +4,26 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/forecast.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/predict_json.h"
+#include "cli/predict_trace.h"
 #include "cli/subject.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_PATHS = 64 };
 
 struct report_options {
     int n_paths;
     const char *paths[MAX_PATHS];
-    const char *output, *data;
+    const char *output, *data, *machine;
     int64_t batch;
     bool json;
 };
@@ -32,6 +37,9 @@ static enum status parse(int argc, char **argv, struct report_options *o, bool *
                     "for a plan's file, which does not say it: the data whose shape is used"),
         OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
                        "likewise: images in a step"),
+        OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
+                    "likewise: what it is predicted for, from costs that are known; local, a file, "
+                    "or a string such as 4x4:p100"),
         OPTION_FLAG("--json", &o->json, "print JSON: the file and its size"),
         OPTION_END,
     };
@@ -68,6 +76,85 @@ static enum status build_graph(const char *model, const char *data, int64_t batc
                          out);
 }
 
+/* ---- a plan that came alone ---- */
+
+/* An empty file of its own. */
+static enum status make_file(char path[REPORT_PATH_BYTES])
+{
+    const char *folder = getenv("TMPDIR");
+    (void)snprintf(path, REPORT_PATH_BYTES, "%s/cleave-trace-XXXXXX",
+                   folder && strlen(folder) < REPORT_PATH_BYTES / 2 ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file >= 0 && close(file) == 0)
+        return STATUS_OK;
+    path[0] = '\0';
+    return status_fail(STATUS_FAILED, "cannot make a file in %s: %s", folder ? folder : "/tmp",
+                       strerror(errno));
+}
+
+static enum status predict_with(struct forecast *f, const struct plan *plan, json_t **out,
+                                char trace[REPORT_PATH_BYTES])
+{
+    struct prediction *p;
+    TRY(forecast_plan(f, plan, true, &p));
+    const struct predict_answer answer = {.plan = plan, .prediction = p};
+    struct predict_request request = forecast_request(f, plan, true);
+    enum status st = make_file(trace);
+    if (st == STATUS_OK)
+        st = predict_trace_write(&request, p, trace, NULL);
+    if (st == STATUS_OK)
+        *out = predict_json(f, &answer);
+    prediction_destroy(p);
+    return st;
+}
+
+static enum status predict_file(struct forecast *f, const char *path, json_t **out,
+                                char trace[REPORT_PATH_BYTES])
+{
+    struct plan *plan;
+    TRY(plan_read(path, f->graph, &plan));
+    enum status st = predict_with(f, plan, out, trace);
+    plan_destroy(plan);
+    return st;
+}
+
+/* How many share this host is the plan's to say, and that asks for its network. */
+static enum status count_workers(const char *path, const char *model,
+                                 const struct report_options *o, int *workers)
+{
+    struct dataset_info info;
+    struct graph *graph;
+    struct plan *plan;
+    TRY(subject_build(model, o->data, o->batch, -1, &info, &graph));
+    enum status st = plan_read(path, graph, &plan);
+    if (st == STATUS_OK) {
+        *workers = plan->n_workers;
+        plan_destroy(plan);
+    }
+    graph_destroy(graph);
+    return st;
+}
+
+static enum status forecast(const char *path, const char *model, void *user, json_t **out,
+                            char trace[REPORT_PATH_BYTES])
+{
+    const struct report_options *o = user;
+    const struct forecast_options options = {.model = model,
+                                             .data = o->data,
+                                             .machine = o->machine,
+                                             .batch = o->batch,
+                                             .no_measure = true,
+                                             .quiet = true};
+    struct forecast f;
+    int workers = 1;
+    TRY(count_workers(path, model, o, &workers));
+    enum status st = forecast_open(&f, &options, workers);
+    if (st == STATUS_OK)
+        st = predict_file(&f, path, out, trace);
+    forecast_close(&f);
+    return st;
+}
+
 static enum status print_result(const struct report_options *o)
 {
     struct stat about;
@@ -93,6 +180,7 @@ enum status command_report_page(int argc, char **argv)
                                            .paths = o.paths,
                                            .output = o.output,
                                            .build_graph = build_graph,
+                                           .forecast = forecast,
                                            .user = &o};
     TRY(report_write(&request));
     return print_result(&o);

@@ -10,6 +10,7 @@
 #include "cli/record.h"
 #include "cli/split.h"
 #include "cli/subject.h"
+#include "report/tensorboard.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
 
@@ -17,10 +18,11 @@
 #include <string.h>
 
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
-enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for */
+enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
 
 struct train_options {
     const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace, *run;
+    const char *tensorboard;
     int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit;
     double rate, momentum, weight_decay, dropout, timeout;
     struct split_options split;
@@ -132,8 +134,11 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "[nothing is written]"),
         OPTION_TEXT(
             "--run", "DIR", &o->run, NULL,
-            "keep the record of the run there, with a checkpoint and what was expected, for "
-            "'cleave report'; none: nowhere [runs/MODEL-NNN, without these two]"),
+            "keep the record of the run there, with a checkpoint, for 'cleave report'; none: "
+            "nowhere [runs/MODEL-NNN, without a checkpoint]"),
+        OPTION_TEXT("--tensorboard", "DIR", &o->tensorboard, NULL,
+                    "also write event files for TensorBoard there: loss, accuracy, learning rate "
+                    "and images/s [nothing is written]"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events step, epoch and done"),
         OPTION_FLAG("--quiet", &o->quiet,
                     "print the summary alone; with --json leave out the steps"),
@@ -207,6 +212,7 @@ struct train_view {
     const struct train_options *options;
     const struct trainer_info *info;
     record *record;           /* NULL: none is kept */
+    tensorboard *board;       /* NULL: nothing is written */
     int64_t wait_ns, step_ns; /* of all steps so far; waiting for data */
     int64_t next_progress_ns;
 };
@@ -273,9 +279,26 @@ static enum status put_event(const struct train_view *v, bool print, json_t *val
     return STATUS_OK;
 }
 
+/* A side matter, as the record is: what cannot be written ends the events, not the run. */
+static void put_scalars(struct train_view *v, int64_t step, const struct tensorboard_scalar *values,
+                        int n)
+{
+    if (!v->board || tensorboard_write(v->board, step, values, n) == STATUS_OK)
+        return;
+    log_warn("the events of this run are incomplete: %s", status_message());
+    status_clear();
+    if (tensorboard_close(v->board) != STATUS_OK)
+        status_clear(); /* said already */
+    v->board = NULL;
+}
+
 static enum status on_step(const struct trainer_step *s, void *user)
 {
     struct train_view *v = user;
+    const struct tensorboard_scalar scalars[] = {{"train/loss", s->loss},
+                                                 {"train/learning_rate", s->learning_rate},
+                                                 {"train/images_per_s", s->images_per_s}};
+    put_scalars(v, s->step, scalars, 3);
     v->wait_ns += s->data_ns;
     v->step_ns += s->step_ns;
     if (!v->options->quiet)
@@ -295,7 +318,11 @@ static json_t *number_if(bool known, double value)
 
 static enum status on_epoch(const struct trainer_epoch *e, void *user)
 {
-    const struct train_view *v = user;
+    struct train_view *v = user;
+    const struct tensorboard_scalar scalars[] = {{"epoch/train_loss", e->train_loss},
+                                                 {"epoch/test_loss", e->test_loss},
+                                                 {"epoch/test_accuracy", e->test_accuracy}};
+    put_scalars(v, e->step, scalars, e->evaluated ? 3 : 1);
     TRY(put_event(v, v->options->json,
                   json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:f}", "event", "epoch", "epoch",
                             (json_int_t)e->epoch, "step", (json_int_t)e->step, "train_loss",
@@ -368,23 +395,51 @@ static enum status on_done(const struct trainer_done *d, void *user)
 
 /* ---- the run ---- */
 
+static enum status open_board(const struct train_options *o, struct train_view *v)
+{
+    bool made;
+    if (!o->tensorboard || !v->info->root)
+        return STATUS_OK;
+    TRY(record_make_directories(o->tensorboard, &made));
+    return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->board);
+}
+
+static enum status close_board(struct train_view *v, enum status st)
+{
+    enum status closed = tensorboard_close(v->board);
+    if (st == STATUS_OK && closed != STATUS_OK) {
+        log_warn("the events of this run are incomplete: %s", status_message());
+        status_clear();
+    }
+    return st;
+}
+
+static enum status run_trainer(trainer *t, const struct train_options *o,
+                               const struct trainer_options *options, record *kept)
+{
+    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
+    TRY(open_board(o, &view));
+    if (view.info->root)
+        print_start(view.info);
+    if (kept)
+        record_begin(
+            kept, &(struct record_about){.options = options,
+                                         .info = view.info,
+                                         .optimizer = optimizer_names[o->optimizer],
+                                         .precision = precision_names[o->precision],
+                                         .search = o->planned.search,
+                                         .predict = o->run || view.info->workers <= MOST_TRACED});
+    const struct trainer_callbacks calls = {
+        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
+    return close_board(&view, trainer_run(t, &calls, &view));
+}
+
 static enum status run(const struct train_options *o, const struct trainer_options *options,
                        record *kept)
 {
     trainer *t;
     TRY(trainer_create(options, &t));
-    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
-    if (view.info->root)
-        print_start(view.info);
-    if (kept)
-        record_begin(kept, &(struct record_about){.options = options,
-                                                  .info = view.info,
-                                                  .optimizer = optimizer_names[o->optimizer],
-                                                  .precision = precision_names[o->precision],
-                                                  .predict = o->run || o->planned.text});
-    const struct trainer_callbacks calls = {
-        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
-    enum status st = trainer_run(t, &calls, &view);
+    enum status st = run_trainer(t, o, options, kept);
     if (kept && o->trace)
         record_link_trace(kept, o->trace);
     trainer_destroy(t);

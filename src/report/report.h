@@ -12,7 +12,7 @@
  * A path is one of
  *     a directory of `cleave train --run`
  *     a file: a plan; what predict, plan and bench limits print with --json; a trace; the JSON
- * lines of a training
+ *     lines of a training
  *
  * Each directory is a subject of the report. Files belong to the last subject that has none of
  * their kind yet; a second one of a kind begins a subject of its own. Several subjects are
@@ -25,16 +25,24 @@
 
 #include <jansson.h>
 
+enum { REPORT_PATH_BYTES = 4096 };
+
 /* Builds the network that a plan or a prediction names; `data` NULL and `batch` 0: not said there.
  * The graph is the report's, to be destroyed. */
 typedef enum status report_graph_builder(const char *model, const char *data, int64_t batch,
                                          void *user, struct graph **out);
+
+/* What a plan's file would cost, for a report that was given nothing else of it: what `cleave
+ * predict --json` says, and the path of a trace, which the report removes. */
+typedef enum status report_forecaster(const char *plan_path, const char *model, void *user,
+                                      json_t **prediction, char trace[REPORT_PATH_BYTES]);
 
 struct report_request {
     int n_paths;
     const char *const *paths;
     const char *output;
     report_graph_builder *build_graph;
+    report_forecaster *forecast; /* NULL: plans are shown without costs */
     void *user;
 };
 
@@ -54,6 +62,7 @@ json_t *report_network(const struct graph *graph);
 #define REPORT_MACHINE "machine.json"
 #define REPORT_PREDICTION "prediction.json"
 #define REPORT_SEARCH "search.json"
+#define REPORT_LIMITS "limits.json" /* of bench limits, if someone put it there */
 #define REPORT_EVENTS "events.jsonl"
 #define REPORT_TRACE "trace.json"
 #define REPORT_PREDICTED_TRACE "predicted-trace.json"

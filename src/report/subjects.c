@@ -1,6 +1,7 @@
 /* What a report is about: the paths it was given, read and put together. */
 #include "report/parts.h"
 
+#include "base/log.h"
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -8,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { PATH_BYTES = 4096, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYTES = 64 };
+enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYTES = 64 };
 
 /* ---- JSON files ---- */
 
@@ -84,6 +86,9 @@ static enum status place_timelines(json_t *page, const char *path, const json_t 
 
 /* ---- networks and plans ---- */
 
+/* While the paths are read: where the subject's plan came from. */
+static const char PLAN_PATH[] = "plan_path";
+
 static enum status add_network(const struct report_request *r, json_t *subject, const char *model,
                                const json_t *of)
 {
@@ -124,6 +129,7 @@ static enum status add_plan(const struct report_request *r, json_t *page, const 
                            "for example",
                            path);
     TRY(find_subject(page, "plan", path, &subject));
+    TRY(set(subject, PLAN_PATH, json_string(path)));
     TRY(r->build_graph(model, NULL, 0, r->user, &graph));
     enum status st = plan_read(path, graph, &plan);
     if (st == STATUS_OK) {
@@ -140,9 +146,13 @@ static enum status add_plan(const struct report_request *r, json_t *page, const 
 static const struct {
     const char *key, *members[3];
 } kinds[] = {
-    {"plan", {"cleave_plan"}},        {"search", {"candidates"}},
-    {"limits", {"fixed", "growing"}}, {"prediction", {"step_s", "workers", "costs"}},
-    {"machine", {"nodes", "links"}},  {"config", {"model", "data", "optimizer"}},
+    {"plan", {"cleave_plan"}},
+    {"search", {"candidates"}},
+    {"limits", {"fixed", "growing"}},
+    {"prediction", {"step_s", "workers", "costs"}},
+    {"study", {"points", "machine"}},
+    {"machine", {"nodes", "links"}},
+    {"config", {"model", "data", "optimizer"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -262,7 +272,7 @@ static enum status read_members(const char *directory, json_t *subject)
         {REPORT_CONFIG, "config"},         {REPORT_VERSIONS, "versions"},
         {REPORT_NETWORK, "network"},       {REPORT_PLAN, "plan"},
         {REPORT_MACHINE, "machine"},       {REPORT_SEARCH, "search"},
-        {REPORT_PREDICTION, "prediction"},
+        {REPORT_PREDICTION, "prediction"}, {REPORT_LIMITS, "limits"},
     };
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         TRY(read_member(directory, members[i].name, members[i].key, subject));
@@ -292,6 +302,43 @@ static enum status add_directory(json_t *page, const char *directory)
     return STATUS_OK;
 }
 
+/* ---- costs of plans that came alone ---- */
+
+static enum status add_forecast(const struct report_request *r, json_t *subject, const char *path)
+{
+    char trace[REPORT_PATH_BYTES] = "";
+    json_t *prediction = NULL;
+    const char *model =
+        json_string_value(json_object_get(json_object_get(subject, "network"), "name"));
+    enum status st = r->forecast(path, model, r->user, &prediction, trace);
+    if (st == STATUS_OK)
+        st = report_read_trace(trace, json_object_get(subject, "timelines"));
+    if (trace[0])
+        (void)unlink(trace);
+    if (st == STATUS_OK)
+        return set(subject, "prediction", prediction);
+    json_decref(prediction);
+    log_warn("%s: its costs are not in the report: %s", path, status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
+static enum status forecast_plans(const struct report_request *r, json_t *page)
+{
+    for (size_t i = 0; i < json_array_size(subjects_of(page)); i++) {
+        json_t *subject = json_array_get(subjects_of(page), i);
+        const char *path = json_string_value(json_object_get(subject, PLAN_PATH));
+        bool alone = json_array_size(json_object_get(subject, "timelines")) == 0 &&
+                     !json_object_get(subject, "prediction");
+        if (path && alone && r->forecast)
+            TRY(add_forecast(r, subject, path));
+        (void)json_object_del(subject, PLAN_PATH);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
 enum status report_gather(const struct report_request *request, json_t *page)
 {
     TRY(set(page, "subjects", json_array()));
@@ -302,5 +349,5 @@ enum status report_gather(const struct report_request *request, json_t *page)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
         TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));
     }
-    return STATUS_OK;
+    return forecast_plans(request, page);
 }

@@ -68,8 +68,14 @@
         g.stroke();
         g.font = "12px system-ui, sans-serif";
         const width = g.measureText(line.text).width;
-        if (level) g.fillText(line.text, area.right - width - 4, at < area.top + 18 ? at + 14 : at - 5);
-        else g.fillText(line.text, at + width + 8 > area.right ? at - width - 5 : at + 5, area.top + 13);
+        const x = level ? area.right - width - 4 : at + width + 8 > area.right ? Math.max(area.left, at - width - 5) : at + 5;
+        const y = level ? (at < area.top + 18 ? at + 14 : at - 5) : area.top + 13;
+        g.fillStyle = cleave.colour("panel");
+        g.globalAlpha = 0.85; /* lines behind it stay visible, and it readable */
+        g.fillRect(x - 2, y - 11, width + 4, 15);
+        g.globalAlpha = 1;
+        g.fillStyle = cleave.colour(line.colour || "red");
+        g.fillText(line.text, x, y);
         g.restore();
       }
     },
@@ -135,7 +141,7 @@
 
   cleave.axis = (title, format, more) => Object.assign({
     title: { display: !!title, text: title },
-    ticks: { maxRotation: 0, maxTicksLimit: innerWidth < 600 ? 5 : 8, callback(value) { return format ? format(value) : this.getLabelForValue(value); } },
+    ticks: { maxRotation: 0, includeBounds: !(more && more.max), maxTicksLimit: innerWidth < 600 ? 5 : 8, callback(value) { return format ? format(value) : this.getLabelForValue(value); } },
     grid: { color: cleave.colour("grid") },
   }, more || {});
 
@@ -148,7 +154,8 @@
       interaction: { mode: "index", intersect: false, axis: options.flat ? "y" : "x" },
       scales: {
         [options.flat ? "x" : "y"]: cleave.axis(options.title, options.format,
-          { beginAtZero: true, stacked: !!options.stacked, suggestedMax: options.most }),
+          Object.assign({ beginAtZero: true, stacked: !!options.stacked, suggestedMax: options.most },
+            options.few ? { ticks: { maxRotation: 0, maxTicksLimit: 4, callback: (value) => options.format(value) } } : {})),
         [options.flat ? "y" : "x"]: cleave.axis(options.across, null,
           { stacked: !!options.stacked, grid: { display: false },
             ticks: { autoSkip: !options.flat, maxRotation: 60, font: { size: 12 },
@@ -179,16 +186,17 @@
         x: cleave.axis(options.x, options.formatX, Object.assign({ type: options.logX ? "logarithmic" : "linear" },
           options.ticksX ? { afterBuildTicks(axis) { axis.ticks = options.ticksX.map((value) => ({ value })); } } : {})),
         y: cleave.axis(options.y, options.formatY, Object.assign({ type: options.logY ? "logarithmic" : "linear" },
-          options.zero ? { beginAtZero: true } : {},
+          options.zero ? { beginAtZero: true } : {}, options.most ? { max: options.most } : {},
           options.ticksY ? { afterBuildTicks(axis) { axis.ticks = options.ticksY.filter((t) => t >= axis.min && t <= axis.max).map((value) => ({ value })); } } : {})),
       },
       plugins: {
-        legend: { display: sets.length > 1, labels: { usePointStyle: true, pointStyle: "rectRounded" } },
+        legend: { display: sets.length > 1, labels: { usePointStyle: true, pointStyle: "rectRounded",
+          filter: (item) => !(options.hides && options.hides(item.text)) } },
         rules: { lines: options.lines || [] },
         decimation: { enabled: true, algorithm: "lttb", samples: 800 },
         tooltip: { callbacks: {
           title: (items) => items.length ? options.x + " " + (options.formatX || String)(items[0].raw.x) : "",
-          label: (item) => item.dataset.label + ": " + (options.formatY || String)(item.raw.y),
+          label: (item) => item.dataset.label + ": " + (options.formatY || String)(item.raw.y) + (item.raw.name ? " (" + item.raw.name + ")" : ""),
         } },
       },
     },

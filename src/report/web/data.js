@@ -138,24 +138,26 @@
   cleave.figures = function (s) {
     const p = s.prediction, d = s.done, c = s.config;
     const best = s.search && s.search.candidates.find((x) => x.name === s.search.best);
-    const steps = s.steps;
-    const mean = (key) => steps && steps[key].length
-      ? d3.mean(steps[key].slice(Math.floor(steps[key].length / 10)), (x) => x) : undefined;
+    const steps = s.steps, line = s.timelines[0];
+    /* Of a trace alone; pipedream's holds several steps. */
+    const span = (kind) => { const t = cleave.timeline(s, kind); return t && !t.plan.startsWith("pipedream") ? t.span_s : undefined; };
+    /* The first steps meet cold caches, and a few are held up by others: medians. */
+    const middle = (key) => steps && steps[key].length
+      ? d3.median(steps[key].slice(Math.floor(steps[key].length / 10)), (x) => x) : undefined;
     return {
       model: (s.network && s.network.name) || (c && c.model) || (p && p.model) ||
-        (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model),
+        (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model) || (s.study && s.study.model),
       data: (c && c.data) || (p && p.data) || (s.search && s.search.data) || (s.limits && s.limits.data),
-      plan: (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name),
+      plan: (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name) || (line && line.plan),
       workers: (s.plan && s.plan.workers) || (p && p.n_workers) || (c && c.workers) ||
-        (s.search && s.search.workers),
+        (s.search && s.search.workers) || (line && line.workers),
       batch: (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) ||
         (s.network && s.network.batch),
-      machine: (p && p.machine) || (s.search && s.search.machine) || (s.limits && s.limits.machine),
-      predicted_s: p ? p.step_s : best ? best.step_s : undefined,
+      machine: (p && p.machine) || (s.search && s.search.machine) || (s.limits && s.limits.machine) || (s.study && s.study.machine),
+      predicted_s: p ? p.step_s : best ? best.step_s : span("predicted"),
       error_s: p ? p.error_s : best ? best.error_s : undefined,
-      measured_s: d && d.median_step_s ? d.median_step_s : mean("step_s"),
-      compute_s: mean("compute_s"), communicate_s: mean("communicate_s"), wait_s: mean("wait_s"),
-      step_mean_s: mean("step_s"),
+      measured_s: d && d.median_step_s ? d.median_step_s : middle("step_s") || (p || d ? undefined : span("measured")),
+      compute_s: middle("compute_s"), communicate_s: middle("communicate_s"), wait_s: middle("wait_s"),
       images_per_s: d && d.images_per_s ? d.images_per_s : p ? p.images_per_s : best && best.images_per_s,
       memory_bytes: d ? d.memory_bytes : p ? p.memory_bytes : best && best.memory_bytes,
       bytes_moved: d ? d.bytes_moved : p ? p.bytes_moved : best && best.bytes_moved,

@@ -4,15 +4,28 @@
   /* Shares of the step of an average worker: measured where there is a run, else predicted. */
   function shares(s) {
     const f = cleave.figures(s);
-    if (f.step_mean_s && f.compute_s !== undefined)
-      return { how: "measured", step: f.step_mean_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
+    if (f.measured_s && f.compute_s !== undefined)
+      return { how: "measured", step: f.measured_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
     const p = s.prediction;
     if (!p || !p.workers || !p.workers.length) return null;
     const mean = (key) => d3.mean(p.workers, (w) => w[key]);
     return { how: "predicted", step: p.step_s, compute: mean("compute_s"), wait: mean("wait_s"), communicate: mean("communicate_s") };
   }
 
+  /* How much more than the mean the busiest worker computes: of the measured step where there is one. */
   function imbalance(s) {
+    const t = cleave.timeline(s, "measured");
+    if (t && t.workers > 1 && !(t.data && t.data.length > 4e5)) {
+      const slices = cleave.unpackTimeline(t);
+      const busy = d3.range(t.workers).map((w) => {
+        let sum = 0;
+        for (let i = slices.first[2 * w]; i < slices.first[2 * w + 1]; i++)
+          if (slices.category[i] === 0) sum += slices.end[i] - slices.begin[i];
+        return sum;
+      });
+      const most = d3.max(busy), mean = d3.mean(busy);
+      return mean > 0 ? { ratio: most / mean, worker: busy.indexOf(most) } : null;
+    }
     const list = s.prediction && s.prediction.workers;
     if (!list || list.length < 2) return null;
     const mean = d3.mean(list, (w) => w.compute_s), most = d3.max(list, (w) => w.compute_s);
@@ -25,6 +38,14 @@
     if (!t || (t.data && t.data.length > 4e5)) return null;
     const types = Object.entries(cleave.typeTimes(s, t)).filter(([k]) => k !== "waiting").sort((a, b) => b[1] - a[1]);
     return types.length ? { type: types[0][0].replace(/_/g, " "), share: types[0][1] / d3.sum(types, (x) => x[1]) } : null;
+  }
+
+  function tryComputing(s, f) {
+    const worth = s.limits && s.limits.fixed.worth_workers;
+    if (f.workers > 1) return "more workers, as long as the batch gives each enough to do";
+    if (worth > 1) return `more hosts like this one: up to ${worth} are worth their price, see Scaling`;
+    if (s.search && s.search.workers > 1) return "a larger batch: with this one, one worker is the fastest here";
+    return "more workers: 'cleave plan MODEL --workers N' says which plan";
   }
 
   function sayLimit(s, say, tries) {
@@ -50,7 +71,7 @@
     } else {
       const largest = largestType(s);
       say(parts + " Computing limits this run" + (largest ? `: ${cleave.percent(largest.share)} of it is ${largest.type}.` : "."));
-      tries.push(f.workers > 1 ? "more workers, as long as the batch gives each enough to do" : "more workers: 'cleave plan MODEL --workers N' says which plan");
+      tries.push(tryComputing(s, f));
     }
   }
 
@@ -82,6 +103,8 @@
       (Math.abs(off) < 0.02 ? "right to 2 %." : `${cleave.percent(Math.abs(off))} too ${off > 0 ? "long" : "short"}.`) +
       (guessed > 0.3 ? ` ${cleave.percent(guessed)} of the costs behind it were not measured here.` : ""));
     if (guessed > 0.3) tries.push("'cleave predict' once, which measures the layers on this host, then train again");
+    else if (Math.abs(off) > 0.5)
+      tries.push("to measure the layers anew, if the machine was busy then: 'cleave profile forget', 'cleave predict', and train again");
   }
 
   function sayMemory(s, say, tries) {
@@ -99,7 +122,7 @@
     const l = s.limits;
     if (!l || l.fixed.points.length < 2) return;
     const cross = l.fixed.communication_overtakes;
-    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${cross.toPrecision(2)} workers on`
+    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
       : `With the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
       `; up to ${l.fixed.worth_workers} are worth their price.`);
   }

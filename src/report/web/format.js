@@ -20,6 +20,9 @@ var cleave = {};
   cleave.bytes = (n) => scaled(n, [[1, "B"], [1e3, "kB"], [1e6, "MB"], [1e9, "GB"], [1e12, "TB"]]);
   cleave.count = (n) => scaled(n, [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]]);
   cleave.percent = (x) => (100 * x).toFixed(Math.abs(x) < 0.0995 ? 1 : 0) + " %";
+  /* Accuracies differ by less than a percent. */
+  cleave.accuracy = (x) => (100 * x).toFixed(1) + " %";
+  cleave.fine = (x) => String(+(100 * x).toFixed(2)) + " %";
   cleave.plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
 
   /* ---- colours: from style.css, as they are now ---- */

@@ -6,7 +6,7 @@
   const order = ["candidates", "compare", "network", "timeline", "memory", "traffic", "types", "scaling", "training", "details"];
   const sources = { candidates: "candidates ('cleave plan MODEL --json')", network: "the network (a plan or a run)",
     timeline: "a timeline (--trace, or a run)", memory: "memory ('cleave predict --json')", traffic: "traffic (the same, or 'cleave plan --json')",
-    scaling: "scaling ('cleave bench limits --json')", training: "a training (a run)" };
+    scaling: "scaling ('cleave bench limits MODEL --json', 'cleave plan MODEL --workers 1..64 --json')", training: "a training (a run)" };
 
   function tiles(f) {
     const list = [];
@@ -14,7 +14,7 @@
     if (f.measured_s) add(cleave.seconds(f.measured_s), "a step, measured");
     if (f.predicted_s) add(cleave.seconds(f.predicted_s), "a step, predicted" + (f.error_s ? " ± " + cleave.seconds(f.error_s) : ""));
     if (f.images_per_s) add(Math.round(f.images_per_s).toLocaleString("en"), "images/s");
-    if (f.accuracy !== undefined) add(cleave.percent(f.accuracy), "test accuracy");
+    if (f.accuracy !== undefined) add(cleave.accuracy(f.accuracy), "test accuracy");
     if (f.memory_bytes) add(cleave.bytes(f.memory_bytes), "memory of the largest worker");
     if (f.bytes_moved !== undefined && f.bytes_moved !== null) add(cleave.bytes(f.bytes_moved), "moved in a step");
     return list;

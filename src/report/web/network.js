@@ -140,7 +140,8 @@
 
   function drawNodes(view, s, shown, g) {
     const nWorkers = (s.plan && s.plan.workers) || 1, colours = cleave.cutColours();
-    const short = (text, n) => text.length > n ? text.slice(0, n / 2 - 1) + "…" + text.slice(-n / 2) : text;
+    /* Neighbours differ in how their names end. */
+    const short = (text, n) => text.length > n ? "…" + text.slice(1 - n) : text;
     for (const x of shown) {
       const at = g.spots[x.place], kind = cleave.cutKind(x.cuts);
       const node = view.append("g").attr("class", "node").attr("tabindex", 0).attr("role", "img")
@@ -151,11 +152,11 @@
       if (s.plan && x.number > 0) cleave.drawPartition(node.append("g").attr("transform", "translate(14,9)"), x, nWorkers, 48);
       const left = s.plan && x.number > 0 ? 72 : 16, text = (y, value, small) => node.append("text").attr("x", left).attr("y", y)
         .attr("class", small ? "small" : "").text(value);
-      text(18, short(x.node.name, s.plan ? 15 : 22));
+      text(18, short(x.node.name.replace(/\.conv$/, ""), s.plan ? 14 : 22));
       text(33, x.node.op.replace(/_/g, " ").replace("softmax cross entropy", "softmax loss") + (x.folded.length ? " +" + x.folded.length : ""), true);
       text(46, x.node.shape.slice(1).join("×") || "per sample", true);
       if (s.plan && x.number > 0)
-        text(59, short(cutText(x.cuts), 17) + (s.plan.stages.length > 1 ? " · s" + x.stage : ""), true).attr("fill", "currentColor");
+        text(59, short(cutText(x.cuts), 16) + (s.plan.stages.length > 1 ? " · s" + x.stage : ""), true).attr("fill", "currentColor");
       const show = (px, py) => cleave.showTip(tell(s, x), px, py);
       node.on("mousemove", () => show(d3.event.clientX, d3.event.clientY)).on("mouseleave", cleave.hideTip)
         .on("focus", function () { const b = this.getBoundingClientRect(); show(b.left, b.bottom - 10); })

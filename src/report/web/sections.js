@@ -74,6 +74,67 @@
 
   /* ---- several runs ---- */
 
+  const known = (x) => x !== undefined && x !== null;
+
+  /* Small charts of what a step needs, a bar for each. */
+  function drawFigures(parent, list) {
+    const pair = e("div", { class: "pair triple" });
+    parent.append(pair);
+    for (const [id, key, title, format] of [["compare-speed", "images_per_s", "images/s", cleave.count],
+      ["compare-memory", "memory_bytes", "memory of the largest worker", cleave.bytes], ["compare-moved", "bytes_moved", "moved in a step", cleave.bytes]]) {
+      const some = list.filter(([, f]) => known(f[key]));
+      if (some.length < 2) continue;
+      cleave.chart(pair, {
+        id, height: 74 + 30 * some.length, label: "Bars: " + title + ", by run",
+        config: cleave.bars(some.map(([s]) => s.label), [{ label: title, data: some.map(([, f]) => f[key]),
+          backgroundColor: some.map(([s]) => cleave.nth(cleave.subjects.indexOf(s))), maxBarThickness: 18 }], { flat: true, title, format, few: true }),
+      });
+    }
+    if (!pair.children.length) pair.remove();
+  }
+
+  /* ---- what differs ---- */
+
+  const byTheWay = /^(versions\.began|config\.checkpoint|config\.steps_total|config\.first_step|config\.resumed)$/;
+
+  function drawDifferences(parent) {
+    const sides = cleave.subjects.map((s) => new Map([...flatten(s.config || {}, "config.", []), ...flatten(s.versions || {}, "versions.", [])]));
+    const known = sides.filter((m) => m.size > 0).length;
+    if (known < 2) return;
+    const rows = [...new Set(sides.flatMap((m) => [...m.keys()]))].filter((k) => !byTheWay.test(k))
+      .filter((k) => new Set(sides.filter((m) => m.size > 0).map((m) => m.get(k))).size > 1);
+    parent.append(e("h3", { text: "What differs" }), rows.length
+      ? cleave.table(["", ...cleave.subjects.map((s) => s.label)], rows.map((k) => [k.replace(/^(config|versions)\./, "").replace(/_/g, " "),
+        ...sides.map((m) => m.size ? m.get(k) : null)]))
+      : e("p", { class: "quiet", text: "Nothing in the configuration: the same run, " + (known === 2 ? "twice." : known + " times.") }));
+  }
+
+  /* Plans as a table: neighbouring layers that are alike in each of them are one row. */
+  function drawPlans(parent) {
+    const some = cleave.subjects.filter((s) => s.plan && s.plan.layers);
+    if (some.length < 2) return;
+    const names = [...new Set(some.flatMap((s) => Object.keys(s.plan.layers)))];
+    const nodes = new Map(some.flatMap((s) => s.network ? s.network.nodes.map((n) => [n.name, n]) : []));
+    const told = (s, name) => {
+      const layer = s.plan.layers[name];
+      if (!layer) return { text: "–", kind: "none" };
+      const cuts = cleave.cutsOf(layer, nodes.get(name)), stages = s.plan.stages && s.plan.stages.length > 1;
+      return { kind: cleave.cutKind(cuts), text: (cuts.map((c) => cleave.cutNames[c.dimension].replace(/ \(.*/, "") + " / " + c.parts).join(", ") || "not cut") +
+        (stages ? ", stage " + layer.stage : "") };
+    };
+    const rows = [];
+    for (const name of names) {
+      const cells = some.map((s) => told(s, name)), key = JSON.stringify(cells), last = rows[rows.length - 1];
+      if (last && last.key === key) last.to = name;
+      else rows.push({ key, from: name, to: name, cells });
+    }
+    const colours = cleave.cutColours();
+    const cell = (c) => e("td", { class: "left" }, e("i", { class: "swatch", style: "background:" + colours[c.kind] }), c.text);
+    parent.append(e("h3", { text: "Plans" }), e("div", { class: "scroll", tabindex: "0", id: "plans" }, e("table", {},
+      e("thead", {}, e("tr", {}, e("th", { text: "layers", scope: "col" }), ...some.map((s) => e("th", { text: s.label, scope: "col", class: "left" })))),
+      e("tbody", {}, ...rows.map((r) => e("tr", {}, e("td", { text: r.from === r.to ? r.from : r.from + " … " + r.to }), ...r.cells.map(cell)))))));
+  }
+
   sections.push({
     id: "compare", title: "Side by side",
     has: () => cleave.subjects.length > 1,
@@ -89,12 +150,18 @@
               backgroundColor: cleave.colour("blue"), maxBarThickness: 18 },
             { label: "measured (median)", data: timed.map(([, f]) => f.measured_s || null),
               backgroundColor: cleave.colour("red"), maxBarThickness: 18 },
-          ], { flat: true, title: "time of a step", format: cleave.seconds }),
+          ], { flat: true, title: "time of a step", format: cleave.seconds,
+            most: d3.max(timed, ([, f]) => Math.max((f.predicted_s || 0) + (f.error_s || 0), f.measured_s || 0)) }),
         });
-      parent.append(cleave.table(["", "model", "plan", "workers", "batch", "predicted", "measured", "images/s", "memory", "moved", "accuracy"],
-        list.map(([s, f]) => [s.label, f.model, f.plan, f.workers, f.batch, cleave.seconds(f.predicted_s), cleave.seconds(f.measured_s),
-          f.images_per_s ? Math.round(f.images_per_s) : null, cleave.bytes(f.memory_bytes), cleave.bytes(f.bytes_moved),
-          f.accuracy === undefined ? null : cleave.percent(f.accuracy)])));
+      drawFigures(parent, list);
+      const columns = [["model", "model", String], ["plan", "plan", String], ["workers", "workers", String], ["batch", "batch", String],
+        ["predicted", "predicted_s", cleave.seconds], ["measured", "measured_s", cleave.seconds], ["images/s", "images_per_s", (x) => Math.round(x)],
+        ["memory", "memory_bytes", cleave.bytes], ["moved", "bytes_moved", cleave.bytes], ["accuracy", "accuracy", cleave.accuracy]]
+        .filter(([, key]) => list.some(([, f]) => known(f[key])));
+      parent.append(cleave.table(["", ...columns.map(([title]) => title)],
+        list.map(([s, f]) => [s.label, ...columns.map(([, key, format]) => known(f[key]) ? format(f[key]) : null)])));
+      drawDifferences(parent);
+      drawPlans(parent);
     },
   });
 
@@ -169,6 +236,9 @@
           config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: "bytes", data: links.slice(0, shown).map((l) => l.bytes),
             backgroundColor: cleave.colour("cyan"), maxBarThickness: 20 }], { flat: true, title: "bytes on a link", format: cleave.bytes }),
         });
+      const unknown = candidatesOf(s).length - candidatesOf(s).filter((c) => known(c.bytes_moved)).length;
+      if (unknown) parent.append(e("p", { class: "hint", text: cleave.plural(unknown, "plan") + " that could not have won " +
+        (unknown === 1 ? "was" : "were") + " only estimated: their bytes are not known." }));
       parent.append(moreData(["plan", "moved in a step"], list.map((c) => [c.name, cleave.bytes(c.bytes_moved)])));
     },
   });
@@ -219,7 +289,7 @@
     });
     cleave.chart(pair, {
       id: grows ? "times-growing" : "times-fixed", height: 320, label: "Lines: computing and communicating time of a step",
-      note: cross ? "communication takes longer than computing from about " + cross.toPrecision(3) + " workers on"
+      note: cross ? "communication takes longer than computing from about " + +cross.toPrecision(2) + " workers on"
         : "communication never takes longer than computing here",
       config: cleave.lines([
         cleave.line("compute", at("compute_s"), "blue"),
@@ -232,11 +302,33 @@
         cleave.seconds(p.exposed_s), p.speedup.toFixed(2), p.free_speedup.toFixed(2)])));
   }
 
+  /* The best plan for each number of workers, or each batch. */
+  function drawStudy(parent, study) {
+    const points = study.points.filter((p) => p.step_s), by = new Set(points.map((p) => p.workers)).size > 1 ? "workers" : "batch";
+    if (points.length < 2) return;
+    const per = (p, step) => p.batch / step, data = points.filter((p) => p.data_step_s);
+    cleave.chart(parent, {
+      id: "study", height: 320, label: "Lines: images per second of the best plan by " + by,
+      note: study.worth_workers ? "up to " + study.worth_workers + " workers are worth their price" : null,
+      config: cleave.lines([
+        cleave.line("best plan", points.map((p) => ({ x: p[by], y: p.images_per_s, name: p.best })), "green"),
+        ...(data.length > 1 ? [cleave.line("data parallelism", data.map((p) => ({ x: p[by], y: per(p, p.data_step_s) })), "blue", { borderDash: [7, 3] })] : []),
+        ...(by === "workers" ? [cleave.line("ideal", points.map((p) => ({ x: p.workers, y: points[0].images_per_s * p.workers / points[0].workers })), "grey", { borderDash: [4, 4], pointRadius: 0 })] : []),
+      ], { x: by, y: "images/s", logX: true, logY: true, ticksX: points.map((p) => p[by]), formatX: String, formatY: cleave.count,
+        ticksY: d3.range(-2, 8).flatMap((i) => [1, 2, 5].map((x) => x * 10 ** i)) }),
+    });
+    parent.append(moreData([by, "best plan", "workers used", "step", "images/s", "data parallelism", "worth it"], points.map((p) =>
+      [p[by], p.best, p.used, cleave.seconds(p.step_s), Math.round(p.images_per_s), p.data_step_s ? cleave.seconds(p.data_step_s) : null, p.worth ? "yes" : "no"])));
+  }
+
   sections.push({
     id: "scaling", title: "Scaling",
-    has: (s) => s.limits,
+    has: (s) => s.limits || s.study,
     say: "What more workers would bring, and where communication overtakes computing.",
     draw(parent, s) {
+      if (s.study) drawStudy(parent, s.study);
+      if (!s.limits) return;
+      parent.append(e("p", { class: "quiet", text: "Plan " + s.limits.plan + " on " + s.limits.machine + "." }));
       const one = s.limits.fixed.points.length > 1, many = s.limits.growing.points.length > 1;
       if (one) scalingPair(parent, s.limits.fixed, false);
       if (many) scalingPair(parent, s.limits.growing, true);
@@ -247,40 +339,77 @@
 
   const trained = () => cleave.subjects.filter((s) => s.steps && s.steps.step.length);
 
+  /* Runs that lie on each other can still be told apart: later ones are dashed, and on top. */
+  function looks(s, several) {
+    const i = cleave.subjects.indexOf(s);
+    return several && i > 0 ? { borderDash: [10 - 2 * Math.min(i, 3), 3 + i], order: -i } : {};
+  }
+
+  /* Mean over a window around each point: single losses of several runs would hide each other. */
+  function smooth(values, window) {
+    return values.map((_, k) => d3.mean(values.slice(Math.max(0, k - window), k + window + 1)));
+  }
+
+  /* Over epochs where steps mean different things: other batches. */
+  function lossAxis(runs) {
+    const per = runs.map((s) => s.config && s.config.steps_per_epoch);
+    return per.every(Boolean) && new Set(per).size > 1 ? { name: "epoch", of: (s, step) => step / s.config.steps_per_epoch, format: (v) => String(+(+v).toFixed(2)) }
+      : { name: "step", of: (s, step) => step, format: (v) => String(Math.round(v)) };
+  }
+
+  function drawLosses(pair, runs, several) {
+    const axis = lossAxis(runs), points = (s, list, y) => list.map((x, k) => ({ x: axis.of(s, x), y: y(k) }));
+    const steps = (s) => {
+      const values = several ? smooth(s.steps.loss, Math.ceil(s.steps.loss.length / 100)) : s.steps.loss;
+      return points(s, s.steps.step, (k) => values[k]);
+    };
+    const epochs = (s, key) => points(s, s.epochs.map((x) => x.step), (k) => s.epochs[k][key]);
+    const tested = (s) => s.epochs.some((x) => x.test_loss !== null);
+    const sets = runs.flatMap((s) => several
+      ? [cleave.line(s.label, steps(s), cleave.subjects.indexOf(s), Object.assign({ pointRadius: 0 }, looks(s, true))),
+        ...(tested(s) ? [cleave.line(s.label + ", test", epochs(s, "test_loss"), cleave.subjects.indexOf(s), { showLine: false, pointStyle: "triangle", pointRadius: 6 })] : [])]
+      : [cleave.line("each step", steps(s), "grey", { borderWidth: 1, pointRadius: 0, order: 1 }),
+        ...(s.epochs.length ? [cleave.line("epoch", epochs(s, "train_loss"), "blue", { borderWidth: 3 })] : []),
+        ...(tested(s) ? [cleave.line("test", epochs(s, "test_loss"), "orange", { borderDash: [6, 3], pointStyle: "triangle", pointRadius: 5 })] : [])]);
+    cleave.chart(pair, { id: "loss", height: 320, label: "Lines: loss over the steps", note: several ? "smoothed; triangles: the test" : null,
+      config: cleave.lines(sets, { x: axis.name, y: "loss", formatX: axis.format, formatY: (v) => String(+(+v).toPrecision(4)),
+        hides: several ? (text) => text.endsWith(", test") : null }) });
+  }
+
+  /* A few steps that something held up would flatten all others. */
+  function drawStepTimes(pair, runs, several) {
+    const all = runs.flatMap((s) => s.steps.step_s).filter((x) => x !== null).sort(d3.ascending);
+    const usual = 1.25 * d3.quantile(all, 0.98), above = all.filter((x) => x > usual).length;
+    const cut = above && d3.max(all) > 1.6 * usual;
+    cleave.chart(pair, { id: "step-times", height: 320, label: "Lines: time of each step",
+      note: cut ? cleave.plural(above, "step") + " longer than shown, up to " + cleave.seconds(d3.max(all)) : null,
+      config: cleave.lines(runs.flatMap((s) => several
+        ? [cleave.line(s.label, s.steps.step.map((x, k) => ({ x, y: s.steps.step_s[k] })), cleave.subjects.indexOf(s), { pointRadius: 0, borderWidth: 1 })]
+        : [["step_s", "step", "red"], ["compute_s", "compute", "blue"], ["communicate_s", "communicate", "purple"], ["wait_s", "wait", "olive"]]
+          .map(([key, text, colour]) => cleave.line(text, s.steps.step.map((x, k) => ({ x, y: s.steps[key][k] })), colour, { pointRadius: 0, borderWidth: 1.5 }))),
+      { x: "step", y: "time", formatX: (v) => String(Math.round(v)), formatY: cleave.seconds, zero: true, most: cut ? usual : undefined }) });
+  }
+
   sections.push({
     id: "training", title: "Training",
     has: () => trained().length > 0,
     say: "Loss and accuracy as they came, and the time of the steps.",
     draw(parent) {
       const runs = trained(), several = runs.length > 1;
-      const name = (s, what) => several ? s.label + (what ? ", " + what : "") : what;
       const pair = e("div", { class: "pair triple" });
       parent.append(pair);
-      const losses = runs.flatMap((s, i) => [
-        cleave.line(name(s, "each step"), s.steps.step.map((x, k) => ({ x, y: s.steps.loss[k] })), several ? i : "grey",
-          { borderWidth: 1, pointRadius: 0 }),
-        ...(s.epochs.length ? [cleave.line(name(s, "epoch"), s.epochs.map((x) => ({ x: x.step, y: x.train_loss })), several ? i : "blue", { borderWidth: 3 })] : []),
-        ...(s.epochs.some((x) => x.test_loss !== null) ? [cleave.line(name(s, "test"), s.epochs.map((x) => ({ x: x.step, y: x.test_loss })),
-          several ? i : "orange", { borderDash: [6, 3] })] : []),
-      ]);
-      cleave.chart(pair, { id: "loss", height: 320, label: "Lines: loss over the steps",
-        config: cleave.lines(losses, { x: "step", y: "loss", formatX: (v) => String(Math.round(v)), formatY: (v) => String(+(+v).toPrecision(4)) }) });
+      drawLosses(pair, runs, several);
       const tested = runs.filter((s) => s.epochs.some((x) => x.test_accuracy !== null));
       if (tested.length)
         cleave.chart(pair, { id: "accuracy", height: 320, label: "Lines: test accuracy by epoch",
-          config: cleave.lines(tested.map((s, i) => cleave.line(name(s, "") || "test accuracy",
-            s.epochs.map((x) => ({ x: x.epoch, y: x.test_accuracy })), several ? i : "green")),
-          { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.percent,
+          config: cleave.lines(tested.map((s) => cleave.line(several ? s.label : "test accuracy",
+            s.epochs.map((x) => ({ x: x.epoch, y: x.test_accuracy })), several ? cleave.subjects.indexOf(s) : "green", looks(s, several))),
+          { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.fine,
             ticksX: tested[0].epochs.length < 30 ? tested[0].epochs.map((x) => x.epoch) : undefined }) });
-      cleave.chart(pair, { id: "step-times", height: 320, label: "Lines: time of each step",
-        config: cleave.lines(runs.flatMap((s, i) => several
-          ? [cleave.line(s.label, s.steps.step.map((x, k) => ({ x, y: s.steps.step_s[k] })), i, { pointRadius: 0, borderWidth: 1 })]
-          : [["step_s", "step", "red"], ["compute_s", "compute", "blue"], ["communicate_s", "communicate", "purple"], ["wait_s", "wait", "olive"]]
-            .map(([key, text, colour]) => cleave.line(text, s.steps.step.map((x, k) => ({ x, y: s.steps[key][k] })), colour, { pointRadius: 0, borderWidth: 1.5 }))),
-        { x: "step", y: "time", formatX: (v) => String(Math.round(v)), formatY: cleave.seconds, zero: true }) });
+      drawStepTimes(pair, runs, several);
       parent.append(moreData(["run", "epoch", "train loss", "test loss", "test accuracy", "time"], runs.flatMap((s) => s.epochs.map((x) =>
         [s.label, x.epoch, x.train_loss === null ? null : x.train_loss.toFixed(4), x.test_loss === null ? null : x.test_loss.toFixed(4),
-          x.test_accuracy === null ? null : cleave.percent(x.test_accuracy), cleave.seconds(x.seconds)]))));
+          x.test_accuracy === null ? null : cleave.fine(x.test_accuracy), cleave.seconds(x.seconds)]))));
     },
   });
 
