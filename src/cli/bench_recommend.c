@@ -46,7 +46,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
         (struct recommend_options){.accuracy = {.forecast = {.machine = "local", .no_eval = true}}};
     struct forecast_options *f = &o->accuracy.forecast;
     const struct option options[] = {
-        OPTION_TEXT("--models", "LIST", &o->models,
+        OPTION_TEXT("--models", "MODEL,...", &o->models,
                     "alexnet,vgg11,resnet18,mobilenetv2,googlenet,inceptionv3", "networks"),
         OPTION_TEXT("--data", "SPEC", &f->data, "synthetic:imagenet", "the data to train on"),
         OPTION_INTEGER("--batch", "N", &f->batch, 1, SUBJECT_LARGEST_BATCH, "32",
@@ -62,7 +62,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
         OPTION_REAL("--limit", "SECONDS", &o->chooser.limit_s, 0, 1e9, "120", "of each search"),
         OPTION_FLAG("--allow-stale", &o->allow_stale,
                     "plans that train with older weights take part (pipedream)"),
-        OPTION_TEXT("--backend", "NAME", &f->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "

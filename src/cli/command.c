@@ -1,20 +1,11 @@
 #include "cli/command.h"
 
 #include "base/text.h"
+#include "cli/help.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_COMMANDS = 32 };
-
-static void print_list(const struct command_set *set)
-{
-    printf("Usage: %s COMMAND [options]\n\n%s\nCommands:\n", set->path, set->about);
-    for (const struct command *c = set->commands; c->name; c++)
-        printf("  %-9s %s\n", c->name, c->about);
-    printf("\n'%s COMMAND --help' says what a command accepts.\n\nExamples:\n%s", set->path,
-           set->examples);
-}
 
 static enum status fail_unknown(const struct command_set *set, const char *word)
 {
@@ -28,14 +19,23 @@ static enum status fail_unknown(const struct command_set *set, const char *word)
     return text_fail_unknown("command", word, names);
 }
 
+/* A word that is being completed is no command yet. */
+static bool wants_help(int argc, char **argv)
+{
+    return argc < 2 || (argc == 2 && help_get_form() == HELP_COMPLETE) ||
+           strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+}
+
 enum status command_dispatch(const struct command_set *set, int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_list(set);
+    if (wants_help(argc, argv)) {
+        help_print_commands(set, argc, argv);
         return STATUS_OK;
     }
     for (const struct command *c = set->commands; c->name; c++)
-        if (strcmp(c->name, argv[1]) == 0)
+        if (strcmp(c->name, argv[1]) == 0) {
+            help_set_summary(c->about);
             return c->run(argc - 1, argv + 1);
-    return fail_unknown(set, argv[1]);
+        }
+    return help_get_form() == HELP_COMPLETE ? STATUS_OK : fail_unknown(set, argv[1]);
 }

@@ -29,7 +29,7 @@ static enum status parse(int argc, char **argv, struct machine_options *o, bool 
 {
     *o = (struct machine_options){0};
     const struct option options[] = {
-        OPTION_TEXT("--machine", "TEXT", &o->machine, "local",
+        OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
                     "this host (local), a file, a name of --list, or a string"),
         OPTION_INTEGER("--threads", "T", &o->threads, 1, 4096, "1",
                        "local: cores of each worker, which is one device"),

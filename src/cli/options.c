@@ -2,12 +2,13 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 64, HELP_WIDTH = 79, HELP_COLUMN = 26 };
+enum { MAX_OPTIONS = 64 };
 
 static bool debug_asked;
 
@@ -177,13 +178,11 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static void print_help(const struct option_set *set);
-
 enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help)
 {
-    *help = asks_for_help(argc, argv);
+    *help = help_get_form() != HELP_TEXT || asks_for_help(argc, argv);
     if (*help) {
-        print_help(set);
+        help_print_options(set, shared_options, argc, argv);
         return STATUS_OK;
     }
     TRY(set_presets(set->options));
@@ -206,83 +205,4 @@ enum status options_parse(const struct option_set *set, int argc, char **argv, b
     if (options_debug())
         log_set_level(LOG_DEBUG);
     return STATUS_OK;
-}
-
-/* ---- help ---- */
-
-/* Text from column HELP_COLUMN on, broken between words. */
-static void print_wrapped(const char *text)
-{
-    int column = HELP_COLUMN;
-    while (*text) {
-        size_t length = strcspn(text, " ");
-        if (column > HELP_COLUMN && column + 1 + (int)length > HELP_WIDTH) {
-            printf("\n%*s", HELP_COLUMN, "");
-            column = HELP_COLUMN;
-        } else if (column > HELP_COLUMN) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", (int)length, text);
-        column += (int)length;
-        text += length;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
-}
-
-static void print_entry(const char *name, const char *value, const char *help, const char *preset)
-{
-    char head[96], body[640];
-    (void)snprintf(head, sizeof head, "  %s%s%s", name, value ? " " : "", value ? value : "");
-    if (preset)
-        (void)snprintf(body, sizeof body, "%s [%s]", help, preset);
-    else
-        (void)snprintf(body, sizeof body, "%s", help);
-    if ((int)strlen(head) < HELP_COLUMN - 1)
-        printf("%-*s", HELP_COLUMN, head);
-    else
-        printf("%s\n%*s", head, HELP_COLUMN, "");
-    print_wrapped(body);
-}
-
-static void join_choices(const struct option *o, char *buffer, size_t size)
-{
-    size_t used = 0;
-    buffer[0] = '\0';
-    for (int i = 0; o->choices[i] && used < size; i++)
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? "|" : "", o->choices[i]);
-}
-
-static void print_options(const struct option *options)
-{
-    for (const struct option *o = options; o->kind != OPTION_KIND_NONE; o++) {
-        char choices[96];
-        const char *value = o->value;
-        if (o->kind == OPTION_KIND_CHOICE) {
-            join_choices(o, choices, sizeof choices);
-            value = choices;
-        }
-        print_entry(o->name, value, o->help, o->preset);
-    }
-}
-
-static void print_help(const struct option_set *set)
-{
-    printf("Usage: cleave %s", set->command);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        printf(" %s", p->name);
-    if (set->list)
-        printf(" %s...", set->list->name);
-    printf(" [options]\n\n%s\n\n", set->about);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        print_entry(p->name, NULL, p->help, NULL);
-    if (set->list)
-        print_entry(set->list->name, NULL, set->list->help, NULL);
-    printf("\nOptions, with their defaults in brackets:\n");
-    print_options(set->options);
-    print_options(shared_options);
-    if (set->notes)
-        printf("\n%s", set->notes);
-    printf("\nExamples:\n%s", set->examples);
 }

@@ -1,6 +1,7 @@
 /* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/split.h"
@@ -24,8 +25,8 @@ struct plan_options {
         OPTION_INTEGER("--batch", "N", &(o)->batch, 1, SUBJECT_LARGEST_BATCH, "128",            \
                        "images in a step")
 
-#define BACKEND_OPTION(o)                                 \
-    OPTION_TEXT("--backend", "NAME", &(o)->backend, NULL, \
+#define BACKEND_OPTION(o)                                    \
+    OPTION_TEXT("--backend", "BACKEND", &(o)->backend, NULL, \
                 "whose layouts count: cpu or reference [the best of this build]")
 
 #define WORKERS_OPTION(o)                                                            \
@@ -225,8 +226,9 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
         OPTION_TEXT("-o", "FILE", &o->output, NULL, "where it goes [standard output]"),
         OPTION_END,
     };
-    const struct positional positionals[] = {
-        {"NAME", &o->plan, "the strategy"}, {"MODEL", &o->model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"STRATEGY", &o->plan, "one of the names below"},
+                                             {"MODEL", &o->model, subject_model_help()},
+                                             {0}};
     const struct option_set set = {
         .command = "plan make",
         .about = "Writes the plan of a strategy as a file, every layer spelled out, to be changed\n"
@@ -336,7 +338,9 @@ enum status command_plan(int argc, char **argv)
         .commands = commands,
         .options = options,
     };
-    if (argc >= 2 && is_command(commands, argv[1]))
+    if (argc == 1 ? help_get_form() == HELP_LIST : is_command(commands, argv[1]))
         return command_dispatch(&set, argc, argv);
+    if (help_get_form() == HELP_COMPLETE && argc == 2 && argv[1][0] != '-')
+        complete_commands(&set, argv[1]);
     return command_plan_choose(argc, argv);
 }

@@ -91,7 +91,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
         OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
                     "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
-        OPTION_TEXT("--schedule", "S", &o->schedule, "cosine",
+        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, "cosine",
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
         OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
                        "steps in which the rate grows from 0"),
@@ -113,7 +113,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--checkpoint-every", "STEPS", &o->checkpoint_every, 1, INT64_C(1) << 40,
                        NULL, "save also after every so many steps [no]"),
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
-        OPTION_TEXT("--backend", "NAME", &o->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &o->backend, NULL,
                     "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
         OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL,
                        "of each worker [all cores, shared out]"),
@@ -121,7 +121,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
                        "threads of this process that share the work; under mpirun or srun the "
                        "workers are its processes [1, or what the plan's file says]"),
-        OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
+        OPTION_TEXT("--plan", "PLAN|auto", &o->plan, NULL,
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         SPLIT_OPTIONS(&o->split),
@@ -131,7 +131,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
                     "[nothing is written]"),
         OPTION_TEXT(
-            "--run", "DIR", &o->run, NULL,
+            "--run", "DIR|none", &o->run, NULL,
             "keep the record of the run there, with a checkpoint and what was expected, for "
             "'cleave report'; none: nowhere [runs/MODEL-NNN, without these two]"),
         OPTION_FLAG("--json", &o->json, "print JSON lines: events step, epoch and done"),

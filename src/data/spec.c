@@ -30,6 +30,28 @@ static const struct known known_sets[] = {
 };
 enum { N_KNOWN = sizeof known_sets / sizeof known_sets[0] };
 
+const char *const *spec_beginnings(void)
+{
+    static char texts[3 * N_KNOWN + 2][32];
+    static const char *names[3 * N_KNOWN + 3];
+    int n = 0;
+    for (int i = 0; i < N_KNOWN && !names[0]; i++) {
+        const struct known *k = &known_sets[i];
+        (void)snprintf(texts[n++], sizeof texts[0], "%s", k->name);
+        if (k->kind != SPEC_SHAPE)
+            (void)snprintf(texts[n++], sizeof texts[0], "%s:", k->name);
+        if (k->makeable)
+            (void)snprintf(texts[n++], sizeof texts[0], "synthetic:%s", k->name);
+    }
+    if (n > 0) {
+        (void)snprintf(texts[n++], sizeof texts[0], "imagefolder:");
+        (void)snprintf(texts[n++], sizeof texts[0], "packed:");
+    }
+    for (int i = 0; i < n; i++)
+        names[i] = texts[i];
+    return names;
+}
+
 enum dataset_form spec_form(int height)
 {
     return height <= 32 ? DATASET_FORM_SMALL : DATASET_FORM_LARGE;
