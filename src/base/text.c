@@ -136,3 +136,17 @@ const char *text_seconds(char *buffer, size_t size, double seconds)
         (void)snprintf(buffer, size, "%.2f us", seconds * 1e6);
     return buffer;
 }
+
+const char *text_duration(char *buffer, size_t size, double seconds)
+{
+    static const struct {
+        double least_s, unit_s;
+        const char *name;
+    } units[] = {{2 * 86400, 86400, "days"}, {5400, 3600, "h"}, {100, 60, "min"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (seconds >= units[i].least_s) {
+            (void)snprintf(buffer, size, "%.1f %s", seconds / units[i].unit_s, units[i].name);
+            return buffer;
+        }
+    return text_seconds(buffer, size, seconds);
+}

@@ -25,6 +25,8 @@ enum status text_parse_real(const char *what, const char *text, double least, do
 /* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
 const char *text_bytes(char *buffer, size_t size, double n_bytes);
 const char *text_seconds(char *buffer, size_t size, double seconds);
+/* The same in one unit, for tables: "42.0 min". */
+const char *text_duration(char *buffer, size_t size, double seconds);
 const char *text_count(char *buffer, size_t size, double count); /* "11.7 M" */
 
 #endif

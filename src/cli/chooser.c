@@ -1,6 +1,7 @@
 #include "cli/chooser.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/timer.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
@@ -92,14 +93,6 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
     return prepare(c, plan, out);
 }
 
-static void show(void *user, int done, int all, const char *name)
-{
-    const struct chooser *c = user;
-    if (timer_now_ns() - c->start_ns > PROGRESS_FROM_NS)
-        log_progress("planning: %d of %d candidates, %s (Ctrl-C: the best so far)", done, all,
-                     name);
-}
-
 static bool is_stopped(void *user)
 {
     (void)user;
@@ -124,6 +117,18 @@ static double find_limit(const struct chooser *c, int n_workers)
     if (is_local(c))
         return 60;
     return c->options->without ? 0.8 : n_workers > 32 ? 1.5 : 5;
+}
+
+/* The search ends by its limit at the latest. */
+static void show(void *user, int done, int all, const char *name)
+{
+    const struct chooser *c = user;
+    char left[32];
+    double taken_s = (double)(timer_now_ns() - c->start_ns) * 1e-9;
+    double left_s = find_limit(c, c->n_workers) - taken_s;
+    if (taken_s * 1e9 > PROGRESS_FROM_NS)
+        log_progress("planning: %d of %d candidates, %s left at most (Ctrl-C: the best so far): %s",
+                     done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0), name);
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)

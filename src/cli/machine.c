@@ -2,6 +2,7 @@
 #include "machine/machine.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -398,8 +399,9 @@ static void bind_worker(int worker, int n_workers, void *user)
 
 static void show_progress(double share, void *user)
 {
+    static struct progress progress;
     (void)user;
-    log_progress("measuring what passes between workers: %.0f %%", 100 * share);
+    progress_show(&progress, share, "measuring what passes between workers");
 }
 
 /* The best matrix product of one worker replaces what was guessed of its arithmetic. */

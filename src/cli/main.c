@@ -1,5 +1,6 @@
 /* main.c: the program: finds the command, and turns its status into the exit code. */
 #include "base/log.h"
+#include "base/style.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
@@ -105,7 +106,9 @@ void command_report(enum status st)
     reported = true;
     log_progress_end();
     const char *message = status_message();
-    (void)fprintf(stderr, "cleave: %s%s\n", st == STATUS_STOPPED ? "" : "error: ",
+    bool stopped = st == STATUS_STOPPED;
+    (void)fprintf(stderr, "cleave: %s%s%s%s\n", stopped ? "" : style_begin(stderr, STYLE_BAD),
+                  stopped ? "" : "error: ", stopped ? "" : style_end(stderr),
                   *message ? message : "failed without a reason");
     if (options_debug())
         (void)fprintf(stderr, "%s", status_trace_text());

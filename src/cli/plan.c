@@ -1,4 +1,5 @@
 /* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help.h"
@@ -108,8 +109,6 @@ out:
 
 static enum status prove(const struct study *s)
 {
-    for (int i = 0; i < s->plan->n_workers; i++)
-        TRY(program_check(s->all.programs[i]));
     return program_check_all((const struct program *const *)s->all.programs, s->plan->n_workers);
 }
 
@@ -205,7 +204,9 @@ static enum status check(const struct plan_options *o, struct study *s)
     struct program_options how;
     TRY(study_prepare(o, s, &how));
     TRY(program_create_all(s->graph, &how, NULL, false, &s->all));
-    TRY(prove(s));
+    enum status st = prove(s);
+    log_progress_end();
+    TRY(st);
     return o->json ? print_json(s) : print_workers(s);
 }
 

@@ -1,5 +1,6 @@
 /* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
@@ -238,28 +239,20 @@ static int64_t count_epochs(const struct trainer_info *info)
     return (info->steps_total + info->steps_per_epoch - 1) / info->steps_per_epoch;
 }
 
-/* Rounded: a time that is guessed. */
-static const char *time_left(char *buffer, size_t size, double left_s)
-{
-    if (left_s >= 100)
-        return text_seconds(buffer, size, left_s);
-    (void)snprintf(buffer, size, "%.0f s", left_s);
-    return buffer;
-}
-
 static void show_progress(struct train_view *v, const struct trainer_step *s)
 {
     int64_t now_ns = timer_now_ns();
     if (now_ns < v->next_progress_ns)
         return;
     v->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
-    char left[32];
+    char left[32], waiting[64] = "";
     double wait_percent = v->step_ns ? 100.0 * (double)v->wait_ns / (double)v->step_ns : 0;
-    log_progress("epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f images/s  %s left  waiting for "
-                 "data %.0f %%",
+    if (wait_percent >= 1)
+        (void)snprintf(waiting, sizeof waiting, "  waiting for data %.0f %%", wait_percent);
+    log_progress("epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f images/s  %s left%s",
                  (long long)s->epoch, (long long)count_epochs(v->info), (long long)s->step,
                  (long long)s->steps_total, s->loss, s->images_per_s,
-                 time_left(left, sizeof left, s->eta_s), wait_percent);
+                 progress_time(left, sizeof left, s->eta_s), waiting);
 }
 
 /* Into the record, and on stdout if that is wanted. */

@@ -1,5 +1,6 @@
 #include "program/program.h"
 
+#include "base/progress.h"
 #include "program/lowering.h"
 
 #include <assert.h>
@@ -196,7 +197,9 @@ static enum status create_set(struct lowering *given, const struct program_optio
     TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
                           &set->programs));
     TRY(find_twins(given->work, twins, set->memory, &set->twin_of));
+    struct progress progress = {0};
     for (int i = 0; i < set->n_workers; i++) {
+        progress_show(&progress, (double)i / set->n_workers, "writing the workers' programs");
         given->shares = shares ? shares->programs[i] : NULL;
         given->like = i ? set->programs[i - 1] : NULL;
         if (set->twin_of[i] == i)
@@ -265,7 +268,10 @@ static enum status find_memory(struct lowering *given, const struct program_opti
 {
     int *twin_of;
     TRY(groundwork_find_twins(given->work, given->work->memory, &twin_of));
+    struct progress progress = {0};
     for (int i = 0; i < given->work->plan->n_workers; i++) {
+        progress_show(&progress, (double)i / given->work->plan->n_workers,
+                      "laying out the workers' memory");
         given->shares = given->like = shares ? shares->programs[i] : NULL;
         if (twin_of[i] == i)
             TRY(measure_one(given, options, i, memory, slab_bytes[i]));

@@ -100,7 +100,7 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
     TRY(st);
     copy->sync = PLAN_HIERARCHICAL;
     copy->workers_per_node = per_node;
-    (void)snprintf(full, sizeof full, "%s hierarchical", name);
+    (void)snprintf(full, sizeof full, "%s by node", name);
     return append_new(to, full, copy);
 }
 
@@ -177,7 +177,7 @@ static enum status list_with(const struct candidate_request *request,
                                       .n_states = costs->n_states};
     TRY(searched_find_sources(costs, request->machine, memory, &pricing.sources));
     double search_s = 0;
-    TRY(add_per_layer(&pricing, 1, "per layer, overlapped", options, to, &search_s));
+    TRY(add_per_layer(&pricing, 1, "per layer overlap", options, to, &search_s));
     if (search_s < QUICK_S)
         TRY(add_per_layer(&pricing, 0, "per layer", options, to, &search_s));
     return add_pipelines(request, &pricing, options, to);
