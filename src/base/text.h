@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /* The candidate nearest to `word` by edit distance (insert, delete, replace, swap neighbours),
- * ignoring case; NULL if none is near enough to be a slip (distance over a third of the length,
- * at least 1). `names` ends with NULL. */
+ * ignoring case; else, of those that begin like the word or the word like them (three letters at
+ * least: 'vgg', '--batch-size'), the first of the longest; NULL if none is near enough to be a slip
+ * (distance over a third of the length, at least 1). `names` ends with NULL. */
 const char *text_nearest(const char *word, const char *const *names);
 
 /* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:

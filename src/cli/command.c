@@ -2,10 +2,24 @@
 
 #include "base/text.h"
 #include "cli/help.h"
+#include "model/network.h"
 
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_COMMANDS = 32 };
+
+/* `cleave resnet18`: the command is missing. */
+static enum status check_network(const struct command_set *set, const char *word)
+{
+    for (const char *const *name = network_names(); *name; name++)
+        if (strcasecmp(*name, word) == 0)
+            return status_fail(STATUS_USAGE,
+                               "'%s' is a network, and a command must come first: '%s %s %s' (or "
+                               "another: '%s --help' lists them)",
+                               word, set->path, set->for_networks, *name, set->path);
+    return STATUS_OK;
+}
 
 static enum status fail_unknown(const struct command_set *set, const char *word)
 {
@@ -16,6 +30,7 @@ static enum status fail_unknown(const struct command_set *set, const char *word)
     for (const struct command *c = set->commands; c->name && n < MAX_COMMANDS; c++)
         names[n++] = c->name;
     names[n] = NULL;
+    TRY(check_network(set, word));
     return text_fail_unknown("command", word, names);
 }
 

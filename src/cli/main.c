@@ -39,6 +39,7 @@ static const struct command_set program = {
                 "  cleave bench layers alexnet --batch 1,8,64\n",
     .commands = commands,
     .options = program_options,
+    .for_networks = "train",
     .whole_program = true,
 };
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_OPTIONS = 64 };
 
@@ -85,6 +86,51 @@ static const struct option *find_in(const struct option *options, const char *na
     return NULL;
 }
 
+/* What other programs call it. Of several that are meant, the first that the command has. */
+static const struct {
+    const char *typed, *meant;
+} synonyms[] = {
+    {"--learning-rate", "--lr"},
+    {"--num-epochs", "--epochs"},
+    {"--num-workers", "--workers"},
+    {"--strategy", "--plan"},
+    {"--parallel", "--plan"},
+    {"--output", "-o"},
+    {"--output", "--out"},
+    {"--out", "-o"},
+    {"--gpu", "--backend"},
+    {"--gpus", "--backend"},
+    {"--cuda", "--backend"},
+    {"--device", "--backend"},
+    {"--cluster", "--machine"},
+    {"--iterations", "--steps"},
+    {"--wd", "--weight-decay"},
+    {"-b", "--batch"},
+    {"-e", "--epochs"},
+    {"-j", "--threads"},
+    {"-n", "--workers"},
+    {"-q", "--quiet"},
+    {"-v", "--debug"},
+};
+
+static const char *find_synonym(const char *word, const char *const *names)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        for (int k = 0; strcmp(synonyms[i].typed, word) == 0 && names[k]; k++)
+            if (strcmp(synonyms[i].meant, names[k]) == 0)
+                return names[k];
+    return NULL;
+}
+
+/* --model lenet5, where MODEL goes without a name. */
+static const struct positional *find_unnamed(const struct option_set *set, const char *word)
+{
+    for (const struct positional *p = set->positionals; p->name; p++)
+        if (strncmp(word, "--", 2) == 0 && strcasecmp(word + 2, p->name) == 0)
+            return p;
+    return NULL;
+}
+
 static enum status fail_unknown(const struct option_set *set, const char *name, size_t length)
 {
     const char *names[MAX_OPTIONS + 1];
@@ -97,7 +143,14 @@ static enum status fail_unknown(const struct option_set *set, const char *name, 
     names[n] = NULL;
     char word[80];
     (void)snprintf(word, sizeof word, "%.*s", (int)(length < 79 ? length : 79), name);
-    const char *near = text_nearest(word, names);
+    const char *near = find_synonym(word, names);
+    const struct positional *unnamed = find_unnamed(set, word);
+    if (!near)
+        near = text_nearest(word, names);
+    if (unnamed)
+        return status_fail(STATUS_USAGE,
+                           "unknown option '%s': %s goes without one: 'cleave %s %s [options]'",
+                           word, unnamed->name, set->command, unnamed->name);
     if (near)
         return status_fail(STATUS_USAGE,
                            "unknown option '%s': did you mean '%s'? ('cleave %s --help' lists all)",
@@ -112,6 +165,13 @@ struct arguments {
     int argc, next;
     char **argv;
 };
+
+static enum status fail_no_value(const struct option_set *set, const struct option *o)
+{
+    char choices[96];
+    return status_fail(STATUS_USAGE, "%s needs a value: %s %s ('cleave %s --help' says more)",
+                       o->name, o->name, help_value(o, choices, sizeof choices), set->command);
+}
 
 static enum status parse_option(const struct option_set *set, struct arguments *a)
 {
@@ -130,8 +190,7 @@ static enum status parse_option(const struct option_set *set, struct arguments *
     if (argument[length])
         return set_value(o, argument + length + 1);
     if (a->next == a->argc || strncmp(a->argv[a->next], "--", 2) == 0)
-        return status_fail(STATUS_USAGE, "%s needs a value ('cleave %s --help' says which)",
-                           o->name, set->command);
+        return fail_no_value(set, o);
     return set_value(o, a->argv[a->next++]);
 }
 
@@ -146,6 +205,11 @@ static enum status take_listed(const struct positional_list *list, const char *t
 static enum status take_positional(const struct option_set *set, const char *text, int *n_taken)
 {
     const struct positional *p = &set->positionals[*n_taken];
+    char option[64]; /* cleave machine 4x4:p100 */
+    (void)snprintf(option, sizeof option, "--%s", set->command);
+    if (!p->name && !set->list && find_in(set->options, option, strlen(option)))
+        return status_fail(STATUS_USAGE, "unexpected argument '%.80s': did you mean '%s %.80s'?",
+                           text, option, text);
     if (!p->name && !set->list)
         return status_fail(STATUS_USAGE,
                            "unexpected argument '%.80s' ('cleave %s --help' says more)", text,

@@ -338,6 +338,7 @@ enum status command_plan(int argc, char **argv)
         .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n",
         .commands = commands,
         .options = options,
+        .for_networks = "make data",
     };
     if (argc == 1 ? help_get_form() == HELP_LIST : is_command(commands, argv[1]))
         return command_dispatch(&set, argc, argv);

@@ -339,6 +339,7 @@ enum status command_predict(int argc, char **argv)
         return STATUS_OK;
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
+    TRY(split_check_plan(o.plan, o.forecast.model, false));
     TRY(stop_install());
     int workers = 1;
     TRY(count_workers(&o, &workers));

@@ -217,7 +217,7 @@ static double seconds(int64_t t_ns)
     return (double)t_ns * 1e-9;
 }
 
-static void print_start(const struct trainer_info *info)
+static void print_start(const struct train_options *o, const struct trainer_info *info)
 {
     char memory[32];
     log_info("%s on %s: %lld parameters, %lld images in batches of %lld; backend %s (%s), %d "
@@ -232,6 +232,8 @@ static void print_start(const struct trainer_info *info)
                  text_bytes(memory, sizeof memory, (double)info->bytes_moved));
     if (info->resumed)
         log_info("going on after step %lld", (long long)info->first_step);
+    else if (o->resume)
+        log_info("there is no checkpoint yet: it starts at the beginning");
 }
 
 static int64_t count_epochs(const struct trainer_info *info)
@@ -368,7 +370,7 @@ static enum status run(const struct train_options *o, const struct trainer_optio
     TRY(trainer_create(options, &t));
     struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
     if (view.info->root)
-        print_start(view.info);
+        print_start(o, view.info);
     if (kept)
         record_begin(kept, &(struct record_about){.options = options,
                                                   .info = view.info,
@@ -471,6 +473,7 @@ enum status command_train(int argc, char **argv)
     if (help)
         return STATUS_OK;
     TRY(check_options(&o));
+    TRY(split_check_plan(o.plan, o.model, true));
     struct trainer_options trainer_options;
     TRY(fill_trainer_options(&o, &trainer_options));
     if (!o.quiet && !options_debug())

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FOLDER_SIZE = 224, SIDE_MAX = 16384, CLASSES_MAX = 1 << 24 };
 static const int64_t COUNT_MAX = (int64_t)1 << 40;
@@ -215,6 +216,15 @@ static enum status parse_known(const struct known *known, const char *rest, stru
     return STATUS_OK;
 }
 
+/* A path alone does not say what is there. */
+static enum status fail_path(const char *path)
+{
+    return status_fail(STATUS_USAGE,
+                       "dataset '%.80s': say what is there: imagefolder:%.80s (images in a folder "
+                       "for each class), or mnist:, cifar10: or packed: before the path",
+                       path, path);
+}
+
 enum status spec_parse(const char *text, struct spec *out)
 {
     static const char *const names[] = {"fashion-mnist", "mnist",     "cifar10",  "imagefolder",
@@ -241,5 +251,7 @@ enum status spec_parse(const char *text, struct spec *out)
         out->kind = SPEC_SYNTHETIC;
         return parse_synthetic(rest ? rest : "", out);
     }
+    if (strchr(text, '/') || access(text, F_OK) == 0)
+        return fail_path(text);
     return text_fail_unknown("dataset", name, names);
 }
