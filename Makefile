@@ -5,6 +5,7 @@
 #   make test        install what is missing, build and run everything that can fail
 #   make bench       install what is missing, build, compare with the others
 #   make install     after make: the program, the library, its headers (PREFIX=/usr/local)
+#   make golden      write anew what tests/golden and docs/mistakes.md say the program prints
 #   make format      put the sources into the house format
 #   make tsan        the tests under the thread sanitizer (build-tsan)
 #   make clean
@@ -16,7 +17,7 @@ DEPS ?= yes
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export DEPS JOBS
 
-.PHONY: all build deps quickstart test bench tsan install format clean
+.PHONY: all build deps quickstart test bench tsan install golden format clean
 .NOTPARALLEL:
 
 all: build
@@ -48,6 +49,9 @@ tsan:
 
 install: build
 	cmake --install build --prefix $(PREFIX)
+
+golden: build
+	@tools/golden.sh
 
 format:
 	@tools/sources.sh | xargs -d '\n' clang-format -i

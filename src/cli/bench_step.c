@@ -103,10 +103,11 @@ static enum status print_result(const struct step_options *o, const struct bench
             "loss", output_number(loss), "memory_bytes", (json_int_t)memory_bytes, "floor_s",
             floor_json(o), "device", r->device->backend->device_describe(r->device->device)));
     char median[32], least[32], memory[32];
-    printf("%s, %s, batch %lld: median step %s, least %s, %.1f images/s, memory %s\n", o->model,
-           r->data.name, (long long)o->batch, text_seconds(median, sizeof median, median_s),
-           text_seconds(least, sizeof least, least_s), images_per_s,
-           text_bytes(memory, sizeof memory, (double)memory_bytes));
+    output_line(2, "%s, %s, batch %lld: median step %s, least %s, %.1f images/s, memory %s",
+                o->model, r->data.name, (long long)o->batch,
+                text_seconds(median, sizeof median, median_s),
+                text_seconds(least, sizeof least, least_s), images_per_s,
+                text_bytes(memory, sizeof memory, (double)memory_bytes));
     if (o->floor_s > 0)
         printf("floor %s, step / floor %.2f\n", text_seconds(median, sizeof median, o->floor_s),
                median_s / o->floor_s);

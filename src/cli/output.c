@@ -225,6 +225,26 @@ enum status table_finish(table *t, FILE *out)
     return st;
 }
 
+/* ---- sentences ---- */
+
+void output_line(int indent, const char *format, ...)
+{
+    char text[1024];
+    const char *rest = text;
+    int before = 0;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    while ((int)strlen(rest) > TABLE_WIDTH - before) {
+        int n = find_break(rest, TABLE_WIDTH - before);
+        printf("%*s%.*s\n", before, "", n, rest);
+        rest += n + (rest[n] == ' ');
+        before = indent;
+    }
+    printf("%*s%s\n", before, "", rest);
+}
+
 /* ---- JSON ---- */
 
 json_t *output_number(double value)

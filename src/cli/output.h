@@ -47,6 +47,12 @@ void table_rule(table *t);
 /* Prints the table, or returns the first failure; destroys it either way. */
 enum status table_finish(table *t, FILE *out) MUST_USE;
 
+/* ---- sentences ---- */
+
+/* A line on stdout, printf-style, without a newline at its end; what is over TABLE_WIDTH goes on in
+ * the next line, indented. */
+void output_line(int indent, const char *format, ...) PRINTF_LIKE(2, 3);
+
 /* ---- JSON ---- */
 
 /* One JSON text and a newline, flushed; `value` is given up. NULL, the result of a json function

@@ -95,6 +95,18 @@ static enum status print_candidates(const struct plan_answer *a)
 
 /* ---- the recommendation ---- */
 
+static void print_best(const struct candidate_set *s)
+{
+    const struct candidate *best = &s->list[s->best];
+    char text[32], faster[80] = "";
+    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
+        (void)snprintf(faster, sizeof faster, ", %.2f times as fast as data parallelism",
+                       s->list[s->data].step_s / best->step_s);
+    printf("\n");
+    output_line(2, "Use %s%s: found in %s.", best->name, faster,
+                text_seconds(text, sizeof text, s->search_s));
+}
+
 static void print_choice(const struct plan_answer *a)
 {
     const struct candidate_set *s = a->set;
@@ -102,19 +114,17 @@ static void print_choice(const struct plan_answer *a)
     if (s->best < 0)
         return;
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
-    printf("\nUse %s", best->name);
-    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
-        printf(", %.2f times as fast as data parallelism", s->list[s->data].step_s / best->step_s);
-    printf(": found in %s.\n", text_seconds(text, sizeof text, s->search_s));
+    print_best(s);
     if (s->best != s->fastest)
-        printf("%s would take %s instead of %s: less than the error bar, and it is less simple.\n",
-               fastest->name, text_seconds(text, sizeof text, fastest->step_s),
-               text_seconds(other, sizeof other, best->step_s));
+        output_line(
+            2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
+            fastest->name, text_seconds(text, sizeof text, fastest->step_s),
+            text_seconds(other, sizeof other, best->step_s));
     for (int i = 0; i < s->n; i++)
         if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
             s->list[i].step_s < best->step_s) {
-            printf("%s would be faster, but trains with older weights (--allow-stale).\n",
-                   s->list[i].name);
+            output_line(2, "%s would be faster, but trains with older weights (--allow-stale).",
+                        s->list[i].name);
             return;
         }
 }

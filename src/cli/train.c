@@ -220,10 +220,10 @@ static double seconds(int64_t t_ns)
 static void print_start(const struct train_options *o, const struct trainer_info *info)
 {
     char memory[32];
-    log_info("%s on %s: %lld parameters, %lld images in batches of %lld; backend %s (%s), %d "
-             "thread%s, %s",
-             info->model, info->data.name, (long long)info->n_parameters, (long long)info->n_train,
-             (long long)info->batch, info->backend, info->device, info->threads,
+    log_info("%s on %s: %lld parameters, %lld images in batches of %lld", info->model,
+             info->data.name, (long long)info->n_parameters, (long long)info->n_train,
+             (long long)info->batch);
+    log_info("backend %s (%s), %d thread%s, %s", info->backend, info->device, info->threads,
              info->threads == 1 ? "" : "s",
              text_bytes(memory, sizeof memory, (double)info->memory_bytes));
     if (info->workers > 1)
@@ -347,7 +347,7 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf("done: %lld steps in %s", (long long)d->steps_run,
            text_seconds(total, sizeof total, d->seconds));
     if (d->steps_run > 0)
-        printf(", median step %s, %.0f images/s, waiting for data %.1f %%",
+        printf(", median step %s, %.0f images/s\n      waiting for data %.1f %%",
                text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
                100 * d->data_share);
     if (v->info->workers > 1)
