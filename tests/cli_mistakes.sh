@@ -22,8 +22,8 @@ section() {
     printf '\n## %s\n\n| you type | it answers | exit code |\n|---|---|---|\n' "$1" >>rows
 }
 
-# mistake STATUS TEXT WORDS...: the answer holds the text and is one line on stderr, beside lines of
-# advice among the results.
+# mistake STATUS TEXT WORDS...: the answer holds the text and is one line on stderr, beside advice
+# among the results.
 mistake() {
     local expected=$1 text=$2 answer
     shift 2
@@ -32,7 +32,7 @@ mistake() {
         grep -q '^cleave: error: ' stderr || fail "cleave $*: no 'cleave: error:'"
         [[ $(wc -l <stderr) -eq 1 ]] || fail "cleave $*: more than one line"
     fi
-    { grep -E '^fits with' stdout || true; grep -E 'error:|warning:|no checkpoint' stderr; } >answer
+    { sed -n '/^fits with/,$p' stdout | tr '\n' ' ' | sed 's/ fits with/\nfits with/g; s/   */ /g; s/ *$/\n/'; grep -E 'error:|warning:|no checkpoint' stderr; } >answer
     says answer "$text"
     # What depends on the machine: its cores.
     answer=$(sed -E 's/share [0-9]+ cores?/share 2 cores/; s/cores for [0-9]+/cores for 2/; s/^.*$/`&`/' answer |

@@ -213,7 +213,7 @@ static void test_nearest_name(void **state)
     assert_null(text_nearest("vg", models)); /* too short to say */
     assert_null(text_nearest("transformer", models));
     assert_null(text_nearest("", models));
-    static const char *const options[] = {"--batch", "--batches", "--b", NULL};
+    static const char *const options[] = {"--batches", "--batch", NULL};
     assert_string_equal(text_nearest("--batch-size", options), "--batch");
     assert_null(text_nearest("--", options)); /* dashes are no beginning */
     char huge[1000];

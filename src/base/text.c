@@ -62,9 +62,24 @@ static const char *begins_alike(const char *word, const char *const *names)
     return best;
 }
 
+/* A name to which a word was added: --batch-size. */
+static const char *is_extended(const char *word, const char *const *names)
+{
+    for (; *names; names++) {
+        size_t length = strlen(*names);
+        if (length > 0 && strncasecmp(word, *names, length) == 0 && word[length] &&
+            strchr("-_ ", word[length]))
+            return *names;
+    }
+    return NULL;
+}
+
 const char *text_nearest(const char *word, const char *const *names)
 {
     const char *const *first = names;
+    const char *extended = is_extended(word, names);
+    if (extended)
+        return extended;
     const char *best = NULL;
     int limit = (int)strnlen(word, WORD_MAX) / 3;
     int best_distance = (limit < 1 ? 1 : limit) + 1;

@@ -6,10 +6,11 @@
 
 #include <stdint.h>
 
-/* The candidate nearest to `word` by edit distance (insert, delete, replace, swap neighbours),
- * ignoring case; else, of those that begin like the word or the word like them (three letters at
- * least: 'vgg', '--batch-size'), the first of the longest; NULL if none is near enough to be a slip
- * (distance over a third of the length, at least 1). `names` ends with NULL. */
+/* The candidate that people who typed `word` may have meant: one to which the word adds another
+ * ('--batch-size'); else the nearest by edit distance (insert, delete, replace, swap neighbours),
+ * ignoring case, if it is near enough to be a slip (a third of the length, at least 1); else the
+ * first of those that begin like the word or the word like them ('vgg', three letters at least).
+ * NULL: none. `names` ends with NULL. */
 const char *text_nearest(const char *word, const char *const *names);
 
 /* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:

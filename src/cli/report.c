@@ -117,8 +117,8 @@ static enum status check_path(const char *path)
     DIR *folder = run_time(path) ? NULL : opendir(path);
     if (!folder && access(path, F_OK) != 0 && errno == ENOENT)
         return status_fail(STATUS_FAILED,
-                           "%s: is not there ('cleave train' keeps its runs in the folder runs)",
-                           path);
+                           "%s: cannot read: %s ('cleave train' keeps its runs in the folder runs)",
+                           path, strerror(errno));
     if (!folder)
         return STATUS_OK;
     find_last_run(folder, path, last, sizeof last);
