@@ -7,6 +7,7 @@
 #   make install     the program, the library, its headers (PREFIX=/usr/local, DESTDIR)
 #   make uninstall   removes them again (the same PREFIX and DESTDIR)
 #   make deb         Debian packages in build/deb: cleave, libcleave0.1, libcleave-dev
+#   make golden      write anew what tests/golden and docs/mistakes.md say the program prints
 #   make format      put the sources into the house format
 #   make tsan        the tests under the thread sanitizer (build-tsan)
 #   make clean
@@ -18,7 +19,7 @@ DEPS ?= yes
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export DEPS JOBS
 
-.PHONY: all build deps quickstart test bench tsan install uninstall deb format clean
+.PHONY: all build deps quickstart test bench tsan install uninstall deb golden format clean
 .NOTPARALLEL:
 
 all: build
@@ -63,6 +64,9 @@ deb:
 	cpack -G DEB --config build/CPackConfig.cmake
 	@rm -rf build/deb/_CPack_Packages
 	@ls -l build/deb
+
+golden: build
+	@tools/golden.sh
 
 format:
 	@tools/sources.sh | xargs -d '\n' clang-format -i

@@ -60,7 +60,7 @@ says stderr "cleave: error: it does not fit: worker 0 needs 10.4 GB, there are 2
 [[ $(wc -l <stderr) -eq 1 ]] || fail "more than one line"
 grep -qE '^activations +8.71 GB$' stdout || fail "no table of the memory"
 grep -qE '^there are +2.15 GB$' stdout || fail "no limit in the table"
-grep -qE '^fits with .*micro.batches.* [0-9.]+ GB$' stdout || fail "no advice of micro-batches"
+tr '\n' ' ' <stdout | grep -qE 'fits with [^:]*micro.batches.* [0-9.]+ GB' || fail "no advice of micro-batches"
 says stdout "fits with --batch 16"
 run 3 "${vgg[@]}" 1x4:p100,memory=1GiB # the weights alone are too large
 says stdout "that was tried fits"

@@ -1,5 +1,6 @@
 /* src/base: status, arena, text, random. */
 #include "base/arena.h"
+#include "base/progress.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -207,8 +208,14 @@ static void test_nearest_name(void **state)
     assert_string_equal(text_nearest("RESNET152", models), "resnet152");
     assert_string_equal(text_nearest("lenet", models), "lenet5");
     assert_string_equal(text_nearest("mpl", models), "mlp");
+    assert_string_equal(text_nearest("vgg", models), "vgg11"); /* its beginning */
+    assert_string_equal(text_nearest("VGG11-with-batch-norm", models), "vgg11");
+    assert_null(text_nearest("vg", models)); /* too short to say */
     assert_null(text_nearest("transformer", models));
     assert_null(text_nearest("", models));
+    static const char *const options[] = {"--batches", "--batch", NULL};
+    assert_string_equal(text_nearest("--batch-size", options), "--batch");
+    assert_null(text_nearest("--", options)); /* dashes are no beginning */
     char huge[1000];
     memset(huge, 'r', sizeof huge - 1);
     huge[sizeof huge - 1] = '\0';
@@ -256,6 +263,7 @@ static void test_parse_real(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(text_parse_real("--lr", bad[i], 0, 10, &value), STATUS_USAGE,
                      "must be a number from 0 to 10");
+    assert_fails(text_parse_real("--lr", "0,1", 0, 10, &value), STATUS_USAGE, "with a point");
 }
 
 static void test_numbers_for_people(void **state)
@@ -280,6 +288,14 @@ static void test_numbers_for_people(void **state)
         {text_seconds, 12.3, "12.30 s"},
         {text_seconds, 250, "4 min 10 s"},
         {text_seconds, 7260, "2 h 01 min"},
+        {text_duration, 12.3, "12.30 s"},
+        {text_duration, 250, "4.2 min"},
+        {text_duration, 5399, "90.0 min"},
+        {text_duration, 7260, "2.0 h"},
+        {text_duration, 7 * 86400, "7.0 days"},
+        {progress_time, 0.2, "1 s"},
+        {progress_time, 12, "12 s"},
+        {progress_time, 250, "4 min 10 s"},
     };
     char buffer[32];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

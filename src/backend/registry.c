@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <string.h>
+#include <strings.h>
 
 #ifdef CLEAVE_HAVE_CPU_BACKEND
 #include "backend/cpu/cpu.h"
@@ -32,6 +33,11 @@ enum status backend_find(const char *name, const struct backend **out)
             return STATUS_OK;
         }
     }
+    if (strcasecmp(name, "gpu") == 0 || strcasecmp(name, "cuda") == 0)
+        return status_fail(STATUS_USAGE,
+                           "backend '%s': this build has none for GPUs ('cleave predict --machine "
+                           "1x1:h200' says what one would take)",
+                           name);
     return text_fail_unknown("backend", name, names);
 }
 

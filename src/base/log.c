@@ -1,8 +1,10 @@
 #include "base/log.h"
 
+#include "base/style.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <string.h>
 
 static enum log_level level = LOG_WARN;
 static bool progress_shown;
@@ -27,7 +29,7 @@ void log_progress_end(void)
     progress_shown = false;
 }
 
-static void print_line(const char *prefix, const char *format, va_list args)
+static void print_line(const char *prefix, enum style style, const char *format, va_list args)
 {
     char line[2048];
     (void)vsnprintf(line, sizeof line, format, args);
@@ -36,7 +38,8 @@ static void print_line(const char *prefix, const char *format, va_list args)
         return;
     }
     log_progress_end();
-    (void)fprintf(stderr, "cleave: %s%s\n", prefix, line);
+    (void)fprintf(stderr, "cleave: %s%s%s%s\n", *prefix ? style_begin(stderr, style) : "", prefix,
+                  *prefix ? style_end(stderr) : "", line);
 }
 
 void log_warn(const char *format, ...)
@@ -45,7 +48,7 @@ void log_warn(const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    print_line("warning: ", format, args);
+    print_line("warning: ", STYLE_WARNING, format, args);
     va_end(args);
 }
 
@@ -55,7 +58,7 @@ void log_info(const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    print_line("", format, args);
+    print_line("", STYLE_PLAIN, format, args);
     va_end(args);
 }
 
@@ -65,19 +68,32 @@ void log_debug(const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    print_line("debug: ", format, args);
+    print_line("debug: ", STYLE_PLAIN, format, args);
     va_end(args);
+}
+
+/* A line that the terminal breaks could not be rewritten. Not within a character of several bytes.
+ */
+static void cut_to_columns(char *line, int columns)
+{
+    size_t n = 0, most = columns > 0 ? (size_t)columns : 0, length = strlen(line);
+    if (length <= most)
+        return;
+    for (n = most; n > 0 && ((unsigned char)line[n] & 0xC0) == 0x80;)
+        n--;
+    line[n] = '\0';
 }
 
 void log_progress(const char *format, ...)
 {
-    if (level == LOG_QUIET || sink || !isatty(STDERR_FILENO))
+    if (level == LOG_QUIET || sink || !style_can_rewrite(stderr))
         return;
     char line[512];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    cut_to_columns(line, style_columns(stderr) - 1);
     (void)fprintf(stderr, "\r\033[K%s", line);
     (void)fflush(stderr);
     progress_shown = true;

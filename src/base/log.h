@@ -18,7 +18,8 @@ void log_warn(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_info(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_debug(const char *format, ...) PRINTF_LIKE(1, 2);
 
-/* Rewrites the one progress line; does nothing unless stderr is a terminal. */
+/* Rewrites the one progress line, which is cut to the width of the terminal; does nothing unless
+ * stderr is one. progress.h adds the time that is left. */
 void log_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Ends the progress line, if one is shown, leaving the cursor on an empty line. */
 void log_progress_end(void);

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { WORD_MAX = 63 };
+enum { WORD_MAX = 63, BEGINNING = 3 };
 
 static int least_of(int a, int b)
 {
@@ -38,8 +39,47 @@ static int edit_distance(const char *a, const char *b)
     return rows[la % 3][lb];
 }
 
+/* How long the shorter one is, if the other begins with it; dashes before do not count. */
+static int common_beginning(const char *a, const char *b)
+{
+    a += strspn(a, "-");
+    b += strspn(b, "-");
+    size_t la = strlen(a), lb = strlen(b), n = la < lb ? la : lb;
+    return strncasecmp(a, b, n) == 0 ? (int)n : 0;
+}
+
+static const char *begins_alike(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    int most = BEGINNING - 1;
+    for (; *names; names++) {
+        int n = common_beginning(word, *names);
+        if (n > most) {
+            most = n;
+            best = *names;
+        }
+    }
+    return best;
+}
+
+/* A name to which a word was added: --batch-size. */
+static const char *is_extended(const char *word, const char *const *names)
+{
+    for (; *names; names++) {
+        size_t length = strlen(*names);
+        if (length > 0 && strncasecmp(word, *names, length) == 0 && word[length] &&
+            strchr("-_ ", word[length]))
+            return *names;
+    }
+    return NULL;
+}
+
 const char *text_nearest(const char *word, const char *const *names)
 {
+    const char *const *first = names;
+    const char *extended = is_extended(word, names);
+    if (extended)
+        return extended;
     const char *best = NULL;
     int limit = (int)strnlen(word, WORD_MAX) / 3;
     int best_distance = (limit < 1 ? 1 : limit) + 1;
@@ -50,7 +90,7 @@ const char *text_nearest(const char *word, const char *const *names)
             best = *names;
         }
     }
-    return best;
+    return best ? best : begins_alike(word, first);
 }
 
 enum status text_fail_unknown(const char *what, const char *word, const char *const *names)
@@ -90,8 +130,8 @@ enum status text_parse_real(const char *what, const char *text, double least, do
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < least || value > most)
-        return status_fail(STATUS_USAGE, "%s '%.80s' must be a number from %g to %g", what, text,
-                           least, most);
+        return status_fail(STATUS_USAGE, "%s '%.80s' must be a number from %g to %g%s", what, text,
+                           least, most, strchr(text, ',') ? ", with a point for a comma" : "");
     *out = value;
     return STATUS_OK;
 }
@@ -135,4 +175,18 @@ const char *text_seconds(char *buffer, size_t size, double seconds)
     else
         (void)snprintf(buffer, size, "%.2f us", seconds * 1e6);
     return buffer;
+}
+
+const char *text_duration(char *buffer, size_t size, double seconds)
+{
+    static const struct {
+        double least_s, unit_s;
+        const char *name;
+    } units[] = {{2 * 86400, 86400, "days"}, {5400, 3600, "h"}, {100, 60, "min"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (seconds >= units[i].least_s) {
+            (void)snprintf(buffer, size, "%.1f %s", seconds / units[i].unit_s, units[i].name);
+            return buffer;
+        }
+    return text_seconds(buffer, size, seconds);
 }

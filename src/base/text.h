@@ -6,9 +6,11 @@
 
 #include <stdint.h>
 
-/* The candidate nearest to `word` by edit distance (insert, delete, replace, swap neighbours),
- * ignoring case; NULL if none is near enough to be a slip (distance over a third of the length,
- * at least 1). `names` ends with NULL. */
+/* The candidate that people who typed `word` may have meant: one to which the word adds another
+ * ('--batch-size'); else the nearest by edit distance (insert, delete, replace, swap neighbours),
+ * ignoring case, if it is near enough to be a slip (a third of the length, at least 1); else the
+ * first of those that begin like the word or the word like them ('vgg', three letters at least).
+ * NULL: none. `names` ends with NULL. */
 const char *text_nearest(const char *word, const char *const *names);
 
 /* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:
@@ -25,6 +27,8 @@ enum status text_parse_real(const char *what, const char *text, double least, do
 /* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
 const char *text_bytes(char *buffer, size_t size, double n_bytes);
 const char *text_seconds(char *buffer, size_t size, double seconds);
+/* The same in one unit, for tables: "42.0 min". */
+const char *text_duration(char *buffer, size_t size, double seconds);
 const char *text_count(char *buffer, size_t size, double count); /* "11.7 M" */
 
 #endif

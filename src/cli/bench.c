@@ -38,6 +38,7 @@ enum status command_bench(int argc, char **argv)
                     "  cleave bench step alexnet --data synthetic:3x224x224/1000 --batch 64\n",
         .commands = commands,
         .options = options,
+        .for_networks = "layers",
     };
     return command_dispatch(&set, argc, argv);
 }

@@ -26,7 +26,7 @@ struct bench_common {
 };
 
 #define BENCH_COMMON_OPTIONS(common)                                                          \
-    OPTION_TEXT("--backend", "NAME", &(common)->backend, NULL,                                \
+    OPTION_TEXT("--backend", "BACKEND", &(common)->backend, NULL,                             \
                 "what computes: cpu (fast) or reference (plain C) [the best of this build]"), \
         OPTION_INTEGER("--threads", "N", &(common)->threads, 1, 4096, NULL,                   \
                        "of the backend [all cores]"),                                         \

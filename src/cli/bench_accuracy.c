@@ -22,13 +22,13 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
     *o = (struct accuracy_options){.forecast = {.machine = "local", .no_eval = true}};
     struct forecast_options *f = &o->forecast;
     const struct option options[] = {
-        OPTION_TEXT("--models", "LIST", &o->models,
+        OPTION_TEXT("--models", "MODEL,...", &o->models,
                     "resnet18,resnet50,resnet152,vgg11,vgg16,mobilenetv2,lenet5", "networks"),
-        OPTION_TEXT("--data", "LIST", &o->data, "synthetic:mnist,synthetic:cifar10",
+        OPTION_TEXT("--data", "SPEC,...", &o->data, "synthetic:mnist,synthetic:cifar10",
                     "data, with each of the networks"),
-        OPTION_TEXT("--plans", "LIST", &o->plans,
+        OPTION_TEXT("--plans", "PLAN,...", &o->plans,
                     "serial,data,model,spatial,owt,layers,gpipe,1f1b,pipedream,ps", "plans"),
-        OPTION_TEXT("--workers", "LIST", &o->workers, "2", "of each plan; serial has one"),
+        OPTION_TEXT("--workers", "N,...", &o->workers, "2", "of each plan; serial has one"),
         OPTION_INTEGER("--batch", "N", &f->batch, 1, SUBJECT_LARGEST_BATCH, "64",
                        "images in a step"),
         OPTION_INTEGER("--threads", "N", &f->threads, 1, 4096, "1", "of each worker"),
@@ -36,7 +36,7 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
                        "of each turn that count [as many as the turn has room for]"),
         OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "3",
                        "turns of predicting and training that each plan gets"),
-        OPTION_TEXT("--backend", "NAME", &f->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "

@@ -1,6 +1,7 @@
 /* Predicting and training the plans of one subject, in turns. */
 #include "base/log.h"
 #include "base/numbers.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/bench_accuracy.h"
@@ -28,15 +29,6 @@ static double left_s(const struct accuracy_study *s, const struct accuracy_subje
     return done > 0 ? elapsed_s * (1 - done) / done : 0;
 }
 
-/* Rounded: it is guessed. */
-static const char *time_left(char *buffer, size_t size, double seconds)
-{
-    if (seconds >= 100)
-        return text_seconds(buffer, size, seconds);
-    (void)snprintf(buffer, size, "%.0f s", ceil(seconds));
-    return buffer;
-}
-
 static void show_progress(const struct accuracy_study *s, const struct accuracy_subject *subject,
                           const struct accuracy_case *c, int n_done)
 {
@@ -45,7 +37,7 @@ static void show_progress(const struct accuracy_study *s, const struct accuracy_
     if (s->options->quiet)
         return;
     if (seconds > 0)
-        (void)time_left(left, sizeof left, seconds);
+        (void)progress_time(left, sizeof left, seconds);
     log_progress("%s on %s: %s, %d worker%s%s%s%s", subject->model, subject->data, c->plan,
                  c->workers, c->workers == 1 ? "" : "s", *left ? "; " : "", left,
                  *left ? " left" : "");

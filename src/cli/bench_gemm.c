@@ -4,6 +4,8 @@
  * each: a degenerate matrix, which kernels compute at a lower rate, so that n workers are less than
  * n times as fast even if communication is free (Keuper and Pfreundt, "Distributed Training of Deep
  * Neural Networks: Theoretical and Practical Limits of Parallel Scalability", figure 9). */
+#include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -63,8 +65,10 @@ static enum status measure(struct gemm_study *s)
     const struct gemm_options *o = s->options;
     int64_t sizes[SUBJECT_MAX_BATCHES];
     TRY(subject_parse_batches(o->batch, sizes, &s->n_rows));
+    struct progress progress = {0};
     int largest = 0;
     for (int i = 0; i < s->n_rows; i++) {
+        progress_show(&progress, (double)i / s->n_rows, "batch %lld", (long long)sizes[i]);
         struct bench_product *p = &s->rows[i].product;
         *p = (struct bench_product){.rows = sizes[i], .inner = o->in, .columns = o->out};
         TRY(bench_product_measure(s->device, o->repeat, p));
@@ -73,6 +77,7 @@ static enum status measure(struct gemm_study *s)
         if (sizes[i] > sizes[largest])
             largest = i;
     }
+    log_progress_end();
     for (int i = 0; i < s->n_rows; i++) {
         s->rows[i].ideal = (double)sizes[largest] / (double)sizes[i];
         s->rows[i].speedup =

@@ -147,9 +147,9 @@ static enum status print_types(const struct layer_study *s, enum type_figure fig
 
 static enum status print_tables(const struct layer_study *s)
 {
-    printf("%s for %s on %s (%s), %d thread%s; peak %.1f GFLOP/s (product of size %lld)\n",
-           s->model, s->data, s->backend, s->device, s->threads, s->threads == 1 ? "" : "s",
-           s->peak.flops_per_s * 1e-9, (long long)s->peak.size);
+    output_line(2, "%s for %s on %s (%s), %d thread%s; peak %.1f GFLOP/s (product of size %lld)",
+                s->model, s->data, s->backend, s->device, s->threads, s->threads == 1 ? "" : "s",
+                s->peak.flops_per_s * 1e-9, (long long)s->peak.size);
     for (int i = 0; i < s->n_batches; i++)
         TRY(print_layers(s, &s->batches[i]));
     TRY(print_types(s, TYPE_TIME));

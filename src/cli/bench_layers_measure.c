@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "base/progress.h"
 #include "cli/bench_layers.h"
 
 #include <stdlib.h>
@@ -189,10 +190,15 @@ enum status layer_study_measure(const struct bench_device *d, const char *model,
                                 .device = d->backend->device_describe(d->device),
                                 .threads = d->backend->device_threads(d->device),
                                 .n_batches = n_batches};
+    double all = 0, done = 0; /* images: larger batches take longer */
+    struct progress progress = {0};
+    for (int i = 0; i < n_batches; i++)
+        all += (double)batches[i];
     log_progress("measuring the peak");
     TRY(bench_peak_measure(d, &out->peak));
     for (int i = 0; i < n_batches; i++) {
-        log_progress("measuring batch %lld", (long long)batches[i]);
+        progress_show(&progress, done / all, "measuring batch %lld", (long long)batches[i]);
+        done += (double)batches[i];
         out->batches[i].batch = batches[i];
         TRY(measure_batch(d, model, data, repeat, memory, &out->batches[i]));
     }

@@ -1,5 +1,6 @@
 /* Predicting the points of `cleave bench limits`. */
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/bench_limits.h"
 #include "cli/subject.h"
@@ -128,11 +129,13 @@ static enum status end_curve(const struct limits_study *s, struct limits_curve *
 static enum status predict_curve(const struct limits_study *s, const struct forecast *f,
                                  struct limits_curve *c)
 {
+    static struct progress progress;
     for (int i = 0; i < s->n_counts && !c->ended_at; i++) {
         struct limits_point p = {.workers = s->counts[i]};
         p.batch = c->grows ? c->batch * p.workers : c->batch;
-        log_progress("%s batch: %d worker%s", c->grows ? "growing" : "fixed", p.workers,
-                     p.workers == 1 ? "" : "s");
+        progress_show(&progress, (c->grows ? 0.5 : 0) + 0.5 * i / s->n_counts,
+                      "%s batch, %d worker%s", c->grows ? "growing" : "fixed", p.workers,
+                      p.workers == 1 ? "" : "s");
         if (stop_requested())
             return status_fail(STATUS_STOPPED, "stopped before %d workers", p.workers);
         enum status st = check_batch(c, &p);

@@ -45,7 +45,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
         .chooser = {.forecast = {.machine = "local", .no_eval = true}, .fewer = true}};
     struct forecast_options *f = &c->forecast;
     const struct option options[] = {
-        OPTION_TEXT("--models", "LIST", &o->models,
+        OPTION_TEXT("--models", "MODEL,...", &o->models,
                     "alexnet,vgg11,resnet18,mobilenetv2,googlenet,inceptionv3", "networks"),
         OPTION_TEXT("--data", "SPEC", &f->data, "synthetic:imagenet", "the data to train on"),
         OPTION_INTEGER("--batch", "N", &f->batch, 1, SUBJECT_LARGEST_BATCH, "32",
@@ -61,7 +61,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
                     "of the search's own trial of the best few; 0: the clock alone decides"),
         OPTION_FLAG("--allow-stale", &c->allow_stale,
                     "plans that train with older weights take part (pipedream)"),
-        OPTION_TEXT("--backend", "NAME", &f->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "

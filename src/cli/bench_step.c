@@ -1,5 +1,6 @@
 /* bench_step.c: `cleave bench step`: whole training steps on one batch that stays in memory. */
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -51,8 +52,13 @@ static enum status parse(int argc, char **argv, struct step_options *o, bool *he
 
 static enum status run_steps(struct bench_run *r, int64_t n_steps, int64_t *times_ns, double *loss)
 {
-    for (int64_t i = 0; i < n_steps; i++)
+    struct progress progress = {0};
+    for (int64_t i = 0; i < n_steps; i++) {
+        progress_show(&progress, (double)i / (double)n_steps, "step %lld of %lld",
+                      (long long)(i + 1), (long long)n_steps);
         TRY(bench_run_step(r, &times_ns[i], loss));
+    }
+    log_progress_end();
     return STATUS_OK;
 }
 
@@ -62,13 +68,14 @@ static enum status measure_floor(const struct bench_run *r, double *floor_s)
 {
     const struct bench_device *d = r->device;
     const struct program *p = r->program;
+    struct progress progress = {0};
     if (!d->backend->measure_floor)
         return STATUS_OK;
     for (int i = 0; i < p->n_groups; i++) {
         double seconds;
         TRY(d->backend->measure_floor(d->device, &p->groups[i].spec, &seconds));
         *floor_s += seconds;
-        log_progress("measuring the floor: %d of %d groups", i + 1, p->n_groups);
+        progress_show(&progress, (double)i / p->n_groups, "measuring the floor");
     }
     log_progress_end();
     return STATUS_OK;
@@ -96,10 +103,11 @@ static enum status print_result(const struct step_options *o, const struct bench
             "loss", output_number(loss), "memory_bytes", (json_int_t)memory_bytes, "floor_s",
             floor_json(o), "device", r->device->backend->device_describe(r->device->device)));
     char median[32], least[32], memory[32];
-    printf("%s, %s, batch %lld: median step %s, least %s, %.1f images/s, memory %s\n", o->model,
-           r->data.name, (long long)o->batch, text_seconds(median, sizeof median, median_s),
-           text_seconds(least, sizeof least, least_s), images_per_s,
-           text_bytes(memory, sizeof memory, (double)memory_bytes));
+    output_line(2, "%s, %s, batch %lld: median step %s, least %s, %.1f images/s, memory %s",
+                o->model, r->data.name, (long long)o->batch,
+                text_seconds(median, sizeof median, median_s),
+                text_seconds(least, sizeof least, least_s), images_per_s,
+                text_bytes(memory, sizeof memory, (double)memory_bytes));
     if (o->floor_s > 0)
         printf("floor %s, step / floor %.2f\n", text_seconds(median, sizeof median, o->floor_s),
                median_s / o->floor_s);

@@ -21,10 +21,12 @@ struct command_set {
     const char *examples;           /* printed below it; ends with a newline */
     const struct command *commands; /* ends with a NULL name */
     const char *const *options;     /* what may stand in a command's place, ending with NULL */
+    const char *for_networks;       /* the command that who names a network alone may mean */
+    bool whole_program;             /* its help has what holds for all commands: exit codes ... */
 };
 
-/* Runs the command that argv[1] names; --help or no argument at all prints the list. STATUS_USAGE
- * with the nearest match if there is none of that name. */
+/* Runs the command that argv[1] names; --help or no argument at all prints the list (help.h).
+ * STATUS_USAGE with the nearest match if there is none of that name. */
 enum status command_dispatch(const struct command_set *set, int argc, char **argv) MUST_USE;
 
 /* Says on stderr how a command ended, unless that was said already or there is nothing to say. The

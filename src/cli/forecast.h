@@ -13,7 +13,7 @@
                     "local, a file, or a string such as 4x4:p100,inter=4.5GB/s"),                 \
         OPTION_INTEGER("--threads", "N", &(o)->threads, 1, 4096, NULL,                            \
                        "of each worker of this host [all cores, shared out]"),                    \
-        OPTION_TEXT("--backend", "NAME", &(o)->backend, NULL,                                     \
+        OPTION_TEXT("--backend", "BACKEND", &(o)->backend, NULL,                                  \
                     "what computes on this host: cpu or reference [the best of this build]"),     \
         OPTION_TEXT("--profile", "FILE", &(o)->profile, NULL,                                     \
                     "where measured costs are kept [$CLEAVE_PROFILE or "                          \

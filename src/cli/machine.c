@@ -2,6 +2,7 @@
 #include "machine/machine.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -29,7 +30,7 @@ static enum status parse(int argc, char **argv, struct machine_options *o, bool 
 {
     *o = (struct machine_options){0};
     const struct option options[] = {
-        OPTION_TEXT("--machine", "TEXT", &o->machine, "local",
+        OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
                     "this host (local), a file, a name of --list, or a string"),
         OPTION_INTEGER("--threads", "T", &o->threads, 1, 4096, "1",
                        "local: cores of each worker, which is one device"),
@@ -398,8 +399,9 @@ static void bind_worker(int worker, int n_workers, void *user)
 
 static void show_progress(double share, void *user)
 {
+    static struct progress progress;
     (void)user;
-    log_progress("measuring what passes between workers: %.0f %%", 100 * share);
+    progress_show(&progress, share, "measuring what passes between workers");
 }
 
 /* The best matrix product of one worker replaces what was guessed of its arithmetic. */

@@ -1,6 +1,8 @@
 /* main.c: the program: finds the command, and turns its status into the exit code. */
 #include "base/log.h"
+#include "base/style.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "comm/comm.h"
 #include "runtime/crew.h"
@@ -15,7 +17,7 @@ static enum status command_help(int argc, char **argv);
 static const struct command commands[] = {
     {"show", "the layers of a network: shapes, parameters, operations, loops", command_show},
     {"machine", "devices and links: of this host, of a file or a string", command_machine},
-    {"plan", "say how the work is split: write, check and look into plans", command_plan},
+    {"plan", "the fastest way to split the work, and why; plans as files", command_plan},
     {"train", "train a network, on one worker or on many", command_train},
     {"bench", "measure layers, matrix products and whole steps", command_bench},
     {"predict", "what a plan will cost: time, memory, traffic", command_predict},
@@ -37,9 +39,22 @@ static const struct command_set program = {
                 "  cleave bench layers alexnet --batch 1,8,64\n",
     .commands = commands,
     .options = program_options,
+    .for_networks = "train",
+    .whole_program = true,
 };
 
 enum { MAX_HELP_WORDS = 4 };
+
+/* The form that a first argument asks for: for the build and for shells, not for people. */
+static enum help_form find_form(int argc, char **argv)
+{
+    static const char *const names[] = {
+        [HELP_MAN] = "--man", [HELP_COMPLETE] = "--complete", [HELP_LIST] = "--list"};
+    for (int i = HELP_MAN; i <= HELP_LIST; i++)
+        if (argc > 1 && strcmp(argv[1], names[i]) == 0)
+            return (enum help_form)i;
+    return HELP_TEXT;
+}
 
 /* `cleave help bench layers` is `cleave bench layers --help`. */
 static enum status command_help(int argc, char **argv)
@@ -47,7 +62,13 @@ static enum status command_help(int argc, char **argv)
     char *words[MAX_HELP_WORDS + 2] = {argv[0]};
     static char help[] = "--help", self[] = "help";
     int n = 1;
-    for (int i = 1; i < argc && n <= MAX_HELP_WORDS; i++)
+    enum help_form form = find_form(argc, argv);
+    if (help_get_form() == HELP_COMPLETE) /* of the line `cleave help ...` itself */
+        return command_dispatch(&program, argc, argv);
+    help_set_form(form);
+    if (form == HELP_COMPLETE || form == HELP_LIST)
+        return command_dispatch(&program, argc - 1, argv + 1);
+    for (int i = form == HELP_TEXT ? 1 : 2; i < argc && n <= MAX_HELP_WORDS; i++)
         if (strcmp(argv[i], self) != 0)
             words[n++] = argv[i];
     words[n++] = help;
@@ -86,7 +107,9 @@ void command_report(enum status st)
     reported = true;
     log_progress_end();
     const char *message = status_message();
-    (void)fprintf(stderr, "cleave: %s%s\n", st == STATUS_STOPPED ? "" : "error: ",
+    bool stopped = st == STATUS_STOPPED;
+    (void)fprintf(stderr, "cleave: %s%s%s%s\n", stopped ? "" : style_begin(stderr, STYLE_BAD),
+                  stopped ? "" : "error: ", stopped ? "" : style_end(stderr),
                   *message ? message : "failed without a reason");
     if (options_debug())
         (void)fprintf(stderr, "%s", status_trace_text());

@@ -2,12 +2,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { MAX_OPTIONS = 64, HELP_WIDTH = 79, HELP_COLUMN = 26 };
+enum { MAX_OPTIONS = 64 };
 
 static bool debug_asked;
 
@@ -84,6 +86,51 @@ static const struct option *find_in(const struct option *options, const char *na
     return NULL;
 }
 
+/* What other programs call it. Of several that are meant, the first that the command has. */
+static const struct {
+    const char *typed, *meant;
+} synonyms[] = {
+    {"--learning-rate", "--lr"},
+    {"--num-epochs", "--epochs"},
+    {"--num-workers", "--workers"},
+    {"--strategy", "--plan"},
+    {"--parallel", "--plan"},
+    {"--output", "-o"},
+    {"--output", "--out"},
+    {"--out", "-o"},
+    {"--gpu", "--backend"},
+    {"--gpus", "--backend"},
+    {"--cuda", "--backend"},
+    {"--device", "--backend"},
+    {"--cluster", "--machine"},
+    {"--iterations", "--steps"},
+    {"--wd", "--weight-decay"},
+    {"-b", "--batch"},
+    {"-e", "--epochs"},
+    {"-j", "--threads"},
+    {"-n", "--workers"},
+    {"-q", "--quiet"},
+    {"-v", "--debug"},
+};
+
+static const char *find_synonym(const char *word, const char *const *names)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        for (int k = 0; strcmp(synonyms[i].typed, word) == 0 && names[k]; k++)
+            if (strcmp(synonyms[i].meant, names[k]) == 0)
+                return names[k];
+    return NULL;
+}
+
+/* --model lenet5, where MODEL goes without a name. */
+static const struct positional *find_unnamed(const struct option_set *set, const char *word)
+{
+    for (const struct positional *p = set->positionals; p->name; p++)
+        if (strncmp(word, "--", 2) == 0 && strcasecmp(word + 2, p->name) == 0)
+            return p;
+    return NULL;
+}
+
 static enum status fail_unknown(const struct option_set *set, const char *name, size_t length)
 {
     const char *names[MAX_OPTIONS + 1];
@@ -96,7 +143,14 @@ static enum status fail_unknown(const struct option_set *set, const char *name, 
     names[n] = NULL;
     char word[80];
     (void)snprintf(word, sizeof word, "%.*s", (int)(length < 79 ? length : 79), name);
-    const char *near = text_nearest(word, names);
+    const char *near = find_synonym(word, names);
+    const struct positional *unnamed = find_unnamed(set, word);
+    if (!near)
+        near = text_nearest(word, names);
+    if (unnamed)
+        return status_fail(STATUS_USAGE,
+                           "unknown option '%s': %s goes without one: 'cleave %s %s [options]'",
+                           word, unnamed->name, set->command, unnamed->name);
     if (near)
         return status_fail(STATUS_USAGE,
                            "unknown option '%s': did you mean '%s'? ('cleave %s --help' lists all)",
@@ -111,6 +165,13 @@ struct arguments {
     int argc, next;
     char **argv;
 };
+
+static enum status fail_no_value(const struct option_set *set, const struct option *o)
+{
+    char choices[96];
+    return status_fail(STATUS_USAGE, "%s needs a value: %s %s ('cleave %s --help' says more)",
+                       o->name, o->name, help_value(o, choices, sizeof choices), set->command);
+}
 
 static enum status parse_option(const struct option_set *set, struct arguments *a)
 {
@@ -129,8 +190,7 @@ static enum status parse_option(const struct option_set *set, struct arguments *
     if (argument[length])
         return set_value(o, argument + length + 1);
     if (a->next == a->argc || strncmp(a->argv[a->next], "--", 2) == 0)
-        return status_fail(STATUS_USAGE, "%s needs a value ('cleave %s --help' says which)",
-                           o->name, set->command);
+        return fail_no_value(set, o);
     return set_value(o, a->argv[a->next++]);
 }
 
@@ -145,6 +205,11 @@ static enum status take_listed(const struct positional_list *list, const char *t
 static enum status take_positional(const struct option_set *set, const char *text, int *n_taken)
 {
     const struct positional *p = &set->positionals[*n_taken];
+    char option[64]; /* cleave machine 4x4:p100 */
+    (void)snprintf(option, sizeof option, "--%s", set->command);
+    if (!p->name && !set->list && find_in(set->options, option, strlen(option)))
+        return status_fail(STATUS_USAGE, "unexpected argument '%.80s': did you mean '%s %.80s'?",
+                           text, option, text);
     if (!p->name && !set->list)
         return status_fail(STATUS_USAGE,
                            "unexpected argument '%.80s' ('cleave %s --help' says more)", text,
@@ -177,13 +242,11 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static void print_help(const struct option_set *set);
-
 enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help)
 {
-    *help = asks_for_help(argc, argv);
+    *help = help_get_form() != HELP_TEXT || asks_for_help(argc, argv);
     if (*help) {
-        print_help(set);
+        help_print_options(set, shared_options, argc, argv);
         return STATUS_OK;
     }
     TRY(set_presets(set->options));
@@ -206,83 +269,4 @@ enum status options_parse(const struct option_set *set, int argc, char **argv, b
     if (options_debug())
         log_set_level(LOG_DEBUG);
     return STATUS_OK;
-}
-
-/* ---- help ---- */
-
-/* Text from column HELP_COLUMN on, broken between words. */
-static void print_wrapped(const char *text)
-{
-    int column = HELP_COLUMN;
-    while (*text) {
-        size_t length = strcspn(text, " ");
-        if (column > HELP_COLUMN && column + 1 + (int)length > HELP_WIDTH) {
-            printf("\n%*s", HELP_COLUMN, "");
-            column = HELP_COLUMN;
-        } else if (column > HELP_COLUMN) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", (int)length, text);
-        column += (int)length;
-        text += length;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
-}
-
-static void print_entry(const char *name, const char *value, const char *help, const char *preset)
-{
-    char head[96], body[640];
-    (void)snprintf(head, sizeof head, "  %s%s%s", name, value ? " " : "", value ? value : "");
-    if (preset)
-        (void)snprintf(body, sizeof body, "%s [%s]", help, preset);
-    else
-        (void)snprintf(body, sizeof body, "%s", help);
-    if ((int)strlen(head) < HELP_COLUMN - 1)
-        printf("%-*s", HELP_COLUMN, head);
-    else
-        printf("%s\n%*s", head, HELP_COLUMN, "");
-    print_wrapped(body);
-}
-
-static void join_choices(const struct option *o, char *buffer, size_t size)
-{
-    size_t used = 0;
-    buffer[0] = '\0';
-    for (int i = 0; o->choices[i] && used < size; i++)
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? "|" : "", o->choices[i]);
-}
-
-static void print_options(const struct option *options)
-{
-    for (const struct option *o = options; o->kind != OPTION_KIND_NONE; o++) {
-        char choices[96];
-        const char *value = o->value;
-        if (o->kind == OPTION_KIND_CHOICE) {
-            join_choices(o, choices, sizeof choices);
-            value = choices;
-        }
-        print_entry(o->name, value, o->help, o->preset);
-    }
-}
-
-static void print_help(const struct option_set *set)
-{
-    printf("Usage: cleave %s", set->command);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        printf(" %s", p->name);
-    if (set->list)
-        printf(" %s...", set->list->name);
-    printf(" [options]\n\n%s\n\n", set->about);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        print_entry(p->name, NULL, p->help, NULL);
-    if (set->list)
-        print_entry(set->list->name, NULL, set->list->help, NULL);
-    printf("\nOptions, with their defaults in brackets:\n");
-    print_options(set->options);
-    print_options(shared_options);
-    if (set->notes)
-        printf("\n%s", set->notes);
-    printf("\nExamples:\n%s", set->examples);
 }

@@ -36,7 +36,9 @@ enum option_kind {
 struct option {
     const char *name; /* with its dashes */
     enum option_kind kind;
-    const char *value; /* what stands for the value in the help */
+    /* What stands for the value in the help, and says how it is completed (complete.c): "FILE",
+     * "PLAN|auto", "MODEL,...". */
+    const char *value;
     /* bool *, int64_t *, double *, const char **; for a choice int *, the name's index */
     void *target;
     int64_t least, most;
@@ -102,7 +104,8 @@ struct option_set {
 };
 
 /* Fills the targets from argv[1..argc-1]; texts point into argv. If --help is among the arguments
- * it is printed on stdout, *help is set, and nothing else counts. STATUS_USAGE names the option,
+ * (or help.h is set to another form of it), it is printed on stdout, *help is set, and nothing else
+ * counts. STATUS_USAGE names the option,
  * what is allowed and the nearest match. */
 enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help) MUST_USE;
 

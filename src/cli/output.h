@@ -3,6 +3,7 @@
 #define CLEAVE_CLI_OUTPUT_H
 
 #include "base/status.h"
+#include "base/style.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ struct table_column {
     const char *title;
     enum table_align align;
     int least; /* where the table is wider than TABLE_WIDTH, cells of this column lose their middle,
-                  down to this width; 0: never */
+                  down to this width; 0: never; negative: they lose nothing, but go on in the next
+                  line, down to -least. At most one column of a table may be of that kind. */
 };
 
 typedef struct table table;
@@ -36,11 +38,20 @@ enum status table_create(const struct table_column *columns, int n_columns, tabl
 /* The next cell, printf-style. */
 void table_cell(table *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* The row that the next cell begins in colour, where there is one (base/style.h). */
+void table_style(table *t, enum style style);
+
 /* A line between the row that was just completed and the next. */
 void table_rule(table *t);
 
 /* Prints the table, or returns the first failure; destroys it either way. */
 enum status table_finish(table *t, FILE *out) MUST_USE;
+
+/* ---- sentences ---- */
+
+/* A line on stdout, printf-style, without a newline at its end; what is over TABLE_WIDTH goes on in
+ * the next line, indented. */
+void output_line(int indent, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* ---- JSON ---- */
 

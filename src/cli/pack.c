@@ -2,6 +2,7 @@
 #include "data/pack.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
@@ -75,8 +76,10 @@ static enum status sized_spec(const struct pack_request *r, char *buffer, size_t
 
 static void show_progress(void *context, int64_t done, int64_t total)
 {
+    static struct progress progress;
     const char *out = context;
-    log_progress("%s: %lld of %lld images", out, (long long)done, (long long)total);
+    progress_show(&progress, total > 0 ? (double)done / (double)total : 0,
+                  "%s: %lld of %lld images", out, (long long)done, (long long)total);
 }
 
 static enum status read_header(const char *path, struct pack_header *out)

@@ -1,6 +1,8 @@
 /* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/split.h"
@@ -24,8 +26,8 @@ struct plan_options {
         OPTION_INTEGER("--batch", "N", &(o)->batch, 1, SUBJECT_LARGEST_BATCH, "128",            \
                        "images in a step")
 
-#define BACKEND_OPTION(o)                                 \
-    OPTION_TEXT("--backend", "NAME", &(o)->backend, NULL, \
+#define BACKEND_OPTION(o)                                    \
+    OPTION_TEXT("--backend", "BACKEND", &(o)->backend, NULL, \
                 "whose layouts count: cpu or reference [the best of this build]")
 
 #define WORKERS_OPTION(o)                                                            \
@@ -107,8 +109,6 @@ out:
 
 static enum status prove(const struct study *s)
 {
-    for (int i = 0; i < s->plan->n_workers; i++)
-        TRY(program_check(s->all.programs[i]));
     return program_check_all((const struct program *const *)s->all.programs, s->plan->n_workers);
 }
 
@@ -204,7 +204,9 @@ static enum status check(const struct plan_options *o, struct study *s)
     struct program_options how;
     TRY(study_prepare(o, s, &how));
     TRY(program_create_all(s->graph, &how, NULL, false, &s->all));
-    TRY(prove(s));
+    enum status st = prove(s);
+    log_progress_end();
+    TRY(st);
     return o->json ? print_json(s) : print_workers(s);
 }
 
@@ -225,8 +227,9 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
         OPTION_TEXT("-o", "FILE", &o->output, NULL, "where it goes [standard output]"),
         OPTION_END,
     };
-    const struct positional positionals[] = {
-        {"NAME", &o->plan, "the strategy"}, {"MODEL", &o->model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"STRATEGY", &o->plan, "one of the names below"},
+                                             {"MODEL", &o->model, subject_model_help()},
+                                             {0}};
     const struct option_set set = {
         .command = "plan make",
         .about = "Writes the plan of a strategy as a file, every layer spelled out, to be changed\n"
@@ -335,8 +338,11 @@ enum status command_plan(int argc, char **argv)
         .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n",
         .commands = commands,
         .options = options,
+        .for_networks = "make data",
     };
-    if (argc >= 2 && is_command(commands, argv[1]))
+    if (argc == 1 ? help_get_form() == HELP_LIST : is_command(commands, argv[1]))
         return command_dispatch(&set, argc, argv);
+    if (help_get_form() == HELP_COMPLETE && argc == 2 && argv[1][0] != '-')
+        complete_commands(&set, argv[1]);
     return command_plan_choose(argc, argv);
 }

@@ -49,7 +49,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
                     "the machine less these nodes: the plan after a loss [none]"),
         OPTION_TEXT("--set", "LAYER=LOOP:PARTS,...", &o->set, NULL,
                     "also price the best plan with this edit: fc6=n:4, or conv1=n:2+p:2 [no]"),
-        OPTION_TEXT("--batches", "LIST", &o->batches, NULL,
+        OPTION_TEXT("--batches", "N,...", &o->batches, NULL,
                     "how the answer changes with the batch [no]"),
         OPTION_REAL("--budget", "HOURS", &c->most_worker_hours, 1e-9, 1e12, NULL,
                     "most worker-hours (workers times hours) that an epoch may cost [no limit]"),

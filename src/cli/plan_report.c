@@ -45,13 +45,14 @@ static void add_row(table *t, const struct plan_answer *a, int i)
     const struct candidate *c = &a->set->list[i];
     bool clocked = c->state == CANDIDATE_CLOCKED;
     char text[32];
+    table_style(t, i == a->set->best ? STYLE_GOOD : clocked && !c->fits ? STYLE_BAD : STYLE_PLAIN);
     table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
     table_cell(t, "%s%s", clocked ? "" : "~", text_seconds(text, sizeof text, c->step_s));
     if (clocked)
         table_cell(t, "%.0f %%", 100 * c->error_s / c->step_s);
     else
         table_cell(t, "%s", "");
-    table_cell(t, "%s", text_seconds(text, sizeof text, chooser_epoch_s(a->chooser, c->step_s)));
+    table_cell(t, "%s", text_duration(text, sizeof text, chooser_epoch_s(a->chooser, c->step_s)));
     table_cell(t, isfinite(speedup(a, c)) ? "%.2f" : "-", speedup(a, c));
     table_cell(t, "%s", clocked ? text_bytes(text, sizeof text, (double)c->memory_bytes) : "");
     table_cell(t, "%s", clocked ? text_bytes(text, sizeof text, (double)c->bytes_moved) : "");
@@ -73,9 +74,9 @@ static bool is_shown(const struct plan_answer *a, int i)
 static enum status print_candidates(const struct plan_answer *a)
 {
     static const struct table_column columns[] = {
-        {"  plan", TABLE_LEFT, 12}, {"step", TABLE_RIGHT, 0},  {"+-", TABLE_RIGHT, 0},
-        {"epoch", TABLE_RIGHT, 0},  {"speed", TABLE_RIGHT, 0}, {"memory", TABLE_RIGHT, 0},
-        {"moved", TABLE_RIGHT, 0},  {"fits", TABLE_LEFT, 0}};
+        {"  plan", TABLE_LEFT, -14}, {"step", TABLE_RIGHT, 0},  {"+-", TABLE_RIGHT, 0},
+        {"epoch", TABLE_RIGHT, 0},   {"speed", TABLE_RIGHT, 0}, {"memory", TABLE_RIGHT, 0},
+        {"moved", TABLE_RIGHT, 0},   {"fits", TABLE_LEFT, 0}};
     table *t;
     int left_out = 0;
     TRY(table_create(columns, 8, &t));
@@ -86,8 +87,7 @@ static enum status print_candidates(const struct plan_answer *a)
             left_out++;
     }
     TRY(table_finish(t, stdout));
-    printf(
-        "\nspeed: against one worker; memory: of the largest worker; moved: by all, in a step\n");
+    printf("\nspeed: against one worker; memory: of the largest one; moved: by all in a step\n");
     printf("~: estimated only, it would not have won; %d more candidate%s%s\n", left_out,
            left_out == 1 ? "" : "s", left_out ? " with --all" : "");
     return STATUS_OK;
@@ -128,6 +128,19 @@ static double deciding_s(const struct plan_answer *a, int i)
     return a->set->n_tried && c->tried_s > 0 ? c->tried_s : c->step_s;
 }
 
+static void print_best(const struct plan_answer *a)
+{
+    const struct candidate_set *s = a->set;
+    const struct candidate *best = &s->list[s->best];
+    char text[32], faster[80] = "";
+    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
+        (void)snprintf(faster, sizeof faster, ", %.2f times as fast as data parallelism",
+                       deciding_s(a, s->data) / deciding_s(a, s->best));
+    printf("\n");
+    output_line(2, "Use %s%s: found in %s.", best->name, faster,
+                text_seconds(text, sizeof text, s->search_s));
+}
+
 static void print_choice(const struct plan_answer *a)
 {
     const struct candidate_set *s = a->set;
@@ -135,20 +148,17 @@ static void print_choice(const struct plan_answer *a)
     if (s->best < 0)
         return;
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
-    printf("\nUse %s", best->name);
-    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
-        printf(", %.2f times as fast as data parallelism",
-               deciding_s(a, s->data) / deciding_s(a, s->best));
-    printf(": found in %s.\n", text_seconds(text, sizeof text, s->search_s));
+    print_best(a);
     if (s->best != s->fastest)
-        printf("%s would take %s instead of %s: less than the error bar, and it is less simple.\n",
-               fastest->name, text_seconds(text, sizeof text, deciding_s(a, s->fastest)),
-               text_seconds(other, sizeof other, deciding_s(a, s->best)));
+        output_line(
+            2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
+            fastest->name, text_seconds(text, sizeof text, deciding_s(a, s->fastest)),
+            text_seconds(other, sizeof other, deciding_s(a, s->best)));
     for (int i = 0; i < s->n; i++)
         if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
             s->list[i].step_s < best->step_s) {
-            printf("%s would be faster, but trains with older weights (--allow-stale).\n",
-                   s->list[i].name);
+            output_line(2, "%s would be faster, but trains with older weights (--allow-stale).",
+                        s->list[i].name);
             return;
         }
 }

@@ -176,11 +176,14 @@ static enum status print_workers(const struct chooser *c, const struct point *po
     for (int i = 0; i < n; i++)
         add_point(t, &points[i], first);
     TRY(table_finish(t, stdout));
-    if (first)
-        printf("\nWorth paying for: %d (each doubling of any smaller number gives at least %gx\n"
-               "the speed). speed: against the first row; worker-h: workers times hours of an "
-               "epoch.\n",
-               count_worth(points, n), LIMITS_WORTH);
+    if (first) {
+        printf("\n");
+        output_line(0,
+                    "Worth paying for: %d (each doubling of any smaller number gives at least %gx "
+                    "the speed). speed: against the first row; worker-h: workers times hours of an "
+                    "epoch.",
+                    count_worth(points, n), LIMITS_WORTH);
+    }
     return STATUS_OK;
 }
 

@@ -76,13 +76,16 @@ static void print_origins(const struct prediction *p)
 {
     static const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
                                                          "from the machine's peak figures"};
-    const char *between = "of the computing time ";
+    char text[256];
+    int used = snprintf(text, sizeof text, "  of the computing time");
+    const char *between = " ";
     for (int k = 1; k < COST_ORIGIN_COUNT; k++)
         if (p->clock.share[k] > 0) {
-            printf("%s%.0f %% %s", between, 100 * p->clock.share[k], names[k]);
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%.0f %% %s", between,
+                             100 * p->clock.share[k], names[k]);
             between = ", ";
         }
-    printf("\n");
+    output_line(2, "%s", text);
 }
 
 static void print_head(const struct forecast *f, const struct plan *plan,
@@ -92,12 +95,12 @@ static void print_head(const struct forecast *f, const struct plan *plan,
     printf("%s: %s, batch %lld, %d worker%s on %s\n", plan->name, f->graph->name,
            (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
            f->machine->name);
-    printf("  step %s +- %s, %.1f images/s, epoch %s, %s moved in a step\n  ",
-           seconds(step, sizeof step, p->clock.step_s),
-           seconds(error, sizeof error, p->clock.error_s),
-           (double)f->graph->batch / p->clock.step_s,
-           seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
-           text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
+    output_line(2, "  step %s +- %s, %.1f images/s, epoch %s, moves %s",
+                seconds(step, sizeof step, p->clock.step_s),
+                seconds(error, sizeof error, p->clock.error_s),
+                (double)f->graph->batch / p->clock.step_s,
+                seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
+                text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
     print_origins(p);
 }
 
@@ -200,11 +203,11 @@ static void print_advice(const struct predict_answer *a)
         return;
     printf("\n");
     for (int i = 0; i < a->n_advice; i++)
-        printf("fits with %s: %s\n", a->advice[i].change,
-               text_bytes(memory, sizeof memory, (double)a->advice[i].memory_bytes));
+        output_line(2, "fits with %s: %s", a->advice[i].change,
+                    text_bytes(memory, sizeof memory, (double)a->advice[i].memory_bytes));
     if (a->n_advice == 0)
-        printf(
-            "no other micro-batches, strategy, batch or number of workers that was tried fits\n");
+        output_line(
+            0, "no other micro-batches, strategy, batch or number of workers that was tried fits");
 }
 
 static enum status print_all(const struct forecast *f, const struct predict_answer *a)
@@ -339,6 +342,7 @@ enum status command_predict(int argc, char **argv)
         return STATUS_OK;
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
+    TRY(split_check_plan(o.plan, o.forecast.model, false));
     TRY(stop_install());
     int workers = 1;
     TRY(count_workers(&o, &workers));

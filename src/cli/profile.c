@@ -318,6 +318,7 @@ enum status command_profile(int argc, char **argv)
                     "  cleave profile import costs.txt --profile other.db\n",
         .commands = commands,
         .options = options,
+        .for_networks = "list",
     };
     return command_dispatch(&set, argc, argv);
 }

@@ -11,7 +11,9 @@
 #include "cli/predict_trace.h"
 #include "cli/subject.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +171,50 @@ static enum status print_result(const struct report_options *o)
     return STATUS_OK;
 }
 
+/* ---- a folder of runs in the place of one ---- */
+
+static time_t run_time(const char *directory)
+{
+    char path[PATH_MAX + 32];
+    struct stat about;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, REPORT_CONFIG);
+    return stat(path, &about) == 0 ? about.st_mtime : 0;
+}
+
+/* The run that was begun last among the folders of this one; "" if there is none. */
+static void find_last_run(DIR *folder, const char *path, char *last, size_t size)
+{
+    time_t latest = 0;
+    last[0] = '\0';
+    for (const struct dirent *e; (e = readdir(folder));) {
+        char run[PATH_MAX];
+        int n = snprintf(run, sizeof run, "%s/%s", path, e->d_name);
+        time_t began = e->d_name[0] != '.' && n > 0 && n < PATH_MAX ? run_time(run) : 0;
+        if (began > latest) {
+            latest = began;
+            (void)snprintf(last, size, "%s", run);
+        }
+    }
+}
+
+static enum status check_path(const char *path)
+{
+    char last[PATH_MAX];
+    DIR *folder = run_time(path) ? NULL : opendir(path);
+    if (!folder && access(path, F_OK) != 0 && errno == ENOENT)
+        return status_fail(STATUS_FAILED,
+                           "%s: cannot read: %s ('cleave train' keeps its runs in the folder runs)",
+                           path, strerror(errno));
+    if (!folder)
+        return STATUS_OK;
+    find_last_run(folder, path, last, sizeof last);
+    (void)closedir(folder);
+    if (!last[0])
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE, "%s: holds runs, but is none: 'cleave report %s' shows the last", path, last);
+}
+
 enum status command_report_page(int argc, char **argv)
 {
     struct report_options o;
@@ -182,6 +228,8 @@ enum status command_report_page(int argc, char **argv)
                                            .build_graph = build_graph,
                                            .forecast = forecast,
                                            .user = &o};
+    for (int i = 0; i < o.n_paths; i++)
+        TRY(check_path(o.paths[i]));
     TRY(report_write(&request));
     return print_result(&o);
 }

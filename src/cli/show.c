@@ -207,10 +207,10 @@ static void print_loops(const struct graph *g)
 {
     for (int i = 1; i < g->n_nodes; i++)
         print_nest(&g->nodes[i]);
-    printf(
-        "\nLoops behind | are summed. A cut that is free gives independent pieces; halo: pieces\n"
-        "read overlapping inputs; partial: outputs are partial sums; statistics: pieces\n"
-        "exchange statistics.\n");
+    printf("\n");
+    output_line(0, "Loops behind | are summed. A cut that is free gives independent pieces; halo: "
+                   "pieces read overlapping inputs; partial: outputs are partial sums; statistics: "
+                   "pieces exchange statistics.");
 }
 
 /* ---- JSON ---- */

@@ -1,9 +1,12 @@
 #include "cli/split.h"
 
 #include "base/text.h"
+#include "runtime/plan_choice.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { MAX_STRATEGIES = 32 };
 
 const char *const split_sync_names[] = {
     [PLAN_RING] = "ring", [PLAN_TREE] = "tree", [PLAN_HIERARCHICAL] = "hierarchical", NULL};
@@ -39,6 +42,28 @@ static enum status parse_replicas(struct split_options *o, int *n_stages)
         if (!*text)
             return STATUS_OK;
     }
+}
+
+enum status split_check_plan(const char *plan, const char *model, bool automatic)
+{
+    const char *names[MAX_STRATEGIES + 2];
+    int n = 0;
+    for (const struct plan_strategy *s = plan_strategies(); s->name && n < MAX_STRATEGIES; s++)
+        names[n++] = s->name;
+    if (automatic)
+        names[n++] = "auto";
+    names[n] = NULL;
+    for (int i = 0; plan && names[i]; i++)
+        if (strcmp(names[i], plan) == 0)
+            return STATUS_OK;
+    if (!plan || plan[0] == '{' || plan_is_file(plan))
+        return STATUS_OK;
+    if (strcmp(plan, "auto") == 0)
+        return status_fail(STATUS_USAGE,
+                           "--plan auto is for training: 'cleave plan %s' compares all plans, and "
+                           "with -o FILE writes the best one, for --plan FILE",
+                           model);
+    return text_fail_unknown("plan", plan, names);
 }
 
 enum status split_request(struct split_options *o, struct plan_request *request)

@@ -41,6 +41,10 @@ extern const char *const split_sync_names[];
 /* What --help says of plans. */
 extern const char split_notes[];
 
+/* STATUS_USAGE for a plan that is neither a file nor a strategy, with the nearest match;
+ * `automatic`: auto is one, too. NULL is fine. */
+enum status split_check_plan(const char *plan, const char *model, bool automatic) MUST_USE;
+
 /* Into *request, which points into *o. STATUS_USAGE for a bad --replicas. */
 enum status split_request(struct split_options *o, struct plan_request *request) MUST_USE;
 

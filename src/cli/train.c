@@ -1,5 +1,6 @@
 /* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
@@ -93,7 +94,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
         OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
                     "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
-        OPTION_TEXT("--schedule", "S", &o->schedule, "cosine",
+        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, "cosine",
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
         OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
                        "steps in which the rate grows from 0"),
@@ -115,7 +116,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--checkpoint-every", "STEPS", &o->checkpoint_every, 1, INT64_C(1) << 40,
                        NULL, "save also after every so many steps [no]"),
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
-        OPTION_TEXT("--backend", "NAME", &o->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &o->backend, NULL,
                     "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
         OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL,
                        "of each worker [all cores, shared out]"),
@@ -123,7 +124,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
                        "threads of this process that share the work; under mpirun or srun the "
                        "workers are its processes [1, or what the plan's file says]"),
-        OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
+        OPTION_TEXT("--plan", "PLAN|auto", &o->plan, NULL,
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         SPLIT_OPTIONS(&o->split),
@@ -133,7 +134,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
                     "[nothing is written]"),
         OPTION_TEXT(
-            "--run", "DIR", &o->run, NULL,
+            "--run", "DIR|none", &o->run, NULL,
             "keep the record of the run there, with a checkpoint, for 'cleave report'; none: "
             "nowhere [runs/MODEL-NNN, without a checkpoint]"),
         OPTION_TEXT("--tensorboard", "DIR", &o->tensorboard, NULL,
@@ -222,13 +223,13 @@ static double seconds(int64_t t_ns)
     return (double)t_ns * 1e-9;
 }
 
-static void print_start(const struct trainer_info *info)
+static void print_start(const struct train_options *o, const struct trainer_info *info)
 {
     char memory[32];
-    log_info("%s on %s: %lld parameters, %lld images in batches of %lld; backend %s (%s), %d "
-             "thread%s, %s",
-             info->model, info->data.name, (long long)info->n_parameters, (long long)info->n_train,
-             (long long)info->batch, info->backend, info->device, info->threads,
+    log_info("%s on %s: %lld parameters, %lld images in batches of %lld", info->model,
+             info->data.name, (long long)info->n_parameters, (long long)info->n_train,
+             (long long)info->batch);
+    log_info("backend %s (%s), %d thread%s, %s", info->backend, info->device, info->threads,
              info->threads == 1 ? "" : "s",
              text_bytes(memory, sizeof memory, (double)info->memory_bytes));
     if (info->workers > 1)
@@ -237,20 +238,13 @@ static void print_start(const struct trainer_info *info)
                  text_bytes(memory, sizeof memory, (double)info->bytes_moved));
     if (info->resumed)
         log_info("going on after step %lld", (long long)info->first_step);
+    else if (o->resume)
+        log_info("there is no checkpoint yet: it starts at the beginning");
 }
 
 static int64_t count_epochs(const struct trainer_info *info)
 {
     return (info->steps_total + info->steps_per_epoch - 1) / info->steps_per_epoch;
-}
-
-/* Rounded: a time that is guessed. */
-static const char *time_left(char *buffer, size_t size, double left_s)
-{
-    if (left_s >= 100)
-        return text_seconds(buffer, size, left_s);
-    (void)snprintf(buffer, size, "%.0f s", left_s);
-    return buffer;
 }
 
 static void show_progress(struct train_view *v, const struct trainer_step *s)
@@ -259,13 +253,14 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
     if (now_ns < v->next_progress_ns)
         return;
     v->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
-    char left[32];
+    char left[32], waiting[64] = "";
     double wait_percent = v->step_ns ? 100.0 * (double)v->wait_ns / (double)v->step_ns : 0;
-    log_progress("epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f images/s  %s left  waiting for "
-                 "data %.0f %%",
+    if (wait_percent >= 1)
+        (void)snprintf(waiting, sizeof waiting, "  waiting for data %.0f %%", wait_percent);
+    log_progress("epoch %lld/%lld  step %lld/%lld  loss %.4f  %.0f images/s  %s left%s",
                  (long long)s->epoch, (long long)count_epochs(v->info), (long long)s->step,
                  (long long)s->steps_total, s->loss, s->images_per_s,
-                 time_left(left, sizeof left, s->eta_s), wait_percent);
+                 progress_time(left, sizeof left, s->eta_s), waiting);
 }
 
 /* Into the record, and on stdout if that is wanted. */
@@ -379,7 +374,7 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf("done: %lld steps in %s", (long long)d->steps_run,
            text_seconds(total, sizeof total, d->seconds));
     if (d->steps_run > 0)
-        printf(", median step %s, %.0f images/s, waiting for data %.1f %%",
+        printf(", median step %s, %.0f images/s\n      waiting for data %.1f %%",
                text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
                100 * d->data_share);
     if (v->info->workers > 1)
@@ -420,7 +415,7 @@ static enum status run_trainer(trainer *t, const struct train_options *o,
     struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
     TRY(open_board(o, &view));
     if (view.info->root)
-        print_start(view.info);
+        print_start(o, view.info);
     if (kept)
         record_begin(
             kept, &(struct record_about){.options = options,
@@ -533,6 +528,7 @@ enum status command_train(int argc, char **argv)
     if (help)
         return STATUS_OK;
     TRY(check_options(&o));
+    TRY(split_check_plan(o.plan, o.model, true));
     struct trainer_options trainer_options;
     TRY(fill_trainer_options(&o, &trainer_options));
     if (!o.quiet && !options_debug())

@@ -1,8 +1,12 @@
 #include "clock/parts.h"
 
+#include "base/progress.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { EVENTS_BETWEEN = 1024 }; /* two looks at the time */
 
 /* ---- setting up ---- */
 
@@ -203,9 +207,19 @@ static enum status take_event(struct clock_run *c, struct clock_event *e, bool *
     return STATUS_OK;
 }
 
+/* Thousands of workers take seconds. The first of them stands for all. */
+static void show_progress(const struct clock_run *c, struct progress *p, int n_events)
+{
+    const struct worker *w = &c->workers[0];
+    if (n_events % EVENTS_BETWEEN == 0 && w->streams->n_compute > 0)
+        progress_show(p, (double)w->compute_at / w->streams->n_compute, "running the clock");
+}
+
 static enum status run(struct clock_run *c)
 {
     struct clock_event e = {0};
+    struct progress progress = {0};
+    int n_events = 0;
     for (int i = 0; i < c->n_workers; i++)
         TRY(worker_prepare(c, i));
     for (int i = 0; i < c->n_workers; i++)
@@ -215,6 +229,7 @@ static enum status run(struct clock_run *c)
         if (!there || is_stale(c, &e))
             continue;
         c->now_s = e.t_s;
+        show_progress(c, &progress, n_events++);
         TRY(handle(c, &e));
     }
     return check_ended(c);

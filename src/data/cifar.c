@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "data/source.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,19 @@ static enum status load_file(struct cifar_source *self, const char *folder, cons
     return STATUS_OK;
 }
 
+/* The wrong folder is told from a file that is missing. */
+static enum status check_first(const char *folder, const char *name)
+{
+    char path[SPEC_PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return status_fail(STATUS_FAILED,
+                           "%s: holds no %s: cifar10:DIR is the folder with the six files of "
+                           "CIFAR-10's binary version",
+                           folder, name);
+    return STATUS_OK;
+}
+
 static enum status load_split(struct cifar_source *self, const char *folder,
                               enum dataset_split split)
 {
@@ -90,6 +104,8 @@ static enum status load_split(struct cifar_source *self, const char *folder,
     for (int i = 1; i <= FILES_MAX; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        if (i == 1)
+            TRY(check_first(folder, name));
         TRY(load_file(self, folder, name));
     }
     return STATUS_OK;
@@ -98,7 +114,10 @@ static enum status load_split(struct cifar_source *self, const char *folder,
 enum status source_open_cifar(const struct spec *spec, enum dataset_split split, struct source *out)
 {
     if (spec->path[0] == '\0')
-        return status_fail(STATUS_USAGE, "dataset 'cifar10' needs a folder: cifar10:DIR");
+        return status_fail(
+            STATUS_USAGE,
+            "dataset 'cifar10' needs a folder: cifar10:DIR with its six .bin files (made-up "
+            "images: synthetic:cifar10)");
     struct cifar_source *self = calloc(1, sizeof *self);
     if (!self)
         return status_no_memory(sizeof *self);

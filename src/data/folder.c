@@ -80,7 +80,10 @@ static enum status list(const char *path, bool (*wanted)(int, const struct diren
     out->n = 0;
     DIR *folder = opendir(path);
     if (!folder)
-        return status_fail(STATUS_FAILED, "%s: cannot open folder: %s", path, strerror(errno));
+        return status_fail(STATUS_FAILED,
+                           "%s: cannot open folder: %s (imagefolder:DIR takes one with a folder of "
+                           "JPEG or PNG images for each class)",
+                           path, strerror(errno));
     enum status st = STATUS_OK;
     errno = 0;
     for (struct dirent *e; st == STATUS_OK && (e = readdir(folder)); errno = 0)

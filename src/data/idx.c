@@ -101,8 +101,11 @@ static enum status find_file(const char *folder, const char *stem, const char *k
         if (access(path, F_OK) == 0)
             return STATUS_OK;
     }
-    return status_fail(STATUS_FAILED, "%s: holds no %s-%s and no %s-%s.gz", folder, stem, kind,
-                       stem, kind);
+    return status_fail(
+        STATUS_FAILED,
+        "%s: holds no %s-%s and no %s-%s.gz (mnist:DIR and fashion-mnist:DIR take the "
+        "folder with the four IDX files)",
+        folder, stem, kind, stem, kind);
 }
 
 static enum status load(const char *folder, const char *stem, int n_dimensions, char *path,
@@ -170,8 +173,11 @@ static enum status open_parts(const struct spec *spec, enum dataset_split split,
 enum status source_open_idx(const struct spec *spec, enum dataset_split split, struct source *out)
 {
     if (spec->path[0] == '\0')
-        return status_fail(STATUS_USAGE, "dataset '%s' needs a folder: %s:DIR", spec->info.name,
-                           spec->info.name);
+        return status_fail(
+            STATUS_USAGE,
+            "dataset '%s' needs a folder: %s:DIR with its four files (made-up images: "
+            "synthetic:mnist)",
+            spec->info.name, spec->info.name);
     struct idx_source *self = calloc(1, sizeof *self);
     if (!self)
         return status_no_memory(sizeof *self);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FOLDER_SIZE = 224, SIDE_MAX = 16384, CLASSES_MAX = 1 << 24 };
 static const int64_t COUNT_MAX = (int64_t)1 << 40;
@@ -29,6 +30,28 @@ static const struct known known_sets[] = {
     {"imagenet22k", SPEC_SHAPE, true, 3, 224, 224, 21841, 14197122, 50000},
 };
 enum { N_KNOWN = sizeof known_sets / sizeof known_sets[0] };
+
+const char *const *spec_beginnings(void)
+{
+    static char texts[3 * N_KNOWN + 2][32];
+    static const char *names[3 * N_KNOWN + 3];
+    int n = 0;
+    for (int i = 0; i < N_KNOWN && !names[0]; i++) {
+        const struct known *k = &known_sets[i];
+        (void)snprintf(texts[n++], sizeof texts[0], "%s", k->name);
+        if (k->kind != SPEC_SHAPE)
+            (void)snprintf(texts[n++], sizeof texts[0], "%s:", k->name);
+        if (k->makeable)
+            (void)snprintf(texts[n++], sizeof texts[0], "synthetic:%s", k->name);
+    }
+    if (n > 0) {
+        (void)snprintf(texts[n++], sizeof texts[0], "imagefolder:");
+        (void)snprintf(texts[n++], sizeof texts[0], "packed:");
+    }
+    for (int i = 0; i < n; i++)
+        names[i] = texts[i];
+    return names;
+}
 
 enum dataset_form spec_form(int height)
 {
@@ -193,6 +216,15 @@ static enum status parse_known(const struct known *known, const char *rest, stru
     return STATUS_OK;
 }
 
+/* A path alone does not say what is there. */
+static enum status fail_path(const char *path)
+{
+    return status_fail(STATUS_USAGE,
+                       "dataset '%.80s': say what is there: imagefolder:%.80s (images in a folder "
+                       "for each class), or mnist:, cifar10: or packed: before the path",
+                       path, path);
+}
+
 enum status spec_parse(const char *text, struct spec *out)
 {
     static const char *const names[] = {"fashion-mnist", "mnist",     "cifar10",  "imagefolder",
@@ -219,5 +251,7 @@ enum status spec_parse(const char *text, struct spec *out)
         out->kind = SPEC_SYNTHETIC;
         return parse_synthetic(rest ? rest : "", out);
     }
+    if (strchr(text, '/') || access(text, F_OK) == 0)
+        return fail_path(text);
     return text_fail_unknown("dataset", name, names);
 }

@@ -16,6 +16,10 @@ struct spec {
     int size;                        /* folders only: height and width */
 };
 
+/* The words that such a text is or begins with, ending with NULL; behind a colon a path goes on:
+ * "fashion-mnist", "fashion-mnist:", "synthetic:imagenet", "packed:". Made by the first call. */
+const char *const *spec_beginnings(void);
+
 enum status spec_parse(const char *text, struct spec *out) MUST_USE;
 
 /* The form that suits images of this height. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char synthetic_prefix[] = "synthetic:";
 
@@ -87,6 +88,29 @@ static enum status parse_known(const struct machine_file *file, struct machine *
     return machine_parse_json(file->text, file->n_bytes, where, out);
 }
 
+/* "p100", "4xp100", "4p100", "4:p100": devices, but not on which nodes. */
+static enum status check_kind(const char *text, arena *memory)
+{
+    const char *const *kinds;
+    size_t digits = strspn(text, "0123456789");
+    const char *kind = text + digits + (digits > 0 && strchr("xX:*", text[digits]) ? 1 : 0);
+    int n = digits > 0 && digits < 5 ? atoi(text) : 1;
+    TRY(machine_kind_names(memory, &kinds));
+    while (*kinds && strcasecmp(*kinds, kind) != 0)
+        kinds++;
+    if (!*kinds)
+        return STATUS_OK;
+    if (n > 1)
+        return status_fail(STATUS_USAGE,
+                           "machine '%.80s': is that 1x%d:%s, one node with %d of them, or "
+                           "%dx1:%s, %d nodes with one each?",
+                           text, n, *kinds, n, n, *kinds, n);
+    return status_fail(STATUS_USAGE,
+                       "machine '%.80s': how many? 1x1:%s is one of them, 4x8:%s is 4 nodes with "
+                       "8 each",
+                       text, *kinds, *kinds);
+}
+
 /* A word that is nothing: told what it might have been. */
 static enum status fail_word(const char *text)
 {
@@ -97,6 +121,7 @@ static enum status fail_word(const char *text)
     enum status st;
     TRY_GOTO(st, machine_names(memory, &names), out);
     list_names(list, sizeof list, names);
+    TRY_GOTO(st, check_kind(text, memory), out);
     const char *near = text_nearest(text, names);
     st =
         status_fail(STATUS_USAGE,

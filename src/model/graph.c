@@ -130,8 +130,9 @@ static void fail_at(graph_builder *b, enum status status, const char *layer)
     struct shape image = {.rank = 3,
                           .dim = {b->variant.channels, b->variant.height, b->variant.width}};
     char text[128];
-    b->status = status_fail(why.status, "%s layer '%s': %s; the images are %s", b->graph->name,
-                            layer, why.message, shape_text(text, sizeof text, &image));
+    b->status = status_fail(
+        why.status, "%s layer '%s': %s; the images are %s: take others, or another network",
+        b->graph->name, layer, why.message, shape_text(text, sizeof text, &image));
 }
 
 int graph_add(graph_builder *b, const char *name, enum op_kind op, const struct op_attrs *attrs,

@@ -24,17 +24,29 @@ static const struct network *look_up(const char *name)
     return NULL;
 }
 
+/* A plan may stand in the place of the network. */
+static enum status fail_unknown(const char *name)
+{
+    size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".json") == 0)
+        return status_fail(STATUS_USAGE,
+                           "'%.80s' is a file, but a network comes first: 'cleave train MODEL "
+                           "--plan %.80s'",
+                           name, name);
+    return text_fail_unknown("model", name, names);
+}
+
 enum status network_find(const char *name, const struct network **out)
 {
     *out = look_up(name);
-    return *out ? STATUS_OK : text_fail_unknown("model", name, names);
+    return *out ? STATUS_OK : fail_unknown(name);
 }
 
 enum status network_build(const char *name, const struct graph_variant *variant, struct graph **out)
 {
     const struct network *network = look_up(name);
     if (!network)
-        return text_fail_unknown("model", name, names);
+        return fail_unknown(name);
     graph_builder *b;
     TRY(graph_builder_create(name, variant, &b));
     int logits = network->build(b, network);

@@ -143,8 +143,10 @@ static enum status read_model(const struct parser *p)
         return STATUS_OK;
     TRY(plan_get_text(&p->reader, at("model"), value, &model));
     if (strcmp(model, p->graph->name) != 0)
-        return plan_fail_at(&p->reader, at("model"), "the plan is for %.80s, not for %s", model,
-                            p->graph->name);
+        return plan_fail_at(
+            &p->reader, at("model"),
+            "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)", model,
+            p->graph->name, p->graph->name);
     return STATUS_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "predict/forecast.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "model/network.h"
@@ -15,8 +16,9 @@
 
 static enum status show_progress(void *user, double share, const char *what)
 {
+    static struct progress progress;
     (void)user;
-    log_progress("measuring %s: %.0f %%", what, 100 * share);
+    progress_show(&progress, share, "measuring %s", what);
     return STATUS_OK;
 }
 

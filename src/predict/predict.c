@@ -258,8 +258,11 @@ static enum status check_request(const struct predict_request *r)
 {
     const struct machine *m = r->machine;
     if ((!r->local || r->kinds_here) && r->plan->n_workers > m->n_devices)
-        return status_fail(STATUS_USAGE, "the plan has %d workers, but %s has %d device%s",
-                           r->plan->n_workers, m->name, m->n_devices, m->n_devices == 1 ? "" : "s");
+        return status_fail(
+            STATUS_USAGE,
+            "the plan has %d workers, but %s has %d device%s: give --workers %d, or a "
+            "larger --machine",
+            r->plan->n_workers, m->name, m->n_devices, m->n_devices == 1 ? "" : "s", m->n_devices);
     if (r->plan->n_workers > 1 && !comm_find_table(r->transport))
         return status_fail(STATUS_USAGE, "this build has no transport '%s'", r->transport);
     return STATUS_OK;

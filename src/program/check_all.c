@@ -9,6 +9,7 @@
  *     is applied to symbols (check_meaning.c). So all copies of a weight end equal, updated by the
  *     gradients of all holders, each once;
  *   - every sample of the batch has its loss, once. */
+#include "base/progress.h"
 #include "program/checking.h"
 
 #include <stdlib.h>
@@ -264,6 +265,18 @@ static enum status fail_stuck(const struct meeting *m, int u, int number)
     return check_fail(p, number, "waits for ever, for its other side");
 }
 
+/* Of the instructions of all workers. */
+static double share_run(const struct meeting *m)
+{
+    double done = 0, all = 0;
+    for (int u = 0; u < m->w->n_workers; u++) {
+        int n = m->w->programs[u]->n_instrs;
+        done += m->next[0][u] < 0 ? 0 : m->next[0][u] < n ? m->next[0][u] : n;
+        all += n;
+    }
+    return all > 0 ? done / all : 0;
+}
+
 static enum status run_all(struct meeting *m)
 {
     struct world *w = m->w;
@@ -272,8 +285,10 @@ static enum status run_all(struct meeting *m)
             m->next[s][u] = -1;
             advance(m, s, u);
         }
+    struct progress progress = {0};
     for (bool moved = true; moved;) {
         moved = false;
+        progress_show(&progress, share_run(m), "running the programs on symbols");
         for (int u = 0; u < w->n_workers; u++)
             TRY(run_worker(m, u, &moved));
     }
@@ -328,10 +343,13 @@ static enum status check_together(struct world *w)
     struct meeting m = {.w = w};
     TRY(create(&m));
     TRY(check_meetings(&m));
-    for (int a = 0; a < w->n_workers; a++)
+    struct progress progress = {0};
+    for (int a = 0; a < w->n_workers; a++) {
+        progress_show(&progress, (double)a / w->n_workers, "checking workers two by two");
         for (int b = 0; b < w->n_workers; b++)
             if (a != b)
                 TRY(check_pair_order(&m, a, b));
+    }
     TRY(world_create(w));
     for (int u = 0; u < w->n_workers; u++)
         TRY(meaning_begin(w, u));
@@ -363,8 +381,11 @@ static enum status check_kinship(const struct program *const *programs, int n_pr
 enum status program_check_all(const struct program *const *programs, int n_programs)
 {
     TRY(check_kinship(programs, n_programs));
-    for (int u = 0; u < n_programs; u++)
+    struct progress progress = {0};
+    for (int u = 0; u < n_programs; u++) {
+        progress_show(&progress, (double)u / n_programs, "checking the workers' programs");
         TRY(program_check(programs[u]));
+    }
     struct world w = {.graph = programs[0]->graph,
                       .plan = programs[0]->plan,
                       .training = programs[0]->training,

@@ -18,6 +18,7 @@
 #include "report/parts.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 
 #include <errno.h>
 #include <math.h>
@@ -172,8 +173,9 @@ static enum status read_line(struct trace *t, const char *line, int number)
 /* Large traces take seconds. */
 static void show_progress(const struct trace *t, FILE *f, off_t n_bytes, int number)
 {
+    static struct progress progress;
     if (number % LINES_BETWEEN == 0 && n_bytes > 0)
-        log_progress("reading %s: %.0f %%", t->path, 100.0 * (double)ftello(f) / (double)n_bytes);
+        progress_show(&progress, (double)ftello(f) / (double)n_bytes, "reading %s", t->path);
 }
 
 static enum status read_trace(struct trace *t)

@@ -195,7 +195,8 @@ static enum status compare_field(const char *path, const struct field *f,
         return STATUS_OK;
     if (f->role == FIELD_IDENTITY)
         return status_fail(STATUS_USAGE,
-                           "%s: cannot continue from it: %s is %.300s there, %.300s was asked for",
+                           "%s: cannot continue from it: %s is %.300s there, %.300s was asked for "
+                           "(give the same, or another --checkpoint)",
                            path, f->what, before, now);
     log_warn("%s: %s was %s, continuing with %s", path, f->what, before, now);
     return STATUS_OK;

@@ -149,8 +149,11 @@ static void bind_to_cores(const struct crew_worker *w)
         return;
     int cores = pin_count_cores();
     if (c->n_places * c->threads > cores)
-        log_warn("%d workers with %d thread%s each share %d core%s: they take turns", c->n_places,
-                 c->threads, c->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+        log_warn(
+            "%d workers with %d thread%s each share %d core%s: they take turns (there are cores "
+            "for %d)",
+            c->n_places, c->threads, c->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+            cores < c->threads ? 1 : cores / c->threads);
 }
 
 enum status crew_worker_lower(struct crew_worker *w, void *user)

@@ -39,9 +39,12 @@ enum status plan_choose(const char *text, const struct graph *graph,
     int workers = plan->n_workers;
     if (request->n_workers && request->n_workers != workers) {
         plan_destroy(plan);
-        return status_fail(STATUS_USAGE, "%s is for %d worker%s, %d %s asked for", text, workers,
-                           workers == 1 ? "" : "s", request->n_workers,
-                           request->n_workers == 1 ? "was" : "were");
+        return status_fail(STATUS_USAGE,
+                           "%s is for %d worker%s, %d %s asked for: leave --workers out, or make "
+                           "another plan ('cleave plan %s --workers %d -o FILE')",
+                           text, workers, workers == 1 ? "" : "s", request->n_workers,
+                           request->n_workers == 1 ? "was" : "were", graph->name,
+                           request->n_workers);
     }
     *out = plan;
     return STATUS_OK;

@@ -1,6 +1,7 @@
 #include "search/chooser.h"
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/timer.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
@@ -108,17 +109,6 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
     return prepare(c, plan, out);
 }
 
-static void show(void *user, int done, int all, const char *name)
-{
-    const struct chooser *c = user;
-    int64_t t_ns = timer_now_ns() - c->start_ns;
-    if (c->options->on_candidate)
-        c->options->on_candidate(c->options->forecast.user, done, all, name);
-    else if (t_ns > PROGRESS_FROM_NS)
-        log_progress("planning for %.0f s: %d of %d candidates, %s (Ctrl-C: the best so far)",
-                     (double)t_ns * 1e-9, done, all, name);
-}
-
 static bool is_stopped(void *user)
 {
     const struct chooser_options *o = ((const struct chooser *)user)->options;
@@ -175,6 +165,20 @@ static double find_limit(const struct chooser *c, int n_workers)
 static bool can_try(const struct chooser *c)
 {
     return is_local(c) && c->options->try_s > 0 && !c->forecast_options.no_measure;
+}
+
+/* The search ends by its limit at the latest. */
+static void show(void *user, int done, int all, const char *name)
+{
+    const struct chooser *c = user;
+    char left[32];
+    double taken_s = (double)(timer_now_ns() - c->start_ns) * 1e-9;
+    double left_s = find_limit(c, c->n_workers) - taken_s;
+    if (c->options->on_candidate)
+        c->options->on_candidate(c->options->forecast.user, done, all, name);
+    else if (taken_s * 1e9 > PROGRESS_FROM_NS)
+        log_progress("planning: %d of %d candidates, %s left at most (Ctrl-C: the best so far): %s",
+                     done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0), name);
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)

@@ -131,7 +131,7 @@ static enum status list_data(const struct lister *l)
     TRY(add(l, "data", FAMILY_DATA, (struct plan_request){.sync = PLAN_TREE}, "data tree"));
     TRY(list_uneven(l));
     struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
-    return per_node ? add(l, "data", FAMILY_DATA, by_node, "data hierarchical") : STATUS_OK;
+    return per_node ? add(l, "data", FAMILY_DATA, by_node, "data by node") : STATUS_OK;
 }
 
 static enum status list_meshes(const struct lister *l)
@@ -151,7 +151,7 @@ static enum status list_flat(const struct lister *l)
     struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
     TRY(add(l, "owt", FAMILY_OWT, plain, "owt"));
     if (per_node)
-        TRY(add(l, "owt", FAMILY_OWT, by_node, "owt hierarchical"));
+        TRY(add(l, "owt", FAMILY_OWT, by_node, "owt by node"));
     TRY(list_meshes(l));
     TRY(add(l, "model", FAMILY_MODEL, plain, "model"));
     TRY(add(l, "spatial", FAMILY_SPATIAL, plain, "spatial"));

@@ -109,7 +109,7 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
     TRY(st);
     copy->sync = PLAN_HIERARCHICAL;
     copy->workers_per_node = per_node;
-    (void)snprintf(full, sizeof full, "%s hierarchical", name);
+    (void)snprintf(full, sizeof full, "%s by node", name);
     return append_new(to, full, copy);
 }
 

@@ -1,0 +1,32 @@
+/* progress.h: the progress line (base/log.h) of work of which a known share is done: it says how
+ * much that is and, by the pace so far, what time is left.
+ *
+ *     struct progress p = {0};
+ *     for (int i = 0; i < n; i++) {
+ *         progress_show(&p, (double)i / n, "measuring %s", names[i]);
+ *         ...
+ *     }
+ *     log_progress_end();
+ *
+ * prints "measuring conv1: 40 %, 12 s left". Nothing is shown of what ends within a second, and
+ * nothing more often than ten times a second; a call costs no more than a look at the clock.
+ */
+#ifndef CLEAVE_BASE_PROGRESS_H
+#define CLEAVE_BASE_PROGRESS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* All zero at first. A share below the one before begins other work. */
+struct progress {
+    int64_t began_ns, next_ns;
+    double began_share, share;
+};
+
+void progress_show(struct progress *p, double share, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* A time that is guessed, into the buffer, which is returned: "12 s", "4 min 10 s". */
+const char *progress_time(char *buffer, size_t size, double seconds);
+
+#endif
