@@ -598,6 +598,7 @@ static void test_checkpoint(void **state)
     /* the weights alone give the same test */
     o = cleave_train_defaults();
     o.weights = weights;
+    o.threads = 1;
     assert_api_ok(cleave_trainer_create(serial, &o, &t));
     assert_api_ok(cleave_trainer_evaluate(t, &after, NULL));
     assert_near(after, before, 1e-6);
@@ -624,6 +625,7 @@ static void test_stop_from_elsewhere(void **state)
     pthread_t thread;
     struct cleave_train_options o = cleave_train_defaults();
     o.epochs = 1000000;
+    o.threads = 1;
     assert_api_ok(cleave_trainer_create(plan, &o, &t));
     assert_int_equal(pthread_create(&thread, NULL, stop_soon, t), 0);
     train(t, CLEAVE_STOPPED);
