@@ -332,6 +332,7 @@ static void test_predict_here(void **state)
     struct counter counter = {.stop_at = 1};
     struct cleave_predict_options o = cleave_predict_defaults();
     o.profile = test_path(path, "profile.db");
+    o.threads = 1;
     o.on_progress = count_progress;
     o.user = &counter;
     assert_api_ok(cleave_machine_open("local", &machine));
@@ -392,6 +393,39 @@ static void test_search(void **state)
     cleave_prediction_destroy(p);
     cleave_machine_destroy(machine);
     cleave_plan_destroy(plan);
+}
+
+/* On this host the best few are tried, too. */
+static void test_search_here(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_machine *machine;
+    cleave_search *s;
+    char path[PATH_MAX];
+    struct cleave_predict_options predict = cleave_predict_defaults();
+    struct cleave_search_options o = cleave_search_defaults();
+    predict.profile = test_path(path, "profile.db");
+    predict.threads = 1;
+    o.predict = &predict;
+    o.workers = 2;
+    o.named_only = true;
+    o.limit_s = 1;
+    o.try_s = 0.2;
+    assert_api_ok(cleave_machine_open("local", &machine));
+    assert_api_ok(cleave_search_run(model, machine, &o, &s));
+    const struct cleave_search_info *i = cleave_search_get_info(s);
+    const struct cleave_candidate *best = cleave_search_get_candidate(s, i->best);
+    assert_true(best->measured_share > 0.5);
+    int tried = 0;
+    for (int k = 0; k < i->n_candidates; k++)
+        tried += cleave_search_get_candidate(s, k)->tried_s > 0;
+    assert_true(tried == 0 || (tried > 1 && best->tried_s > 0)); /* unless one is far ahead */
+    cleave_search_destroy(s);
+    o.try_s = -1;
+    assert_api_fails(cleave_search_run(model, machine, &o, &s), CLEAVE_USAGE, "try_s is -1");
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
 }
 
 static void test_search_ends(void **state)
@@ -564,6 +598,7 @@ static void test_checkpoint(void **state)
     /* the weights alone give the same test */
     o = cleave_train_defaults();
     o.weights = weights;
+    o.threads = 1;
     assert_api_ok(cleave_trainer_create(serial, &o, &t));
     assert_api_ok(cleave_trainer_evaluate(t, &after, NULL));
     assert_near(after, before, 1e-6);
@@ -590,6 +625,7 @@ static void test_stop_from_elsewhere(void **state)
     pthread_t thread;
     struct cleave_train_options o = cleave_train_defaults();
     o.epochs = 1000000;
+    o.threads = 1;
     assert_api_ok(cleave_trainer_create(plan, &o, &t));
     assert_int_equal(pthread_create(&thread, NULL, stop_soon, t), 0);
     train(t, CLEAVE_STOPPED);
@@ -750,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_predict_misuse),
         cmocka_unit_test(test_predict_here),
         cmocka_unit_test(test_search),
+        cmocka_unit_test(test_search_here),
         cmocka_unit_test(test_search_ends),
         cmocka_unit_test(test_train),
         cmocka_unit_test(test_checkpoint),

@@ -341,6 +341,9 @@ struct cleave_search_options {
     int micro_batches; /* of pipelines; 0: several are tried */
     double limit_s;    /* then the best so far; 0: 60 on this host, where it measures; else 5 */
     const struct cleave_predict_options *predict; /* how candidates are predicted; NULL: defaults */
+    /* On this host the best few are then trained in turns for about so long, unless `measure` is
+     * false or it was stopped; default 10, 0: they are not. Nobody is called back meanwhile. */
+    double try_s;
 };
 static inline struct cleave_search_options cleave_search_defaults(void)
 {
@@ -348,6 +351,7 @@ static inline struct cleave_search_options cleave_search_defaults(void)
     memset(&o, 0, sizeof o);
     o.size = sizeof o;
     o.fewer = true;
+    o.try_s = 10;
     return o;
 }
 
@@ -393,6 +397,7 @@ struct cleave_candidate {
     bool fits;
     bool stale; /* trains with older weights */
     double step_s, images_per_s, epoch_s;
+    double tried_s; /* a step, in a trial beside the best others; 0: it was not in one */
 };
 /* Candidate `index` from 0; NULL for any other number. */
 CLEAVE_API const struct cleave_candidate *cleave_search_get_candidate(const cleave_search *search,

@@ -148,6 +148,13 @@ static enum status search_with(cleave_search *s, struct chooser *c)
     return explain(s, c);
 }
 
+static enum status check_seconds(const char *what, double value)
+{
+    if (!(value >= 0 && value <= 1e9))
+        return status_fail(STATUS_USAGE, "%s is %g, it must be 0 to 1e9", what, value);
+    return STATUS_OK;
+}
+
 static enum status take_options(const cleave_machine *machine,
                                 const struct cleave_search_options *options,
                                 struct cleave_search_options *o, struct cleave_predict_options *p)
@@ -160,9 +167,8 @@ static enum status take_options(const cleave_machine *machine,
     TRY(api_check_range("micro_batches", o->micro_batches, 0, 1 << 20));
     int64_t most = machine->info.local ? PLAN_MAX_WORKERS : machine->info.n_devices;
     TRY(api_check_range("workers", o->workers, 0, most));
-    if (!(o->limit_s >= 0 && o->limit_s <= 1e9))
-        return status_fail(STATUS_USAGE, "limit_s is %g, it must be 0 to 1e9", o->limit_s);
-    return STATUS_OK;
+    TRY(check_seconds("limit_s", o->limit_s));
+    return check_seconds("try_s", o->try_s);
 }
 
 static enum status search(cleave_search *s, const cleave_machine *machine,
@@ -182,6 +188,7 @@ static enum status search(cleave_search *s, const cleave_machine *machine,
                                         .named_only = o.named_only,
                                         .fewer = o.fewer,
                                         .limit_s = o.limit_s,
+                                        .try_s = o.try_s,
                                         .quiet = true,
                                         .on_candidate = on_candidate,
                                         .stops = wants_no_more};

@@ -3,11 +3,12 @@
 #include "base/style.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static enum log_level level = LOG_WARN;
-static bool progress_shown;
+static atomic_bool progress_shown; /* threads of a library's caller may end one at the same time */
 static void (*sink)(void *user, const char *line);
 static void *sink_user;
 
@@ -24,9 +25,8 @@ void log_set_sink(void (*write)(void *user, const char *line), void *user)
 
 void log_progress_end(void)
 {
-    if (progress_shown)
+    if (atomic_exchange(&progress_shown, false))
         (void)fputs("\r\033[K", stderr);
-    progress_shown = false;
 }
 
 static void print_line(const char *prefix, enum style style, const char *format, va_list args)
@@ -96,5 +96,5 @@ void log_progress(const char *format, ...)
     cut_to_columns(line, style_columns(stderr) - 1);
     (void)fprintf(stderr, "\r\033[K%s", line);
     (void)fflush(stderr);
-    progress_shown = true;
+    atomic_store(&progress_shown, true);
 }

@@ -3,6 +3,7 @@
 
 #include <hwloc.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -155,6 +156,16 @@ static void leave_out_plugins(hwloc_topology_t t)
                                             plugins[i]); /* fails where there is none */
 }
 
+/* libudev, which hwloc asks about devices, is not for several threads at a time. */
+static bool load_alone(hwloc_topology_t t)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    bool loaded = hwloc_topology_load(t) == 0;
+    pthread_mutex_unlock(&lock);
+    return loaded;
+}
+
 /* False: hwloc does not take it. */
 static bool load(set_source *set, const void *text, size_t n_bytes, hwloc_topology_t *t)
 {
@@ -163,7 +174,7 @@ static bool load(set_source *set, const void *text, size_t n_bytes, hwloc_topolo
     leave_out_plugins(*t);
     if ((!set || set(*t, text, n_bytes) == 0) &&
         hwloc_topology_set_io_types_filter(*t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
-        hwloc_topology_load(*t) == 0)
+        load_alone(*t))
         return true;
     hwloc_topology_destroy(*t);
     return false;
