@@ -8,6 +8,7 @@ set(CLEAVE_TEST_TIMEOUTS
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are
     mpi_faults=600 # starts a job for each kill, and waits for a time-out
     cli_predict=240 # about a hundred runs, some of which measure
+    cli_browser=240 # a browser, and a page of 1024 workers: 33 s alone
     netns=300)     # sends 2.5 GB over links of 1 Gbit/s
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).

@@ -191,6 +191,7 @@
       },
       plugins: {
         legend: { display: sets.length > 1, labels: { usePointStyle: true, pointStyle: "rectRounded",
+          sort: (a, b) => a.datasetIndex - b.datasetIndex,
           filter: (item) => !(options.hides && options.hides(item.text)) } },
         rules: { lines: options.lines || [] },
         decimation: { enabled: true, algorithm: "lttb", samples: 800 },

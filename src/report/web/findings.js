@@ -78,7 +78,7 @@
   function saySearch(s, say) {
     const q = s.search;
     if (!q || !q.candidates.length) return;
-    const best = q.candidates.find((c) => c.name === q.best), others = q.candidates.filter((c) => c.name !== q.best && c.fits !== false && !c.stale && c.step_s)
+    const best = q.candidates.find((c) => c.name === q.best), others = q.candidates.filter((c) => c.name !== q.best && (!best || !c.family || c.family !== best.family) && c.fits !== false && !c.stale && c.step_s)
       .sort((a, b) => a.step_s - b.step_s);
     if (!best) { say("None of the " + q.candidates.length + " plans that were looked at fits into memory."); return; }
     const serial = q.candidates.find((c) => c.name === "serial"), next = others[0];
