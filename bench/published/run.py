@@ -64,12 +64,12 @@ class Cleave:
         self.program = program
         self.shapes = {}
 
-    def ask(self, *arguments):
-        command = [self.program, *map(str, arguments), "--json"]
+    def ask(self, *arguments, json_output=True):
+        command = [self.program, *map(str, arguments), *(["--json"] if json_output else [])]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode not in (0, 3):  # 3: it does not fit; what it would take is told
             sys.exit(f"{' '.join(command)}\nfailed: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+        return json.loads(done.stdout) if json_output else None
 
     def predict(self, model, workers, plan, machine, batch, *more):
         """plan: a strategy, or a file of plans/."""

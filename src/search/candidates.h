@@ -116,10 +116,12 @@ void candidates_destroy(struct candidate_set *s); /* NULL is fine */
 /* Whether a is faster than b by more than the error bar of the difference. Both take the same costs
  * and are off by them alike; what counts is in what they differ: of the difference in computing and
  * of that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
- * CANDIDATES_NOISE of a step nothing is a difference; and for simplicity's sake no more is given up
+ * CANDIDATES_NOISE of a step nothing is a difference, below CANDIDATES_ROUGH where costs are not
+ * measured: how much of a sum hides depends on them, too. For simplicity's sake no more is given up
  * than CANDIDATES_GIVEN_UP of a step, or CANDIDATES_GUESSED where costs are not measured. */
 bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_NOISE 0.005
+#define CANDIDATES_ROUGH 0.03
 #define CANDIDATES_GIVEN_UP 0.02
 #define CANDIDATES_GUESSED 0.05
 /* After a trial: no more of a step than this. */

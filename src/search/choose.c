@@ -26,8 +26,9 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b)
     double r = fmax(compute_error(a), compute_error(b));
     double guessed = fmax(a->share[COST_ROOFLINE], b->share[COST_ROOFLINE]);
     double most = CANDIDATES_GIVEN_UP + (CANDIDATES_GUESSED - CANDIDATES_GIVEN_UP) * guessed;
+    double least = CANDIDATES_NOISE + (CANDIDATES_ROUGH - CANDIDATES_NOISE) * guessed;
     double error_s = hypot(r * (b->compute_s - a->compute_s), 0.15 * (b->wait_s - a->wait_s));
-    error_s = fmax(CANDIDATES_NOISE * a->step_s, fmin(error_s, most * a->step_s));
+    error_s = fmax(least * a->step_s, fmin(error_s, most * a->step_s));
     return margin_s > error_s;
 }
 
@@ -53,8 +54,7 @@ static int sign(int64_t n)
     return (n > 0) - (n < 0);
 }
 
-/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work; of plans
- * that are as simple, one that moves less leaves more of the links to others. */
+/* < 0: a is simpler than b. Fewer workers are simpler than another way to split the work. */
 static int compare_simplicity(const struct candidate *a, const struct candidate *b)
 {
     const struct plan *p = a->plan, *q = b->plan;
@@ -64,8 +64,7 @@ static int compare_simplicity(const struct candidate *a, const struct candidate 
                       sign(p->n_stages - q->n_stages),
                       sign(count_recomputed(p) - count_recomputed(q)),
                       sign(p->micro_batches - q->micro_batches),
-                      sign((int)p->sync - (int)q->sync),
-                      sign(a->bytes_moved - b->bytes_moved)};
+                      sign((int)p->sync - (int)q->sync)};
     for (size_t i = 0; i < sizeof by / sizeof *by; i++)
         if (by[i] != 0)
             return by[i];
@@ -85,6 +84,28 @@ static double deciding_s(const struct candidate_set *s, int i)
     return s->n_tried ? s->list[i].tried_s : s->list[i].step_s;
 }
 
+static bool is_beaten(const struct candidate_set *s, int i)
+{
+    const struct candidate *fastest = &s->list[s->fastest];
+    return s->n_tried ? beats_in_trial(fastest, &s->list[i])
+                      : candidates_beats(fastest, &s->list[i]);
+}
+
+/* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
+ * others. */
+static int find_thriftiest(const struct candidate_request *r, const struct candidate_set *s,
+                           int best)
+{
+    double most_s = (1 + CANDIDATES_NOISE) * deciding_s(s, best);
+    int found = best;
+    for (int i = 0; i < s->n; i++)
+        if (is_eligible(r, s, i) && deciding_s(s, i) <= most_s && !is_beaten(s, i) &&
+            s->list[i].bytes_moved < s->list[found].bytes_moved &&
+            compare_simplicity(&s->list[i], &s->list[best]) == 0)
+            found = i;
+    return found;
+}
+
 static void choose(const struct candidate_request *r, struct candidate_set *s)
 {
     s->best = s->fastest = -1;
@@ -93,14 +114,12 @@ static void choose(const struct candidate_request *r, struct candidate_set *s)
             (s->fastest < 0 || deciding_s(s, i) < deciding_s(s, s->fastest)))
             s->fastest = i;
     s->best = s->fastest;
-    for (int i = 0; i < s->n; i++) {
-        if (!is_eligible(r, s, i) || compare_simplicity(&s->list[i], &s->list[s->best]) >= 0)
-            continue;
-        const struct candidate *fastest = &s->list[s->fastest];
-        if (s->n_tried ? !beats_in_trial(fastest, &s->list[i])
-                       : !candidates_beats(fastest, &s->list[i]))
+    for (int i = 0; i < s->n; i++)
+        if (is_eligible(r, s, i) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0 &&
+            !is_beaten(s, i))
             s->best = i;
-    }
+    if (s->best >= 0)
+        s->best = find_thriftiest(r, s, s->best);
 }
 
 enum status candidates_check_memory(const struct candidate_request *request, struct candidate *c)
