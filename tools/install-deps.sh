@@ -10,7 +10,7 @@ build=(gcc libc6-dev cmake make ninja-build pkg-config libdnnl-dev libjansson-de
        libjpeg62-turbo-dev libpng-dev libxxhash-dev libsqlite3-dev libhwloc-dev openmpi-bin libopenmpi-dev
        dataset-fashion-mnist)
 test=(libcmocka-dev clang libomp-dev clang-format clang-tidy python3 procps iproute2
-      chromium chromium-driver python3-selenium mandoc zsh bsdutils)
+      chromium chromium-driver python3-selenium mandoc zsh bsdutils bsdextrautils)
 # Without a real BLAS Debian's PyTorch multiplies matrices with the plain reference one, several
 # times slower; of the fast ones the OpenMP flavour shares its threads with PyTorch.
 bench=(python3 python3-numpy python3-torch python3-torchvision libopenblas0-openmp)

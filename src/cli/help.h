@@ -55,6 +55,6 @@ void manual_print_commands(const struct command_set *set);
 /* argv[1..]: the words of the line, the last of which is to be completed. */
 void complete_options(const struct option_set *set, const struct option *shared, int argc,
                       char **argv);
-void complete_commands(const struct command_set *set, const char *word);
+void complete_commands(const struct command_set *set, const char *text);
 
 #endif
