@@ -184,6 +184,12 @@ run 0 report plan.json --data $data --batch 64 --machine 1x2:p100 -o alone.html
 page alone.html
 holds 'd["subjects"][0]["prediction"]["machine"] == "1x2:p100" and d["subjects"][0]["prediction"]["batch"] == 64'
 holds '[t["kind"] for t in d["subjects"][0]["timelines"]] == ["predicted"] and "plan_path" not in d["subjects"][0]'
+# beside it what other strategies would move, as a prediction of them says
+run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure --json
+owt=$(python3 -c 'import json; print(json.load(open("stdout"))["bytes_moved"])')
+page alone.html
+holds "[s['bytes_moved'] for s in d['subjects'][0]['strategies'] if s['name'] == 'owt'] == [$owt]"
+holds '{"data", "model", "spatial", "gpipe", "ps"} <= {s["name"] for s in d["subjects"][0]["strategies"]}'
 # or shown without costs
 run 0 report plan.json --data $data --batch 64 --machine nowhere.json -o alone.html
 says stderr "its costs are not in the report"

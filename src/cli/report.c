@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/predict_json.h"
 #include "cli/predict_trace.h"
+#include "cli/report_traffic.h"
 #include "cli/subject.h"
 
 #include <dirent.h>
@@ -157,6 +158,18 @@ static enum status forecast(const char *path, const char *model, void *user, jso
     return st;
 }
 
+/* ---- what other strategies would move ---- */
+
+static enum status count_traffic(const char *model, const char *data, int64_t batch, int n_workers,
+                                 void *user, json_t **out)
+{
+    struct graph *graph;
+    TRY(build_graph(model, data, batch, user, &graph));
+    enum status st = report_traffic(graph, n_workers, out);
+    graph_destroy(graph);
+    return st;
+}
+
 static enum status print_result(const struct report_options *o)
 {
     struct stat about;
@@ -227,6 +240,7 @@ enum status command_report_page(int argc, char **argv)
                                            .output = o.output,
                                            .build_graph = build_graph,
                                            .forecast = forecast,
+                                           .count_traffic = count_traffic,
                                            .user = &o};
     for (int i = 0; i < o.n_paths; i++)
         TRY(check_path(o.paths[i]));

@@ -37,12 +37,17 @@ typedef enum status report_graph_builder(const char *model, const char *data, in
 typedef enum status report_forecaster(const char *plan_path, const char *model, void *user,
                                       json_t **prediction, char trace[REPORT_PATH_BYTES]);
 
+/* What each named strategy moves: [{"name", "bytes_moved", "memory_bytes"}, ..]. */
+typedef enum status report_traffic_counter(const char *model, const char *data, int64_t batch,
+                                           int n_workers, void *user, json_t **out);
+
 struct report_request {
     int n_paths;
     const char *const *paths;
     const char *output;
     report_graph_builder *build_graph;
-    report_forecaster *forecast; /* NULL: plans are shown without costs */
+    report_forecaster *forecast;           /* NULL: plans are shown without costs */
+    report_traffic_counter *count_traffic; /* NULL: of plans that are there alone */
     void *user;
 };
 

@@ -337,6 +337,46 @@ static enum status forecast_plans(const struct report_request *r, json_t *page)
     return STATUS_OK;
 }
 
+/* ---- what other strategies would move ---- */
+
+/* The first of the subject's parts that has it. */
+static json_t *find_in(const json_t *subject, const char *const *parts, const char *key)
+{
+    for (; *parts; parts++) {
+        json_t *value = json_object_get(json_object_get(subject, *parts), key);
+        if (value && !json_is_null(value))
+            return value;
+    }
+    return NULL;
+}
+
+static enum status add_traffic(const struct report_request *r, json_t *subject)
+{
+    static const char *const parts[] = {"config", "prediction", "plan", NULL};
+    json_t *list = NULL, *workers = find_in(subject, parts, "workers");
+    const char *model = json_string_value(find_in(subject, parts, "model"));
+    const char *data = json_string_value(find_in(subject, parts, "data"));
+    if (!json_is_integer(workers))
+        workers = find_in(subject, parts, "n_workers");
+    if (!model || json_integer_value(workers) < 2 || json_object_get(subject, "search"))
+        return STATUS_OK;
+    int64_t batch = json_integer_value(find_in(subject, parts, "batch"));
+    enum status st =
+        r->count_traffic(model, data, batch, (int)json_integer_value(workers), r->user, &list);
+    if (st == STATUS_OK)
+        return set(subject, "strategies", list);
+    json_decref(list);
+    status_clear(); /* a network of another program, data that are not here: one chart less */
+    return STATUS_OK;
+}
+
+static enum status add_traffics(const struct report_request *r, json_t *page)
+{
+    for (size_t i = 0; r->count_traffic && i < json_array_size(subjects_of(page)); i++)
+        TRY(add_traffic(r, json_array_get(subjects_of(page), i)));
+    return STATUS_OK;
+}
+
 /* ---- the whole ---- */
 
 enum status report_gather(const struct report_request *request, json_t *page)
@@ -349,5 +389,6 @@ enum status report_gather(const struct report_request *request, json_t *page)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
         TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));
     }
-    return forecast_plans(request, page);
+    TRY(forecast_plans(request, page));
+    return add_traffics(request, page);
 }

@@ -211,12 +211,19 @@
 
   /* ---- traffic ---- */
 
+  /* Of the search; without one the plan itself among the named strategies, or the runs compared. */
+  function trafficOf(s) {
+    const own = candidatesOf(s);
+    if (s.search || cleave.subjects.length > 1 || !s.strategies) return own;
+    return own.concat(s.strategies.filter((x) => !own.some((c) => c.name === x.name)));
+  }
+
   sections.push({
     id: "traffic", title: "Traffic",
-    has: (s) => candidatesOf(s).some((c) => c.bytes_moved > 0),
+    has: (s) => trafficOf(s).some((c) => c.bytes_moved > 0),
     say: "Bytes that workers send to each other in one step, by plan.",
     draw(parent, s) {
-      const list = candidatesOf(s).filter((c) => c.bytes_moved !== null && c.bytes_moved !== undefined)
+      const list = trafficOf(s).filter((c) => known(c.bytes_moved))
         .sort((a, b) => a.bytes_moved - b.bytes_moved).slice(0, 24);
       const links = ((s.prediction && s.prediction.links) || []).filter((l) => l.bytes > 0)
         .sort((a, b) => b.bytes - a.bytes);
@@ -226,7 +233,7 @@
       cleave.chart(pair, {
         id: "traffic", height, label: "Bars: bytes moved in a step by plan",
         config: cleave.bars(list.map((c) => c.name), [{ label: "moved", data: list.map((c) => c.bytes_moved),
-          backgroundColor: cleave.colour("purple"), maxBarThickness: 20 }],
+          backgroundColor: list.map((c) => cleave.colour(c.name === cleave.figures(s).plan ? "green" : "purple")), maxBarThickness: 20 }],
         { flat: true, title: "bytes in a step, all workers", format: cleave.bytes }),
       });
       if (links.length)
@@ -236,7 +243,7 @@
           config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: "bytes", data: links.slice(0, shown).map((l) => l.bytes),
             backgroundColor: cleave.colour("cyan"), maxBarThickness: 20 }], { flat: true, title: "bytes on a link", format: cleave.bytes }),
         });
-      const unknown = candidatesOf(s).length - candidatesOf(s).filter((c) => known(c.bytes_moved)).length;
+      const unknown = trafficOf(s).filter((c) => !known(c.bytes_moved)).length;
       if (unknown) parent.append(e("p", { class: "hint", text: cleave.plural(unknown, "plan") + " that could not have won " +
         (unknown === 1 ? "was" : "were") + " only estimated: their bytes are not known." }));
       parent.append(moreData(["plan", "moved in a step"], list.map((c) => [c.name, cleave.bytes(c.bytes_moved)])));
