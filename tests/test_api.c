@@ -651,7 +651,7 @@ static void test_train_misuse(void **state)
     assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "cosine");
     o = cleave_train_defaults();
     o.backend = "gpu";
-    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "reference");
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "GPUs");
     o = cleave_train_defaults();
     o.resume = true;
     assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "checkpoint");
