@@ -30,12 +30,12 @@ struct contest {
     const struct candidate_set *set;
     int n;
     struct trial_plan plans[TRIAL_MAX_PLANS];
-    struct plan *own[TRIAL_MAX_PLANS]; /* those of the named strategies; NULL: the set's */
-    bool stale[TRIAL_MAX_PLANS];       /* trains with older weights: no rival, unless allowed */
-    double memory_share;               /* of the host's: all are in memory together */
-    int recommended;                   /* among the plans */
-    int best;                          /* measured, of the named ones */
-    double regret;                     /* recommended over best, less 1 */
+    struct plan *own[TRIAL_MAX_PLANS];    /* those of the named strategies; NULL: the set's */
+    bool stale[TRIAL_MAX_PLANS];          /* trains with older weights: no rival, unless allowed */
+    double memory_share[TRIAL_MAX_PLANS]; /* of the host's */
+    int recommended;                      /* among the plans */
+    int best;                             /* measured, of the named ones */
+    double regret;                        /* recommended over best, less 1 */
 };
 
 static enum status parse(int argc, char **argv, struct recommend_options *o, bool *help)
@@ -97,11 +97,18 @@ static const struct candidate *find_candidate(const struct contest *t, const cha
     return NULL;
 }
 
-static void add_plan(struct contest *t, const char *name, const struct plan *plan, struct plan *own)
+static double share_of(int64_t needed_bytes, int64_t limit_bytes)
+{
+    return limit_bytes > 0 ? (double)needed_bytes / (double)limit_bytes : 0;
+}
+
+static void add_plan(struct contest *t, const char *name, const struct plan *plan, struct plan *own,
+                     double memory_share)
 {
     bool stale = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
     t->plans[t->n] = (struct trial_plan){.name = name, .plan = plan};
     t->own[t->n] = own;
+    t->memory_share[t->n] = memory_share;
     t->stale[t->n++] = stale;
 }
 
@@ -122,12 +129,11 @@ static enum status add_named(struct chooser *c, struct contest *t, const char *n
     if (st == STATUS_OK)
         st = predict_memory(&r, &p);
     bool fits = st == STATUS_OK && p->too_large_worker < 0;
-    if (fits && p->limit_bytes > 0)
-        t->memory_share += (double)p->needed_bytes / (double)p->limit_bytes;
+    double share = fits ? share_of(p->needed_bytes, p->limit_bytes) : 0;
     if (st == STATUS_OK)
         prediction_destroy(p);
     if (fits)
-        add_plan(t, name, plan, plan);
+        add_plan(t, name, plan, plan, share);
     else
         plan_destroy(plan);
     return st;
@@ -137,17 +143,12 @@ static enum status add_named(struct chooser *c, struct contest *t, const char *n
 static enum status list_plans(struct chooser *c, struct contest *t)
 {
     const struct candidate *best = &t->set->list[t->set->best];
-    add_plan(t, best->name, best->plan, NULL);
+    add_plan(t, best->name, best->plan, NULL, share_of(best->needed_bytes, best->limit_bytes));
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++) {
         int workers = strcmp(s->name, "serial") == 0 ? 1 : c->n_workers;
         if (t->n < TRIAL_MAX_PLANS && (workers == c->n_workers || c->n_workers > 1))
             TRY(add_named(c, t, s->name, workers));
     }
-    if (t->memory_share > MOST_MEMORY)
-        return status_fail(STATUS_NO_FIT,
-                           "%s: all plans together need %.1f times the memory of this host: give "
-                           "a smaller --batch",
-                           t->model, t->memory_share);
     return STATUS_OK;
 }
 
@@ -173,6 +174,40 @@ static void judge(struct contest *t, bool allow_stale)
                     : t->plans[t->recommended].step_s / t->plans[t->best].step_s - 1;
 }
 
+/* So many of those from `first` on as fit into memory beside the recommended plan; at least one. */
+static int count_together(const struct contest *t, int first)
+{
+    double share = t->memory_share[0];
+    int last = first;
+    do
+        share += t->memory_share[last++];
+    while (last < t->n && share + t->memory_share[last] <= MOST_MEMORY);
+    return last - first;
+}
+
+/* In groups that fit into memory, the recommended plan in each: all are compared with it. */
+static enum status train_groups(const struct trial_request *request, struct contest *t)
+{
+    struct trial_plan together[TRIAL_MAX_PLANS];
+    for (int first = 1, n; first < t->n; first += n) {
+        struct trial_request part = *request;
+        n = count_together(t, first);
+        part.limit_s *= (double)n / (t->n - 1);
+        together[0] = t->plans[0];
+        for (int i = 0; i < n; i++)
+            together[1 + i] = t->plans[first + i];
+        TRY(trial_run(&part, together, n + 1));
+        double weather = first > 1 ? t->plans[0].step_s / together[0].step_s : 1;
+        if (first == 1)
+            t->plans[0] = together[0];
+        for (int i = 0; i < n; i++) {
+            t->plans[first + i] = together[1 + i];
+            t->plans[first + i].step_s *= weather;
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status train_all(const struct recommend_options *o, struct chooser *c,
                              struct contest *t)
 {
@@ -189,7 +224,7 @@ static enum status train_all(const struct recommend_options *o, struct chooser *
     if (t->set->best < 0)
         return status_fail(STATUS_NO_FIT, "%s: no plan fits", t->model);
     TRY(list_plans(c, t));
-    TRY(trial_run(&request, t->plans, t->n));
+    TRY(train_groups(&request, t));
     if (stop_requested())
         return status_fail(STATUS_STOPPED, "stopped while training");
     judge(t, o->chooser.allow_stale);
