@@ -10,6 +10,13 @@
 
 static const int64_t first_ns = 1000000000, interval_ns = 100000000;
 
+static bool hidden;
+
+void progress_hide(void)
+{
+    hidden = true;
+}
+
 const char *progress_time(char *buffer, size_t size, double seconds)
 {
     if (seconds >= 100)
@@ -27,6 +34,8 @@ static double find_left(const struct progress *p, int64_t now_ns)
 
 void progress_show(struct progress *p, double share, const char *format, ...)
 {
+    if (hidden)
+        return;
     int64_t now_ns = timer_now_ns();
     if (!p->began_ns || share < p->share)
         *p = (struct progress){

@@ -24,6 +24,9 @@ struct progress {
     double began_share, share;
 };
 
+/* Nothing is shown from now on: --quiet. */
+void progress_hide(void);
+
 void progress_show(struct progress *p, double share, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* A time that is guessed, into the buffer, which is returned: "12 s", "4 min 10 s". */

@@ -531,7 +531,9 @@ enum status command_train(int argc, char **argv)
     TRY(split_check_plan(o.plan, o.model, true));
     struct trainer_options trainer_options;
     TRY(fill_trainer_options(&o, &trainer_options));
-    if (!o.quiet && !options_debug())
+    if (o.quiet)
+        progress_hide();
+    else if (!options_debug())
         log_set_level(LOG_INFO);
     TRY(guard_start() ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));

@@ -1,3 +1,4 @@
+#include "base/progress.h"
 #include "base/timer.h"
 #include "runtime/stop.h"
 #include "runtime/trace.h"
@@ -164,6 +165,7 @@ static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_cor
 {
     const struct trainer_info *i = &t->info;
     struct step_state state = {t->options.seed, (uint32_t)t->state.step};
+    struct progress progress = {0};
     TRY(crew_start_epoch(t->crew, CREW_EVAL, 0, 0));
     for (int64_t done = 0; done < i->n_test;) {
         struct crew_result result;
@@ -174,6 +176,9 @@ static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_cor
         done += full ? i->eval_batch : i->n_test - done;
         *loss_sum += result.loss * (double)result.n_samples;
         *n_correct += result.correct;
+        if (i->root)
+            progress_show(&progress, (double)done / (double)i->n_test, "testing after step %lld",
+                          (long long)t->state.step);
         if (stop_signal(t))
             return stop_and_save(t);
     }
