@@ -106,7 +106,7 @@ static void print_choice(const struct plan_answer *a)
     if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
         printf(", %.2f times as fast as data parallelism", s->list[s->data].step_s / best->step_s);
     printf(": found in %s.\n", text_seconds(text, sizeof text, s->search_s));
-    if (s->best != s->fastest)
+    if (best->step_s > (1 + CANDIDATES_NOISE) * fastest->step_s)
         printf("%s would take %s instead of %s: less than the error bar, and it is less simple.\n",
                fastest->name, text_seconds(text, sizeof text, fastest->step_s),
                text_seconds(other, sizeof other, best->step_s));
