@@ -28,7 +28,8 @@ enum status searched_find_sources(const struct searched_costs *costs, const stru
                                   arena *memory, const struct cost_source **out) MUST_USE;
 
 /* Appends the per-layer optimum for several shares of the sums of gradients that are taken to hide
- * behind backward ("per layer 90%"; "per layer": none), and the best pipelines. Being stopped is no failure: what was found by then is there.
+ * behind backward ("per layer 90%"; "per layer": none), and the best pipelines. Being stopped is no
+ * failure: what was found by then is there.
  */
 enum status searched_list(const struct candidate_request *request,
                           const struct searched_costs *costs, const struct search_options *layers,
