@@ -44,3 +44,12 @@ holds 'len(d) == 3 and len(d[1]["steps_s"]) == 3 and len(d[2]["steps_s"]) == 1 a
 status=0
 echo many | "$CLEAVE" bench step lenet5 --data mnist --batch 4 --interactive >stdout 2>stderr || status=$?
 [[ $status -eq 2 ]] || fail "a word in place of a number: exit $status"
+
+run 0 bench search --cases lenet5:2,alexnet:4 --rounds 1 --json
+holds '[(c["model"], c["workers"]) for c in d["cases"]] == [("lenet5", 2), ("alexnet", 4)]'
+holds 'all(0 < c["pricing_s"] <= c["search_s"] <= c["with_pipelines_s"] and c["optimal"] for c in d["cases"])'
+holds 'd["cases"][0]["bar_s"] is None and d["cases"][1]["bar_s"] == 0.005 and d["cases"][1]["pipelines"] > 0'
+run 0 bench search --cases lenet5:4 --rounds 1 --no-pipelines
+says stdout "lenet5"
+refused 2 "must be MODEL:WORKERS" bench search --cases lenet5
+refused 2 "did you mean 'alexnet'?" bench search --cases alexnt:4

@@ -77,3 +77,5 @@ refused 2 "inter=fast" bench limits lenet5 --data synthetic:mnist --machine loca
 
 python3 "$CLEAVE_SOURCE/bench/published/run.py" --cleave "$CLEAVE" --check >stdout 2>stderr ||
     fail "published figures that must hold do not"
+python3 "$CLEAVE_SOURCE/bench/published/search.py" --cleave "$CLEAVE" --check >stdout 2>stderr ||
+    fail "plans that are found are behind published ones"

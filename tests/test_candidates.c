@@ -148,6 +148,51 @@ static void test_searched_plan_wins(void **state)
     desk_close(&d);
 }
 
+static bool is_uneven(const struct plan *plan)
+{
+    for (int i = 1; i < plan->n_layers; i++)
+        for (int k = 0; k < plan->layers[i].n_cuts; k++)
+            if (plan->layers[i].cut[k].sizes)
+                return true;
+    return false;
+}
+
+/* Slow devices beside fast ones get less to do, by samples and by any other cut, and that is worth
+ * it by the clock; where all are alike nobody does. */
+static void test_mixed_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool all; /* the slow ones are of use */
+    } machines[] = {{"1x4:p100+p100+k40+k40", true},
+                    {"1x2:v100,1x2:k80,inter=100Gbit/s", true},
+                    {TESTS_DIR "/../machines/mixed.json", false}};
+    struct candidate_set *s;
+    struct desk d;
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        desk_open(&d, "alexnet", 256, machines[i].text);
+        assert_ok(candidates_find(&d.request, &s));
+        check_set(&d, s);
+        const struct candidate *best = &s->list[s->best], *data = &s->list[s->data];
+        const struct candidate *uneven = find(s, "data uneven");
+        assert_non_null(uneven);
+        assert_true(is_uneven(uneven->plan) && !is_uneven(data->plan));
+        assert_that(best->step_s < 0.8 * data->step_s, "%s: %s %g, data %g", machines[i].text,
+                    best->name, best->step_s, data->step_s);
+        assert_true(is_uneven(best->plan) || !machines[i].all);
+        assert_true(uneven->state != CANDIDATE_CLOCKED || uneven->step_s < data->step_s);
+        candidates_destroy(s);
+        desk_close(&d);
+    }
+    desk_open(&d, "alexnet", 256, "1x4:p100");
+    assert_ok(candidates_find(&d.request, &s));
+    assert_null(find(s, "data uneven"));
+    assert_false(is_uneven(s->list[s->best].plan));
+    candidates_destroy(s);
+    desk_close(&d);
+}
+
 /* Plans that train with older weights win only where they may. */
 static void test_stale(void **state)
 {
@@ -464,6 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_worse_than_data),
         cmocka_unit_test(test_searched_plan_wins),
+        cmocka_unit_test(test_mixed_devices),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_the_test),

@@ -149,7 +149,7 @@ static void print_choice(const struct plan_answer *a)
         return;
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
     print_best(a);
-    if (s->best != s->fastest)
+    if (deciding_s(a, s->best) > (1 + CANDIDATES_NOISE) * deciding_s(a, s->fastest))
         output_line(
             2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
             fastest->name, text_seconds(text, sizeof text, deciding_s(a, s->fastest)),
