@@ -117,6 +117,21 @@ static enum status find_empty_pieces(struct groundwork *w)
     return STATUS_OK;
 }
 
+static enum status find_cases(struct groundwork *w)
+{
+    const struct partition *part = w->part;
+    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups * PARTITION_MAX_CLASSES,
+                          sizeof *w->cases, &w->cases));
+    for (int g = 0; g < part->n_groups; g++)
+        for (int c = 0; c < part->n_classes; c++) {
+            struct group_case *one = &w->cases[g * PARTITION_MAX_CLASSES + c];
+            one->op = partition_sized_op(&w->graph->nodes[part->groups[g].first_node],
+                                         part->class_size[c]);
+            op_get_loops(&one->op, &one->nest);
+        }
+    return STATUS_OK;
+}
+
 static bool shares_statistics(const struct groundwork *w)
 {
     for (int i = 1; i < w->graph->n_nodes; i++) {
@@ -156,6 +171,7 @@ static enum status find_all(struct groundwork *w)
     TRY(st);
     TRY(describe_stages(w));
     TRY(find_empty_pieces(w));
+    TRY(find_cases(w));
     w->shares_statistics = shares_statistics(w);
     return holders_find(w->graph, w->plan, w->part, w->memory, &w->params);
 }

@@ -5,6 +5,7 @@
  *     tasks       all stages' forwards and backwards in one order   (partition.h)
  *     traffic     of each view: which two workers' regions meet     (traffic.c)
  *     stages      their groups, whom they concern, their messages   (groundwork.c)
+ *     cases       the loops of every group, uncut                   (groundwork.c)
  *     params      regions of parameters, and who holds each         (holders.c)
  *
  * With it a worker's program costs what its own instructions cost, however many workers there are.
@@ -76,6 +77,12 @@ struct stage_work {
     int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_CLASSES]; /* of one task; servers' left out */
 };
 
+/* The op of a group's first node, for micro-batches of one class. */
+struct group_case {
+    struct op_case op;
+    struct loop_nest nest;
+};
+
 struct groundwork {
     arena *memory; /* owns everything below that is not the caller's */
     const struct graph *graph;
@@ -88,8 +95,9 @@ struct groundwork {
     struct traffic *traffic; /* [tensor][class]; of views */
     struct stage_work *stages;
     struct param_parts *params;
-    bool *has_empty;        /* [group][class]: a piece of it is empty */
-    bool shares_statistics; /* some layer's are those of several workers */
+    struct group_case *cases; /* [group][class] */
+    bool *has_empty;          /* [group][class]: a piece of it is empty */
+    bool shares_statistics;   /* some layer's are those of several workers */
 };
 
 /* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
