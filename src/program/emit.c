@@ -53,7 +53,7 @@ enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class c
 static enum status copy_list(struct emitter *e, const struct list *l, int *n, const int **items)
 {
     enum { AT_ONCE = 2048 };
-    if (l->n > e->n_ints) {
+    if (l->n > e->n_ints || !e->ints) {
         TRY(arena_alloc_array(e->p->memory, AT_ONCE, sizeof *e->ints, &e->ints));
         e->n_ints = AT_ONCE;
     }

@@ -95,15 +95,18 @@ struct groundwork {
     struct traffic *traffic; /* [tensor][class]; of views */
     struct stage_work *stages;
     struct param_parts *params;
-    struct group_case *cases; /* [group][class] */
-    bool *has_empty;          /* [group][class]: a piece of it is empty */
-    bool shares_statistics;   /* some layer's are those of several workers */
+    struct group_case **cases; /* [group][class]; NULL: one piece, which is asked for once */
+    bool *has_empty;           /* [group][class]: a piece of it is empty */
+    bool shares_statistics;    /* some layer's are those of several workers */
 };
 
 /* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
 enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
                               int n_steps, struct groundwork **out) MUST_USE;
 void groundwork_destroy(struct groundwork *w); /* NULL is fine */
+
+/* The op of one group's first node, whether or not it is in `cases`. */
+void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out);
 
 /* ---- twins.c ---- */
 

@@ -10,17 +10,23 @@
 
 /* ---- pieces ---- */
 
+/* *own is filled where nobody has it yet. */
 static const struct group_case *case_of(const struct emitter *e, const struct part_group *g,
-                                        int class)
+                                        int class, struct group_case *own)
 {
-    return &e->work->cases[(g - e->part->groups) * PARTITION_MAX_CLASSES + class];
+    int number = (int)(g - e->part->groups);
+    const struct group_case *known = e->work->cases[number * PARTITION_MAX_CLASSES + class];
+    if (!known)
+        groundwork_find_case(e->work, number, class, own);
+    return known ? known : own;
 }
 
 /* Of a worker that has one. */
 static enum status find_piece(const struct emitter *e, const struct part_group *g, int class,
                               int worker, struct op_piece *piece)
 {
-    const struct group_case *whole = case_of(e, g, class);
+    struct group_case own;
+    const struct group_case *whole = case_of(e, g, class, &own);
     struct box box;
     plan_piece_box(&e->p->plan->layers[g->first_node], &whole->nest,
                    e->part->piece_of[g->first_node][worker], &box);
@@ -29,7 +35,8 @@ static enum status find_piece(const struct emitter *e, const struct part_group *
 
 static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int class)
 {
-    const struct loop_nest *nest = &case_of(e, g, class)->nest;
+    struct group_case own;
+    const struct loop_nest *nest = &case_of(e, g, class, &own)->nest;
     int64_t count = 1;
     for (int l = 0; l < nest->n_loops; l++)
         if (nest->loop[l].role == LOOP_STATISTIC)

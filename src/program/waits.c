@@ -333,7 +333,7 @@ static int keep_for_communication(struct tracker *t, int number)
 static enum status take_ints(struct tracker *t, arena *memory, int n, int **out)
 {
     enum { AT_ONCE = 2048 };
-    if (n > t->n_ints) {
+    if (n > t->n_ints || !t->ints) {
         t->n_ints = n > AT_ONCE ? n : AT_ONCE;
         TRY(arena_alloc_array(memory, (size_t)t->n_ints, sizeof *t->ints, &t->ints));
     }
