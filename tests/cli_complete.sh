@@ -16,7 +16,7 @@ answers() {
 }
 
 answers "tr" train
-answers "bench s" step
+answers "bench s" search step
 answers "plan mak" make
 answers "help pro" profile
 answers "train resnet1" resnet18 resnet101 resnet152

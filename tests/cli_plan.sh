@@ -79,7 +79,7 @@ with open("stdout", "w") as out:
     p = subprocess.Popen([os.environ["CLEAVE"], *sys.argv[1:]], stdout=out, stderr=theirs)
 os.close(theirs)
 said, end = b"", time.time() + 60
-while b"searching the best cuts (Ctrl-C" not in said and time.time() < end and p.poll() is None:
+while b"searching the best cuts;" not in said and time.time() < end and p.poll() is None:
     if select.select([terminal], [], [], 0.2)[0]:
         said += os.read(terminal, 4096)
 began = time.time()

@@ -177,8 +177,8 @@ static void show(void *user, int done, int all, const char *name)
     if (c->options->on_candidate)
         c->options->on_candidate(c->options->forecast.user, done, all, name);
     else if (taken_s * 1e9 > PROGRESS_FROM_NS)
-        log_progress("planning: %d of %d candidates, %s left at most (Ctrl-C: the best so far): %s",
-                     done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0), name);
+        log_progress("planning: %s; %d of %d candidates, %s left at most (Ctrl-C: the best so far)",
+                     name, done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0));
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)
