@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-static double roofline(const struct cost_source *source, const struct instr_work *work)
+static double roofline(const struct cost_source *source, double flops, double bytes)
 {
     const struct machine_kind *k = source->kind;
     double scale = source->scale > 0 ? source->scale : 1;
     return k->launch_s +
-           scale * fmax(work->flops / k->reached_flops_per_s, work->bytes / k->reached_bytes_per_s);
+           scale * fmax(flops / k->reached_flops_per_s, bytes / k->reached_bytes_per_s);
 }
 
 /* False: nothing is known in this setting. */
@@ -29,7 +29,15 @@ double costs_estimate(const struct cost_source *source, const struct instr_work 
     struct profile_cost cost;
     if (source->profile && profile_estimate(source->profile, &source->busy, &like, &cost))
         return cost.seconds;
-    return roofline(source, work);
+    return roofline(source, work->flops, work->bytes);
+}
+
+static struct instr_cost find_roofline(const struct cost_source *source, const struct program *p,
+                                       int i)
+{
+    struct work_amount amount = program_instr_amount(p, i);
+    double seconds = roofline(source, amount.flops, amount.bytes);
+    return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
 }
 
 static struct instr_cost find_cost(const struct cost_source *source, const struct program *p, int i)
@@ -38,13 +46,14 @@ static struct instr_cost find_cost(const struct cost_source *source, const struc
     struct instr_work work;
     struct profile_cost busy, alone;
     enum cost_origin origin, alone_origin;
-    if (*program_instr_key(p, i, key, sizeof key) == '\0')
+    if (program_instr_is_free(p, i))
         return (struct instr_cost){0};
+    if (!source->profile)
+        return find_roofline(source, p, i);
+    (void)program_instr_key(p, i, key, sizeof key);
     program_instr_work(p, i, &work);
-    if (!source->profile || !look_up(source, &source->busy, key, &work, &busy, &origin)) {
-        double seconds = roofline(source, &work);
-        return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
-    }
+    if (!look_up(source, &source->busy, key, &work, &busy, &origin))
+        return find_roofline(source, p, i);
     struct instr_cost cost = {busy.seconds, busy.seconds, busy.spread, origin};
     /* A fit says less of what neighbours cost than the other measurement does. */
     if (look_up(source, &source->alone, key, &work, &alone, &alone_origin) &&

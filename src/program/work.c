@@ -336,19 +336,7 @@ const char *program_instr_key(const struct program *p, int i, char *key, size_t 
     return hand_over(&w, key, size);
 }
 
-/* ---- work ---- */
-
-static void start_family(struct writer *w, const struct program *p, const char *word)
-{
-    w->p = p;
-    w->n = 0;
-    put(w, word);
-}
-
-static void end_family(const struct writer *w, struct instr_work *work)
-{
-    (void)hand_over(w, work->family, sizeof work->family);
-}
+/* ---- amounts ---- */
 
 static double element_bytes(const struct program *p)
 {
@@ -368,6 +356,7 @@ static double input_elements(const struct op_case *op)
     return sum;
 }
 
+/* Of an op: operations, and elements read and written. */
 struct amount {
     double flops, elements;
 };
@@ -420,6 +409,112 @@ static struct amount amount_of_folded(const struct group_spec *spec, enum pass p
     return (struct amount){(more + activates) * out, (more + (more || activates)) * out};
 }
 
+static struct work_amount amount_of_group(const struct group_spec *spec, enum pass pass,
+                                          int n_gradients, double element_size)
+{
+    struct amount op = amount_of_pass(spec, pass);
+    struct amount folded = amount_of_folded(spec, pass, n_gradients);
+    return (struct work_amount){op.flops + folded.flops,
+                                (op.elements + folded.elements) * element_size};
+}
+
+static struct work_amount amount_of_fold(int n_addends, bool activates, double n_bytes,
+                                         double element_size)
+{
+    return (struct work_amount){(n_addends - 1 + activates) * n_bytes / element_size,
+                                (n_addends + activates + 1) * n_bytes};
+}
+
+static struct work_amount amount_of_copy(const struct program *p, const struct region_copy *c)
+{
+    double n = 1;
+    for (int a = 0; a < p->backend->layout_shape(c->from_layout)->rank; a++)
+        n *= (double)c->extent[a];
+    return (struct work_amount){c->add ? n : 0, (c->add ? 3 : 2) * n * element_bytes(p)};
+}
+
+static struct work_amount amount_of_load(const struct program *p, const struct program_load *load)
+{
+    struct work_amount a = {0};
+    if (load->images != NO_BUFFER)
+        a.bytes += 2 * (double)p->buffers[load->images].n_bytes;
+    if (load->labels != NO_BUFFER)
+        a.bytes += 2 * (double)p->buffers[load->labels].n_bytes;
+    return a;
+}
+
+/* `tensors`: how many of the buffer's size are read and written. */
+static struct work_amount amount_of_bytes(const struct program *p, int buffer, int tensors)
+{
+    return (struct work_amount){0, tensors * (double)p->buffers[buffer].n_bytes};
+}
+
+static struct work_amount amount_of_update(int states, double n_bytes, double element_size)
+{
+    return (struct work_amount){(2 + 3 * states) * n_bytes / element_size,
+                                (3 + 2 * states) * n_bytes};
+}
+
+bool program_instr_is_free(const struct program *p, int i)
+{
+    const struct instr *instr = &p->instrs[i];
+    return instr->kind == INSTR_RUN && p->groups[instr->group].needs.output_is_input;
+}
+
+struct work_amount program_instr_amount(const struct program *p, int i)
+{
+    const struct instr *instr = &p->instrs[i];
+    struct work_amount none = {0};
+    switch (instr->kind) {
+    case INSTR_LOAD:
+        return amount_of_load(p, &p->loads[instr->index]);
+    case INSTR_RUN:
+        if (program_instr_is_free(p, i))
+            return none;
+        return amount_of_group(&p->groups[instr->group].spec, instr->pass,
+                               p->runs[instr->index].n_output_grads, element_bytes(p));
+    case INSTR_FOLD:
+        return amount_of_fold(
+            p->folds[instr->index].n_addends, p->folds[instr->index].activation != ACTIVATION_NONE,
+            (double)p->buffers[p->folds[instr->index].to].n_bytes, element_bytes(p));
+    case INSTR_COPY:
+        return amount_of_copy(p, &p->copies[instr->index].region);
+    case INSTR_CLEAR:
+        return amount_of_bytes(p, p->copies[instr->index].to, 1);
+    case INSTR_ACCUMULATE: {
+        struct work_amount a = amount_of_bytes(p, p->copies[instr->index].to, 3);
+        a.flops = a.bytes / 3 / element_bytes(p);
+        return a;
+    }
+    case INSTR_STASH:
+        return amount_of_bytes(p, p->copies[instr->index].to, 2);
+    case INSTR_UPDATE:
+        return amount_of_update(count_states(&p->params[instr->param]),
+                                (double)p->buffers[p->params[instr->param].weight].n_bytes,
+                                element_bytes(p));
+    case INSTR_SEND:
+    case INSTR_RECEIVE:
+    case INSTR_REDUCE:
+    case INSTR_KIND_COUNT:
+        break;
+    }
+    return none;
+}
+
+/* ---- families ---- */
+
+static void start_family(struct writer *w, const struct program *p, const char *word)
+{
+    w->p = p;
+    w->n = 0;
+    put(w, word);
+}
+
+static void end_family(const struct writer *w, struct instr_work *work)
+{
+    (void)hand_over(w, work->family, sizeof work->family);
+}
+
 static void name_group_family(const struct group_spec *spec, enum pass pass,
                               struct instr_work *work)
 {
@@ -436,36 +531,6 @@ static void name_group_family(const struct group_spec *spec, enum pass pass,
     end_family(&w, work);
 }
 
-void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
-                   double element_size, struct instr_work *work)
-{
-    struct amount op = amount_of_pass(spec, pass);
-    struct amount folded = amount_of_folded(spec, pass, n_gradients);
-    name_group_family(spec, pass, work);
-    work->flops = op.flops + folded.flops;
-    work->bytes = (op.elements + folded.elements) * element_size;
-}
-
-static void work_of_run(const struct program *p, const struct instr *instr, struct instr_work *work)
-{
-    const struct group_spec *spec = &p->groups[instr->group].spec;
-    if (p->groups[instr->group].needs.output_is_input)
-        name_group_family(spec, instr->pass, work);
-    else
-        work_of_group(spec, instr->pass, p->runs[instr->index].n_output_grads, element_bytes(p),
-                      work);
-}
-
-void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
-                  struct instr_work *work)
-{
-    struct writer w;
-    start_family(&w, NULL, "fold");
-    end_family(&w, work);
-    work->flops = (n_addends - 1 + activates) * n_bytes / element_size;
-    work->bytes = (n_addends + activates + 1) * n_bytes;
-}
-
 /* "copy blocked16 plain": the kinds of the layouts, without their shapes. */
 static void put_kind(struct writer *w, const layout *l)
 {
@@ -476,91 +541,80 @@ static void put_kind(struct writer *w, const layout *l)
     put(w, text);
 }
 
-static void work_of_copy(const struct program *p, const struct region_copy *c,
-                         struct instr_work *work)
+static void name_family(const struct program *p, const char *word, struct instr_work *work)
 {
     struct writer w;
-    double n = 1;
-    for (int a = 0; a < p->backend->layout_shape(c->from_layout)->rank; a++)
-        n *= (double)c->extent[a];
+    start_family(&w, p, word);
+    end_family(&w, work);
+}
+
+static void name_copy_family(const struct program *p, const struct region_copy *c,
+                             struct instr_work *work)
+{
+    struct writer w;
     start_family(&w, p, c->add ? "add" : "copy");
     put_kind(&w, c->from_layout);
     put_kind(&w, c->to_layout);
     end_family(&w, work);
-    work->flops = c->add ? n : 0;
-    work->bytes = (c->add ? 3 : 2) * n * element_bytes(p);
 }
 
-static void work_of_load(const struct program *p, const struct program_load *load,
-                         struct instr_work *work)
-{
-    struct writer w;
-    start_family(&w, p, "upload");
-    end_family(&w, work);
-    if (load->images != NO_BUFFER)
-        work->bytes += 2 * (double)p->buffers[load->images].n_bytes;
-    if (load->labels != NO_BUFFER)
-        work->bytes += 2 * (double)p->buffers[load->labels].n_bytes;
-}
-
-void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work)
+static void name_update_family(int states, struct instr_work *work)
 {
     struct writer w;
     start_family(&w, NULL, "update ");
     put_number(&w, states);
     end_family(&w, work);
-    work->flops = (2 + 3 * states) * n_bytes / element_size;
-    work->bytes = (3 + 2 * states) * n_bytes;
 }
 
-/* `tensors`: how many of its size are read and written. */
-static void work_of_bytes(const struct program *p, const char *word, int buffer, int tensors,
-                          struct instr_work *work)
+static void name_instr_family(const struct program *p, const struct instr *instr,
+                              struct instr_work *work)
 {
-    struct writer w;
-    start_family(&w, p, word);
-    end_family(&w, work);
-    work->bytes = tensors * (double)p->buffers[buffer].n_bytes;
+    static const char *const words[INSTR_KIND_COUNT] = {[INSTR_LOAD] = "upload",
+                                                        [INSTR_FOLD] = "fold",
+                                                        [INSTR_CLEAR] = "clear",
+                                                        [INSTR_ACCUMULATE] = "accumulate",
+                                                        [INSTR_STASH] = "stash"};
+    if (instr->kind == INSTR_RUN)
+        name_group_family(&p->groups[instr->group].spec, instr->pass, work);
+    else if (instr->kind == INSTR_COPY)
+        name_copy_family(p, &p->copies[instr->index].region, work);
+    else if (instr->kind == INSTR_UPDATE)
+        name_update_family(count_states(&p->params[instr->param]), work);
+    else if (words[instr->kind])
+        name_family(p, words[instr->kind], work);
+}
+
+/* ---- work ---- */
+
+static void set_amount(struct instr_work *work, struct work_amount amount)
+{
+    work->flops = amount.flops;
+    work->bytes = amount.bytes;
+}
+
+void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
+                   double element_size, struct instr_work *work)
+{
+    name_group_family(spec, pass, work);
+    set_amount(work, amount_of_group(spec, pass, n_gradients, element_size));
+}
+
+void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
+                  struct instr_work *work)
+{
+    name_family(NULL, "fold", work);
+    set_amount(work, amount_of_fold(n_addends, activates, n_bytes, element_size));
+}
+
+void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work)
+{
+    name_update_family(states, work);
+    set_amount(work, amount_of_update(states, n_bytes, element_size));
 }
 
 void program_instr_work(const struct program *p, int i, struct instr_work *work)
 {
-    const struct instr *instr = &p->instrs[i];
     *work = (struct instr_work){.flops = 0};
-    switch (instr->kind) {
-    case INSTR_LOAD:
-        work_of_load(p, &p->loads[instr->index], work);
-        break;
-    case INSTR_RUN:
-        work_of_run(p, instr, work);
-        break;
-    case INSTR_FOLD:
-        work_of_fold(p->folds[instr->index].n_addends,
-                     p->folds[instr->index].activation != ACTIVATION_NONE,
-                     (double)p->buffers[p->folds[instr->index].to].n_bytes, element_bytes(p), work);
-        break;
-    case INSTR_COPY:
-        work_of_copy(p, &p->copies[instr->index].region, work);
-        break;
-    case INSTR_CLEAR:
-        work_of_bytes(p, "clear", p->copies[instr->index].to, 1, work);
-        break;
-    case INSTR_ACCUMULATE:
-        work_of_bytes(p, "accumulate", p->copies[instr->index].to, 3, work);
-        work->flops = work->bytes / 3 / element_bytes(p);
-        break;
-    case INSTR_STASH:
-        work_of_bytes(p, "stash", p->copies[instr->index].to, 2, work);
-        break;
-    case INSTR_UPDATE:
-        work_of_update(count_states(&p->params[instr->param]),
-                       (double)p->buffers[p->params[instr->param].weight].n_bytes, element_bytes(p),
-                       work);
-        break;
-    case INSTR_SEND:
-    case INSTR_RECEIVE:
-    case INSTR_REDUCE:
-    case INSTR_KIND_COUNT:
-        break;
-    }
+    name_instr_family(p, &p->instrs[i], work);
+    set_amount(work, program_instr_amount(p, i));
 }

@@ -17,9 +17,15 @@ struct instr_work {
     double bytes; /* read and written, each tensor once */
 };
 
-/* Of a computing instruction. */
+/* Of a computing instruction; the amounts alone, where nothing is to be compared with. */
+struct work_amount {
+    double flops, bytes;
+};
+struct work_amount program_instr_amount(const struct program *p, int i);
+/* It takes no time whatever the device: a group whose output is its input. */
+bool program_instr_is_free(const struct program *p, int i);
 void program_instr_work(const struct program *p, int i, struct instr_work *work);
-/* "" if it takes no time whatever the device (a group whose output is its input). */
+/* "" if it is free. */
 const char *program_instr_key(const struct program *p, int i, char *key, size_t size);
 
 /* The same without a program, for pieces that nobody lowered: one pass of a group, to which so many
