@@ -143,6 +143,8 @@ struct update_rule {
 struct backend {
     const char *name;
     const char *about; /* one line for people */
+    /* Several threads may ask one device for layouts and groups at the same time. */
+    bool describes_together;
 
     /* -- devices -- */
     enum status (*device_open)(const struct device_options *options, device **out);

@@ -181,6 +181,9 @@ struct op_piece {
 /* The piece of `c` that runs the iterations `box`. STATUS_USAGE if it reads nothing but padding. */
 enum status op_get_piece(const struct op_case *c, const struct box *box,
                          struct op_piece *piece) MUST_USE;
+/* The same for those who have the loops of `c` already. */
+enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nest,
+                            const struct box *box, struct op_piece *piece) MUST_USE;
 
 /* The regions of the parameters that piece would hold if the batch had room for it: they do not
  * depend on loop 0 (the batch), so an empty piece still keeps its weights. Returns how many. */

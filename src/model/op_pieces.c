@@ -178,24 +178,30 @@ static enum status take_inputs(const struct op_case *c, const struct loop_nest *
     return STATUS_OK;
 }
 
+enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nest,
+                            const struct box *box, struct op_piece *piece)
+{
+    *piece = (struct op_piece){.op = *c};
+    for (int l = 0; l < nest->n_loops; l++) {
+        bool cut = !is_whole(nest, box, l);
+        piece->empty |= length(box->range[l]) <= 0;
+        piece->partial |= cut && nest->loop[l].role == LOOP_SUMMED;
+        piece->shares_statistics |= cut && nest->loop[l].role == LOOP_STATISTIC;
+    }
+    piece->n_params = op_get_piece_params(nest, box, piece->param);
+    if (piece->empty)
+        return STATUS_OK;
+    op_get_piece_region(nest, &nest->output, box, piece->output);
+    piece->op.output = region_shape(nest->output.rank, piece->output);
+    TRY(take_inputs(c, nest, box, piece));
+    if (op_get_info(c->op)->piece)
+        op_get_info(c->op)->piece(c, nest, box, piece);
+    return STATUS_OK;
+}
+
 enum status op_get_piece(const struct op_case *c, const struct box *box, struct op_piece *piece)
 {
     struct loop_nest nest;
     op_get_loops(c, &nest);
-    *piece = (struct op_piece){.op = *c};
-    for (int l = 0; l < nest.n_loops; l++) {
-        bool cut = !is_whole(&nest, box, l);
-        piece->empty |= length(box->range[l]) <= 0;
-        piece->partial |= cut && nest.loop[l].role == LOOP_SUMMED;
-        piece->shares_statistics |= cut && nest.loop[l].role == LOOP_STATISTIC;
-    }
-    piece->n_params = op_get_piece_params(&nest, box, piece->param);
-    if (piece->empty)
-        return STATUS_OK;
-    op_get_piece_region(&nest, &nest.output, box, piece->output);
-    piece->op.output = region_shape(nest.output.rank, piece->output);
-    TRY(take_inputs(c, &nest, box, piece));
-    if (op_get_info(c->op)->piece)
-        op_get_info(c->op)->piece(c, &nest, box, piece);
-    return STATUS_OK;
+    return op_get_piece_of(c, &nest, box, piece);
 }

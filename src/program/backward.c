@@ -29,12 +29,16 @@ enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buf
 enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct instr like)
 {
     struct program *p = e->p;
-    struct list reads = {0}, writes = {0};
+    struct list reads, writes;
+    struct program_fold *to;
+    list_init(&reads);
+    list_init(&writes);
     for (int k = 0; k < fold->n_addends; k++)
         list_add(&reads, fold->addend[k]);
     list_add(&reads, fold->output);
     list_add(&writes, fold->to);
-    TRY(emit_add(e, &p->folds, &p->n_folds, &e->fold_capacity, sizeof *fold, fold));
+    TRY(tables_extend(e->tables, p, TABLE_FOLDS, &to));
+    *to = *fold;
     like.kind = INSTR_FOLD;
     like.index = p->n_folds - 1;
     return emit_instr(e, like, &reads, &writes);
@@ -154,7 +158,9 @@ static enum status emit_pass(struct emitter *e, const struct backward_work *w, e
     bool data = pass != PASS_BACKWARD_WEIGHTS && !first;
     bool weights = pass != PASS_BACKWARD_DATA && !(shared && !first);
     bool self_folding = w->flags & OP_FOLDS_GRADIENTS, folded = self_folding && folds(w);
-    struct list reads = {0}, writes = {0};
+    struct list reads, writes;
+    list_init(&reads);
+    list_init(&writes);
     if (self_folding && (first || !shared))
         for (int k = 0; k < run->n_output_grads; k++)
             list_add(&reads, run->output_grad[k]);
@@ -176,7 +182,7 @@ static enum status emit_pass(struct emitter *e, const struct backward_work *w, e
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
         list_add(&writes, run->param_grad[k]);
     list_add(&writes, run->workspace);
-    TRY(emit_add(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    TRY(emit_run(e, run));
     struct instr instr = named(w);
     instr.kind = INSTR_RUN;
     instr.pass = pass;

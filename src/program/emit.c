@@ -2,12 +2,6 @@
 
 #include <string.h>
 
-void list_add(struct list *l, int buffer)
-{
-    if (buffer != NO_BUFFER)
-        l->item[l->n++] = buffer;
-}
-
 static enum status append(arena *memory, void *table, int *n, int *capacity, size_t size,
                           const void *item)
 {
@@ -32,32 +26,6 @@ enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, s
     return append(e->scratch, table, n, capacity, size, item);
 }
 
-enum status emit_add(struct emitter *e, void *table, int *n, int *capacity, size_t size,
-                     const void *item)
-{
-    return append(e->p->memory, table, n, capacity, size, item);
-}
-
-/* Room for as many as another program has, and some more: most tables then never grow. */
-static enum status reserve(struct emitter *e, void *table, int n, int *capacity, size_t size)
-{
-    *capacity = n + n / 8 + 64;
-    return arena_alloc_array(e->p->memory, (size_t)*capacity, size, table);
-}
-
-enum status emit_reserve(struct emitter *e, const struct program *like)
-{
-    struct program *p = e->p;
-    if (!like)
-        return STATUS_OK;
-    TRY(reserve(e, &p->instrs, like->n_instrs, &e->instr_capacity, sizeof *p->instrs));
-    TRY(reserve(e, &p->buffers, like->n_buffers, &e->buffer_capacity, sizeof *p->buffers));
-    TRY(reserve(e, &p->runs, like->n_runs, &e->run_capacity, sizeof *p->runs));
-    TRY(reserve(e, &p->folds, like->n_folds, &e->fold_capacity, sizeof *p->folds));
-    TRY(reserve(e, &p->copies, like->n_copies, &e->copy_capacity, sizeof *p->copies));
-    return reserve(e, &p->messages, like->n_messages, &e->message_capacity, sizeof *p->messages);
-}
-
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out)
 {
@@ -66,11 +34,12 @@ enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class c
     if (n_bytes == 0)
         return STATUS_OK;
     int64_t padded = (n_bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
-    struct buffer b = {
-        .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
+    struct buffer *b;
     int none = 0, n = p->n_buffers;
     TRY(emit_append(e, &e->holders, &n, &e->holder_capacity, sizeof none, &none));
-    TRY(emit_add(e, &p->buffers, &p->n_buffers, &e->buffer_capacity, sizeof b, &b));
+    TRY(tables_extend(e->tables, p, TABLE_BUFFERS, &b));
+    *b = (struct buffer){
+        .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
     *out = p->n_buffers - 1;
     return STATUS_OK;
 }
@@ -81,53 +50,74 @@ enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class c
     return emit_buffer(e, name, class, l, e->p->backend->layout_bytes(l), out);
 }
 
-static enum status copy_list(arena *a, const struct list *l, int *n, const int **items)
+static enum status copy_list(struct emitter *e, const struct list *l, int *n, const int **items)
 {
-    int *copy;
-    TRY(arena_alloc_array(a, (size_t)l->n, sizeof *copy, &copy));
-    memcpy(copy, l->item, (size_t)l->n * sizeof *copy);
+    enum { AT_ONCE = 2048 };
+    if (l->n > e->n_ints || !e->ints) {
+        TRY(arena_alloc_array(e->p->memory, AT_ONCE, sizeof *e->ints, &e->ints));
+        e->n_ints = AT_ONCE;
+    }
+    memcpy(e->ints, l->item, (size_t)l->n * sizeof *e->ints);
     *n = l->n;
-    *items = copy;
+    *items = e->ints;
+    e->ints += l->n;
+    e->n_ints -= l->n;
     return STATUS_OK;
 }
 
 enum status emit_instr(struct emitter *e, struct instr instr, const struct list *reads,
                        const struct list *writes)
 {
-    struct program *p = e->p;
+    struct instr *to;
     if (instr.kind == INSTR_RUN)
         overlap_run(e);
-    TRY(copy_list(p->memory, reads, &instr.n_reads, &instr.reads));
-    TRY(copy_list(p->memory, writes, &instr.n_writes, &instr.writes));
-    return emit_add(e, &p->instrs, &p->n_instrs, &e->instr_capacity, sizeof instr, &instr);
+    TRY(copy_list(e, reads, &instr.n_reads, &instr.reads));
+    TRY(copy_list(e, writes, &instr.n_writes, &instr.writes));
+    TRY(tables_extend(e->tables, e->p, TABLE_INSTRS, &to));
+    *to = instr;
+    return STATUS_OK;
+}
+
+enum status emit_run(struct emitter *e, const struct program_run *run)
+{
+    struct program_run *to;
+    TRY(tables_extend(e->tables, e->p, TABLE_RUNS, &to));
+    *to = *run;
+    return STATUS_OK;
 }
 
 enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
                       struct instr like)
 {
-    struct program *p = e->p;
-    struct list reads = {0}, writes = {0};
+    struct program_copy *to;
+    struct list reads, writes;
+    list_init(&reads);
+    list_init(&writes);
     list_add(&reads, copy->from);
     if (kind == INSTR_ACCUMULATE || (kind == INSTR_COPY && copy->region.add))
         list_add(&reads, copy->to);
     list_add(&writes, copy->to);
-    TRY(emit_add(e, &p->copies, &p->n_copies, &e->copy_capacity, sizeof *copy, copy));
+    TRY(tables_extend(e->tables, e->p, TABLE_COPIES, &to));
+    *to = *copy;
     like.kind = kind;
     like.stream = STREAM_COMPUTE;
-    like.index = p->n_copies - 1;
+    like.index = e->p->n_copies - 1;
     return emit_instr(e, like, &reads, &writes);
 }
 
 enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int64_t tag, int buffer,
                          struct instr like)
 {
-    struct program *p = e->p;
-    struct program_message message = {peer, tag, p->buffers[buffer].n_bytes, buffer};
-    struct list one = {1, {buffer}}, none = {0};
-    TRY(emit_add(e, &p->messages, &p->n_messages, &e->message_capacity, sizeof message, &message));
+    struct program_message *to;
+    struct list one, none;
+    list_init(&one);
+    list_init(&none);
+    list_add(&one, buffer);
+    TRY(tables_extend(e->tables, e->p, TABLE_MESSAGES, &to));
+    *to = (struct program_message){peer, tag, e->p->buffers[buffer].n_bytes, buffer};
     like.kind = kind;
     like.stream = STREAM_COMMUNICATE;
-    like.index = p->n_messages - 1;
+    like.index = e->p->n_messages - 1;
     bool send = kind == INSTR_SEND;
     return emit_instr(e, like, send ? &one : &none, send ? &none : &one);
 }
@@ -136,12 +126,18 @@ enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec,
                            struct instr like)
 {
     struct program *p = e->p;
-    struct program_reduction r = {.spec = *spec, .buffer = buffer, .workspace = NO_BUFFER};
+    struct program_reduction *to;
+    struct list reads, writes;
+    int workspace;
     int64_t n_bytes = p->transport ? p->transport->reduce_workspace_bytes(spec) : 0;
-    TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, NULL, n_bytes, &r.workspace));
-    struct list reads = {1, {buffer}}, writes = {1, {buffer}};
-    list_add(&writes, r.workspace);
-    TRY(emit_add(e, &p->reductions, &p->n_reductions, &e->reduction_capacity, sizeof r, &r));
+    TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, NULL, n_bytes, &workspace));
+    list_init(&reads);
+    list_init(&writes);
+    list_add(&reads, buffer);
+    list_add(&writes, buffer);
+    list_add(&writes, workspace);
+    TRY(tables_extend(e->tables, p, TABLE_REDUCTIONS, &to));
+    *to = (struct program_reduction){.spec = *spec, .buffer = buffer, .workspace = workspace};
     like.kind = INSTR_REDUCE;
     like.stream = STREAM_COMMUNICATE;
     like.index = p->n_reductions - 1;

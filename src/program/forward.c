@@ -64,10 +64,12 @@ static enum status load_labels(struct emitter *e, int stage, int micro, struct p
 enum status emit_load(struct emitter *e, int stage, int micro)
 {
     struct program *p = e->p;
-    struct program_load load = {.images = NO_BUFFER, .labels = NO_BUFFER};
+    struct program_load load = {.images = NO_BUFFER, .labels = NO_BUFFER}, *to;
     TRY(load_images(e, stage, micro, &load));
     TRY(load_labels(e, stage, micro, &load));
-    struct list none = {0}, writes = {0};
+    struct list none, writes;
+    list_init(&none);
+    list_init(&writes);
     list_add(&writes, load.images);
     list_add(&writes, load.labels);
     if (writes.n == 0)
@@ -76,7 +78,8 @@ enum status emit_load(struct emitter *e, int stage, int micro)
         touch_samples(p, load.image_samples);
     if (load.labels != NO_BUFFER)
         touch_samples(p, load.label_samples);
-    TRY(emit_add(e, &p->loads, &p->n_loads, &e->load_capacity, sizeof load, &load));
+    TRY(tables_extend(e->tables, p, TABLE_LOADS, &to));
+    *to = load;
     struct instr instr = named(-1, micro);
     instr.kind = INSTR_LOAD;
     instr.index = p->n_loads - 1;
@@ -213,7 +216,7 @@ static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
                            const struct list *writes)
 {
     struct program *p = e->p;
-    TRY(emit_add(e, &p->runs, &p->n_runs, &e->run_capacity, sizeof *run, run));
+    TRY(emit_run(e, run));
     struct instr instr = named(k->group, micro);
     instr.kind = INSTR_RUN;
     instr.pass = pass;
@@ -226,11 +229,14 @@ static enum status run_forward(struct emitter *e, int group_number, int micro, s
 {
     struct program *p = e->p;
     const struct program_group *g = &p->groups[k->group];
-    struct list reads = {0}, writes = {0};
+    struct list reads, writes;
+    list_init(&reads);
+    list_init(&writes);
     for (int i = 0; i < g->spec.op.n_inputs; i++)
         list_add(&reads, run->input[i]);
     if (g->spec.shared_statistics) {
-        struct list made = {0};
+        struct list made;
+        list_init(&made);
         TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, NULL,
                         g->needs.statistics_count * (int64_t)sizeof(double), &run->statistics));
         list_add(&made, run->statistics);
@@ -258,12 +264,14 @@ static enum status add_result(struct emitter *e, const struct part_group *g, int
 {
     struct program *p = e->p;
     const struct region *region = emit_region(e, g->output, emit_class(e, micro), e->me);
-    struct program_result result = {
+    struct program_result *to;
+    TRY(tables_extend(e->tables, p, TABLE_RESULTS, &to));
+    *to = (struct program_result){
         .micro = micro,
         .losses = run->output,
         .logits = p->training ? NO_BUFFER : run->input[0],
         .samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros])};
-    return emit_add(e, &p->results, &p->n_results, &e->result_capacity, sizeof result, &result);
+    return STATUS_OK;
 }
 
 enum status emit_forward(struct emitter *e, int group_number, int micro, bool again)

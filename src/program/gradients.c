@@ -116,7 +116,9 @@ static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int 
 static enum status update(struct emitter *e, int number, int step)
 {
     const struct program_param *param = &e->p->params[number];
-    struct list reads = {0}, writes = {0};
+    struct list reads, writes;
+    list_init(&reads);
+    list_init(&writes);
     list_add(&reads, param->gradient);
     list_add(&writes, param->weight);
     list_add(&writes, param->state[0]);

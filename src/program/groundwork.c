@@ -117,6 +117,29 @@ static enum status find_empty_pieces(struct groundwork *w)
     return STATUS_OK;
 }
 
+void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out)
+{
+    const struct part_group *g = &w->part->groups[group];
+    out->op = partition_sized_op(&w->graph->nodes[g->first_node], w->part->class_size[class]);
+    op_get_loops(&out->op, &out->nest);
+}
+
+static enum status find_cases(struct groundwork *w)
+{
+    const struct partition *part = w->part;
+    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups * PARTITION_MAX_CLASSES,
+                          sizeof(struct group_case *), &w->cases));
+    for (int g = 0; g < part->n_groups; g++)
+        for (int c = 0; c < part->n_classes; c++) {
+            struct group_case **one = &w->cases[g * PARTITION_MAX_CLASSES + c];
+            if (w->plan->layers[part->groups[g].first_node].n_pieces < 2)
+                continue;
+            TRY(arena_alloc(w->memory, sizeof **one, one));
+            groundwork_find_case(w, g, c, *one);
+        }
+    return STATUS_OK;
+}
+
 static bool shares_statistics(const struct groundwork *w)
 {
     for (int i = 1; i < w->graph->n_nodes; i++) {
@@ -156,6 +179,7 @@ static enum status find_all(struct groundwork *w)
     TRY(st);
     TRY(describe_stages(w));
     TRY(find_empty_pieces(w));
+    TRY(find_cases(w));
     w->shares_statistics = shares_statistics(w);
     return holders_find(w->graph, w->plan, w->part, w->memory, &w->params);
 }

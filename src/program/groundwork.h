@@ -5,6 +5,7 @@
  *     tasks       all stages' forwards and backwards in one order   (partition.h)
  *     traffic     of each view: which two workers' regions meet     (traffic.c)
  *     stages      their groups, whom they concern, their messages   (groundwork.c)
+ *     cases       the loops of every group, uncut                   (groundwork.c)
  *     params      regions of parameters, and who holds each         (holders.c)
  *
  * With it a worker's program costs what its own instructions cost, however many workers there are.
@@ -76,6 +77,12 @@ struct stage_work {
     int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_CLASSES]; /* of one task; servers' left out */
 };
 
+/* The op of a group's first node, for micro-batches of one class. */
+struct group_case {
+    struct op_case op;
+    struct loop_nest nest;
+};
+
 struct groundwork {
     arena *memory; /* owns everything below that is not the caller's */
     const struct graph *graph;
@@ -88,14 +95,18 @@ struct groundwork {
     struct traffic *traffic; /* [tensor][class]; of views */
     struct stage_work *stages;
     struct param_parts *params;
-    bool *has_empty;        /* [group][class]: a piece of it is empty */
-    bool shares_statistics; /* some layer's are those of several workers */
+    struct group_case **cases; /* [group][class]; NULL: one piece, which is asked for once */
+    bool *has_empty;           /* [group][class]: a piece of it is empty */
+    bool shares_statistics;    /* some layer's are those of several workers */
 };
 
 /* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
 enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
                               int n_steps, struct groundwork **out) MUST_USE;
 void groundwork_destroy(struct groundwork *w); /* NULL is fine */
+
+/* The op of one group's first node, whether or not it is in `cases`. */
+void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out);
 
 /* ---- twins.c ---- */
 

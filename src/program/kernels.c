@@ -10,27 +10,37 @@
 
 /* ---- pieces ---- */
 
-/* Of a worker that has one. */
-static enum status find_piece(const struct emitter *e, int node, int class, int worker,
-                              struct op_piece *piece)
+/* *own is filled where nobody has it yet. */
+static const struct group_case *case_of(const struct emitter *e, const struct part_group *g,
+                                        int class, struct group_case *own)
 {
-    struct op_case op = partition_sized_op(&e->p->graph->nodes[node], e->part->class_size[class]);
-    struct loop_nest nest;
-    struct box box;
-    op_get_loops(&op, &nest);
-    plan_piece_box(&e->p->plan->layers[node], &nest, e->part->piece_of[node][worker], &box);
-    return op_get_piece(&op, &box, piece);
+    int number = (int)(g - e->part->groups);
+    const struct group_case *known = e->work->cases[number * PARTITION_MAX_CLASSES + class];
+    if (!known)
+        groundwork_find_case(e->work, number, class, own);
+    return known ? known : own;
 }
 
-static int64_t count_statistics(const struct emitter *e, int node, int class)
+/* Of a worker that has one. */
+static enum status find_piece(const struct emitter *e, const struct part_group *g, int class,
+                              int worker, struct op_piece *piece)
 {
-    struct op_case op = partition_sized_op(&e->p->graph->nodes[node], e->part->class_size[class]);
-    struct loop_nest nest;
+    struct group_case own;
+    const struct group_case *whole = case_of(e, g, class, &own);
+    struct box box;
+    plan_piece_box(&e->p->plan->layers[g->first_node], &whole->nest,
+                   e->part->piece_of[g->first_node][worker], &box);
+    return op_get_piece_of(&whole->op, &whole->nest, &box, piece);
+}
+
+static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int class)
+{
+    struct group_case own;
+    const struct loop_nest *nest = &case_of(e, g, class, &own)->nest;
     int64_t count = 1;
-    op_get_loops(&op, &nest);
-    for (int l = 0; l < nest.n_loops; l++)
-        if (nest.loop[l].role == LOOP_STATISTIC)
-            count *= nest.loop[l].extent;
+    for (int l = 0; l < nest->n_loops; l++)
+        if (nest->loop[l].role == LOOP_STATISTIC)
+            count *= nest->loop[l].extent;
     return count;
 }
 
@@ -55,7 +65,7 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int c
     }
     if (p->training && piece->shares_statistics && !plan->asynchronous) {
         spec->shared_statistics = true;
-        spec->statistics_count = count_statistics(e, g->first_node, class);
+        spec->statistics_count = count_statistics(e, g, class);
     }
 }
 
@@ -91,7 +101,7 @@ static enum status find_model_piece(const struct emitter *e, const struct part_g
     const struct program_param *param =
         &e->p->params[first_held(e, &e->p->graph->nodes[g->first_node])];
     for (int i = 0; i < param->n_holders; i++) {
-        TRY(find_piece(e, g->first_node, 0, param->holders[i], piece));
+        TRY(find_piece(e, g, 0, param->holders[i], piece));
         if (!piece->empty)
             return STATUS_OK;
     }
@@ -300,7 +310,7 @@ enum status emit_kernel(struct emitter *e, int group_number, int class, struct k
     if (e->part->piece_of[g->first_node][e->me] == NO_PIECE)
         return STATUS_OK;
     TRY(arena_alloc(e->scratch, sizeof *k->piece, &k->piece));
-    TRY(find_piece(e, g->first_node, class, e->me, k->piece));
+    TRY(find_piece(e, g, class, e->me, k->piece));
     k->here = !k->piece->empty;
     if (k->here)
         return create_group(e, g, class, k);

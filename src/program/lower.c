@@ -187,6 +187,7 @@ enum status lowering_emit(struct program *p, const struct lowering *given)
 {
     const struct groundwork *work = given->work;
     struct emitter e = {.p = p,
+                        .tables = given->tables,
                         .scratch = given->scratch,
                         .work = work,
                         .part = work->part,
@@ -194,6 +195,5 @@ enum status lowering_emit(struct program *p, const struct lowering *given)
                         .me = p->worker,
                         .fresh = -1,
                         .n_micros = work->n_steps * work->n_micros};
-    TRY(emit_reserve(&e, given->like));
     return emit_all(&e);
 }

@@ -5,6 +5,39 @@
 #include "program/groundwork.h"
 #include "program/program.h"
 
+/* ---- tables.c: what grows while a program is lowered ---- */
+
+enum table_kind {
+    TABLE_INSTRS,
+    TABLE_BUFFERS,
+    TABLE_RUNS,
+    TABLE_FOLDS,
+    TABLE_COPIES,
+    TABLE_LOADS,
+    TABLE_MESSAGES,
+    TABLE_REDUCTIONS,
+    TABLE_RESULTS,
+    TABLE_COUNT
+};
+
+struct table {
+    char *items;
+    int capacity;
+};
+
+/* Of one program at a time; the next one uses the same memory. Zeroed is empty. */
+struct tables {
+    struct table table[TABLE_COUNT];
+};
+
+void tables_deinit(struct tables *t);
+/* *out, a pointer to one more item of the program's, which is yet to be filled. Pointers to the
+ * items before it may be void. */
+enum status tables_extend(struct tables *t, struct program *p, enum table_kind kind,
+                          void *out) MUST_USE;
+/* Into the program's own memory, when all of it is there. */
+enum status tables_keep(const struct tables *t, struct program *p) MUST_USE;
+
 /* ---- emit.c: what all emission shares ---- */
 
 /* What a group is on this worker, for one class of micro-batches. */
@@ -72,7 +105,9 @@ struct bucket {
 
 struct emitter {
     struct program *p;
-    arena *scratch; /* for what is not needed behind the emission */
+    struct tables *tables;
+    arena *scratch;    /* for what is not needed behind the emission */
+    int n_ints, *ints; /* room for lists of buffers */
     const struct groundwork *work;
     const struct partition *part; /* work's */
     const struct program *shares; /* whose parameters are used, or NULL */
@@ -101,27 +136,33 @@ struct emitter {
     int *received_from; /* by worker: behind the last receive from it that was not moved up */
     int n_moved, moved_capacity;
     struct moved *moved; /* in the order of emission, and of where they go */
-    int buffer_capacity, holder_capacity, instr_capacity;
-    int run_capacity, fold_capacity, copy_capacity, load_capacity;
-    int message_capacity, reduction_capacity, result_capacity;
+    int holder_capacity;
 };
 
 /* Buffer numbers of one instruction. */
 struct list {
-    int n, item[64];
+    int n, item[63];
 };
 
-void list_add(struct list *l, int buffer); /* NO_BUFFER is left out */
+/* There are two for every instruction: only what is used of them is written. */
+static inline void list_init(struct list *l)
+{
+    l->n = 0;
+}
+
+/* NO_BUFFER is left out. */
+static inline void list_add(struct list *l, int buffer)
+{
+    if (buffer != NO_BUFFER)
+        l->item[l->n++] = buffer;
+}
 
 /* Appends a copy of *item to a table that is not needed behind the emission; the number of the new
  * entry is *n - 1. */
 enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
                         const void *item) MUST_USE;
-/* Likewise to a table of the program's. */
-enum status emit_add(struct emitter *e, void *table, int *n, int *capacity, size_t size,
-                     const void *item) MUST_USE;
-/* Room in the program's tables for about what `like` has (NULL: none is known). */
-enum status emit_reserve(struct emitter *e, const struct program *like) MUST_USE;
+/* A copy of the run into the program's table. */
+enum status emit_run(struct emitter *e, const struct program_run *run) MUST_USE;
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out) MUST_USE;
@@ -210,8 +251,8 @@ bool emit_is_shared(const struct emitter *e, int param);
 struct lowering {
     const struct groundwork *work;
     const struct program *shares; /* whose parameters are used, or NULL */
-    const struct program *like;   /* a program of about the same size, or NULL */
-    arena *scratch;               /* for what is not needed behind a step */
+    struct tables *tables;
+    arena *scratch; /* for what is not needed behind a step */
 };
 
 enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;

@@ -99,9 +99,11 @@ struct placed {
     int first_write, last_use;
 };
 
+/* Several of one offset, by time. */
 struct column {
     int n, capacity;
     struct placed *placed;
+    uint16_t *first; /* by slice of time: the first that is used from its begin on */
 };
 
 struct block {
@@ -116,8 +118,11 @@ struct block {
     struct column column[BLOCK_SIZE];                  /* empty where there is one buffer */
 };
 
+enum { SLICES = 64, MOST_IN_COLUMN = UINT16_MAX };
+
 struct slab {
     arena *scratch;
+    int slice; /* instructions in one, as a power of two */
     int n_blocks;
     struct block **blocks;
 };
@@ -153,10 +158,11 @@ static void summarise(struct block *k)
 
 /* ---- columns ---- */
 
-/* The first of the column that is used at `time` or later. */
-static int first_used_from(const struct column *c, int time)
+/* The first of the column that is used at `time` or later: of those of one slice of time, which are
+ * few. */
+static int first_used_from(const struct column *c, int time, int slice)
 {
-    int low = 0, high = c->n;
+    int number = time >> slice, low = c->first[number], high = c->first[number + 1];
     while (low < high) {
         int middle = (low + high) / 2;
         if (c->placed[middle].last_use >= time)
@@ -168,30 +174,39 @@ static int first_used_from(const struct column *c, int time)
 }
 
 /* How far those reach that live together with b; 0: there are none. */
-static int64_t column_reach(const struct column *c, const struct buffer *b)
+static int64_t column_reach(const struct column *c, const struct buffer *b, int slice)
 {
     int64_t end = 0;
-    for (int i = first_used_from(c, b->first_write);
+    for (int i = first_used_from(c, b->first_write, slice);
          i < c->n && c->placed[i].first_write <= b->last_use; i++)
         end = c->placed[i].end > end ? c->placed[i].end : end;
     return end;
 }
 
+static enum status grow_column(struct slab *s, struct column *c)
+{
+    struct placed *larger;
+    int more = c->capacity ? 2 * c->capacity : 8;
+    TRY(arena_alloc_array(s->scratch, (size_t)more, sizeof *larger, &larger));
+    if (c->n)
+        memcpy(larger, c->placed, (size_t)c->n * sizeof *larger);
+    c->placed = larger;
+    c->capacity = more;
+    if (!c->first)
+        TRY(arena_alloc_array(s->scratch, SLICES + 2, sizeof *c->first, &c->first));
+    return STATUS_OK;
+}
+
 static enum status add_to_column(struct slab *s, struct column *c, const struct placed *a)
 {
-    if (c->n == c->capacity) {
-        struct placed *larger;
-        int more = c->capacity ? 2 * c->capacity : 8;
-        TRY(arena_alloc_array(s->scratch, (size_t)more, sizeof *larger, &larger));
-        if (c->n)
-            memcpy(larger, c->placed, (size_t)c->n * sizeof *larger);
-        c->placed = larger;
-        c->capacity = more;
-    }
-    int at = first_used_from(c, a->first_write);
+    if (c->n == c->capacity)
+        TRY(grow_column(s, c));
+    int at = first_used_from(c, a->first_write, s->slice);
     memmove(&c->placed[at + 1], &c->placed[at], (size_t)(c->n - at) * sizeof *a);
     c->placed[at] = *a;
     c->n++;
+    for (int i = (a->last_use >> s->slice) + 1; i < SLICES + 2; i++)
+        c->first[i]++;
     return STATUS_OK;
 }
 
@@ -266,7 +281,7 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
     struct block *k = s->blocks[at];
     while (i < k->n && k->offset[i] < offset)
         i++;
-    if (i < k->n && k->offset[i] == offset) {
+    if (i < k->n && k->offset[i] == offset && k->column[i].n < MOST_IN_COLUMN) {
         TRY(join_column(s, k, i, a));
         summarise(k);
         return STATUS_OK;
@@ -282,9 +297,15 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
     return STATUS_OK;
 }
 
+/* Whether b lives together with all of the column. */
+static bool lives_throughout(const struct block *k, int i, const struct buffer *b)
+{
+    return b->first_write <= k->first_write[i] && k->last_use[i] <= b->last_use;
+}
+
 /* Goes on behind what lives together with b, from `offset`; true: there is a gap before the rest.
  * Who may do is as good as random, so it is listed first, in a loop without branches. */
-static bool search_block(const struct block *k, const struct buffer *b, int64_t *offset)
+static bool search_block(const struct block *k, const struct buffer *b, int slice, int64_t *offset)
 {
     int together[BLOCK_SIZE], n = 0;
     int64_t at = *offset;
@@ -299,8 +320,8 @@ static bool search_block(const struct block *k, const struct buffer *b, int64_t 
             return true;
         }
         int64_t end = k->ends[t];
-        if (end > at && k->column[t].n)
-            end = column_reach(&k->column[t], b);
+        if (end > at && k->column[t].n && !lives_throughout(k, t, b))
+            end = column_reach(&k->column[t], b, slice);
         at = end > at ? end : at;
     }
     *offset = at;
@@ -320,7 +341,7 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
         bool all = k->single && k->latest_write <= b->last_use && b->first_write <= k->earliest_use;
         if (all && k->widest_gap < b->n_bytes)
             offset = k->end > offset ? k->end : offset;
-        else if (search_block(k, b, &offset))
+        else if (search_block(k, b, s->slice, &offset))
             break;
     }
     return offset;
@@ -331,6 +352,8 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
 static enum status place_class(struct program *p, enum buffer_class class, arena *scratch)
 {
     struct slab slab = {.scratch = scratch};
+    while (p->n_instrs >> slab.slice >= SLICES)
+        slab.slice++;
     struct buffer **order;
     size_t capacity = 0;
     int n = 0;

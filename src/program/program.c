@@ -1,5 +1,6 @@
 #include "program/program.h"
 
+#include "base/parallel.h"
 #include "program/lowering.h"
 
 #include <assert.h>
@@ -86,7 +87,7 @@ static enum status lower(struct program *p, const struct lowering *given)
     arena_reset(given->scratch);
     TRY(lowering_find_waits(p, given));
     arena_reset(given->scratch);
-    return STATUS_OK;
+    return tables_keep(given->tables, p);
 }
 
 static enum status start(const struct lowering *given, const struct program_options *options,
@@ -133,13 +134,15 @@ static enum status create_one(const struct graph *graph, const struct program_op
                               const struct plan *plan, struct program **out)
 {
     struct groundwork *work = NULL;
-    struct lowering given = {.shares = options->shares_params_of};
+    struct tables tables = {0};
+    struct lowering given = {.shares = options->shares_params_of, .tables = &tables};
     enum status st;
     TRY_GOTO(st, groundwork_create(graph, plan, options->training, options->n_steps, &work), out);
     given.work = work;
     TRY_GOTO(st, arena_create(&given.scratch), out);
     TRY_GOTO(st, create(&given, options, options->worker, out), out);
 out:
+    tables_deinit(&tables);
     arena_destroy(given.scratch);
     groundwork_destroy(work);
     return st;
@@ -177,7 +180,27 @@ void program_destroy(struct program *p)
     arena_destroy(p->memory);
 }
 
-/* ---- all workers ---- */
+/* ---- all workers ----
+ *
+ * Each worker is lowered by itself, so several are at the same time, where the backend lets its
+ * device be asked by several threads. */
+
+/* What a thread needs for itself. */
+struct room {
+    struct tables tables;
+    arena *scratch, *memory; /* memory: of a program that is not kept */
+};
+
+struct workshop {
+    const struct groundwork *work;
+    const struct program_options *options;
+    const struct program_set *shares;
+    int n_items, *items; /* workers that are lowered: the lowest of their twins */
+    int n_rooms;
+    struct room *rooms;
+    struct program **programs;                 /* where they go, by worker; or */
+    int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]; /* what is wanted of them */
+};
 
 static enum status find_twins(const struct groundwork *work, bool twins, arena *memory, int **out)
 {
@@ -189,21 +212,64 @@ static enum status find_twins(const struct groundwork *work, bool twins, arena *
     return STATUS_OK;
 }
 
-static enum status create_set(struct lowering *given, const struct program_options *options,
-                              const struct program_set *shares, bool twins, struct program_set *set)
+static enum status list_items(struct workshop *s, const int *twin_of)
 {
-    set->n_workers = given->work->plan->n_workers;
-    TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
-                          &set->programs));
-    TRY(find_twins(given->work, twins, set->memory, &set->twin_of));
-    for (int i = 0; i < set->n_workers; i++) {
-        given->shares = shares ? shares->programs[i] : NULL;
-        given->like = i ? set->programs[i - 1] : NULL;
-        if (set->twin_of[i] == i)
-            TRY(create(given, options, i, &set->programs[i]));
-        set->programs[i] = set->programs[set->twin_of[i]];
+    int n = s->work->plan->n_workers;
+    TRY(arena_alloc_array(s->work->memory, (size_t)n, sizeof *s->items, &s->items));
+    for (int i = 0; i < n; i++)
+        if (twin_of[i] == i)
+            s->items[s->n_items++] = i;
+    s->n_rooms = s->options->backend->describes_together ? parallel_threads(s->n_items) : 1;
+    TRY(arena_alloc_array(s->work->memory, (size_t)s->n_rooms, sizeof *s->rooms, &s->rooms));
+    for (int i = 0; i < s->n_rooms; i++) {
+        TRY(arena_create(&s->rooms[i].scratch));
+        TRY(arena_create(&s->rooms[i].memory));
     }
     return STATUS_OK;
+}
+
+static void close_workshop(struct workshop *s)
+{
+    for (int i = 0; s->rooms && i < s->n_rooms; i++) {
+        tables_deinit(&s->rooms[i].tables);
+        arena_destroy(s->rooms[i].scratch);
+        arena_destroy(s->rooms[i].memory);
+    }
+}
+
+static struct lowering lowering_in(const struct workshop *s, struct room *room, int worker)
+{
+    return (struct lowering){.work = s->work,
+                             .shares = s->shares ? s->shares->programs[worker] : NULL,
+                             .tables = &room->tables,
+                             .scratch = room->scratch};
+}
+
+static enum status create_item(void *user, int item, int thread)
+{
+    const struct workshop *s = user;
+    int worker = s->items[item];
+    struct lowering given = lowering_in(s, &s->rooms[thread], worker);
+    return create(&given, s->options, worker, &s->programs[worker]);
+}
+
+static enum status create_set(const struct groundwork *work, const struct program_options *options,
+                              const struct program_set *shares, bool twins, struct program_set *set)
+{
+    struct workshop s = {.work = work, .options = options, .shares = shares};
+    enum status st;
+    set->n_workers = work->plan->n_workers;
+    TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
+                          &set->programs));
+    TRY(find_twins(work, twins, set->memory, &set->twin_of));
+    s.programs = set->programs;
+    TRY_GOTO(st, list_items(&s, set->twin_of), out);
+    TRY_GOTO(st, parallel_run(s.n_items, s.n_rooms, create_item, &s), out);
+    for (int i = 0; i < set->n_workers; i++)
+        set->programs[i] = set->programs[set->twin_of[i]];
+out:
+    close_workshop(&s);
+    return st;
 }
 
 /* As program_create; a set of one. */
@@ -224,7 +290,6 @@ enum status program_create_all(const struct graph *graph, const struct program_o
                                struct program_set *set)
 {
     struct groundwork *work = NULL;
-    struct lowering given = {0};
     enum status st;
     *set = (struct program_set){0};
     TRY(arena_create(&set->memory));
@@ -234,65 +299,57 @@ enum status program_create_all(const struct graph *graph, const struct program_o
         TRY_GOTO(
             st, groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
             out);
-        given.work = work;
-        TRY_GOTO(st, arena_create(&given.scratch), out);
-        TRY_GOTO(st, create_set(&given, options, shares, twins, set), out);
+        TRY_GOTO(st, create_set(work, options, shares, twins, set), out);
     }
 out:
-    arena_destroy(given.scratch);
     groundwork_destroy(work);
     if (st != STATUS_OK)
         program_destroy_all(set);
     return st;
 }
 
-static enum status measure_one(const struct lowering *given, const struct program_options *options,
-                               int worker, arena *memory, int64_t slab_bytes[BUFFER_CLASS_COUNT])
+static enum status measure_item(void *user, int item, int thread)
 {
+    const struct workshop *s = user;
+    struct room *room = &s->rooms[thread];
+    int worker = s->items[item];
+    struct lowering given = lowering_in(s, room, worker);
     struct program *p;
-    TRY(start(given, options, worker, memory, &p));
-    enum status st = place(p, given);
-    memcpy(slab_bytes, p->slab_bytes, sizeof p->slab_bytes);
+    TRY(start(&given, s->options, worker, room->memory, &p));
+    enum status st = place(p, &given);
+    memcpy(s->slab_bytes[worker], p->slab_bytes, sizeof p->slab_bytes);
     destroy_groups(p);
-    arena_reset(memory);
-    arena_reset(given->scratch);
+    arena_reset(room->memory);
+    arena_reset(room->scratch);
     return st;
 }
 
-static enum status find_memory(struct lowering *given, const struct program_options *options,
-                               const struct program_set *shares, arena *memory,
+static enum status find_memory(const struct groundwork *work, const struct program_options *options,
+                               const struct program_set *shares,
                                int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
 {
+    struct workshop s = {
+        .work = work, .options = options, .shares = shares, .slab_bytes = slab_bytes};
     int *twin_of;
-    TRY(groundwork_find_twins(given->work, given->work->memory, &twin_of));
-    for (int i = 0; i < given->work->plan->n_workers; i++) {
-        given->shares = given->like = shares ? shares->programs[i] : NULL;
-        if (twin_of[i] == i)
-            TRY(measure_one(given, options, i, memory, slab_bytes[i]));
-        else
+    enum status st;
+    TRY(groundwork_find_twins(work, work->memory, &twin_of));
+    TRY_GOTO(st, list_items(&s, twin_of), out);
+    TRY_GOTO(st, parallel_run(s.n_items, s.n_rooms, measure_item, &s), out);
+    for (int i = 0; i < work->plan->n_workers; i++)
+        if (twin_of[i] != i)
             memcpy(slab_bytes[i], slab_bytes[twin_of[i]], sizeof slab_bytes[i]);
-    }
-    return STATUS_OK;
+out:
+    close_workshop(&s);
+    return st;
 }
 
 enum status program_find_memory(const struct graph *graph, const struct program_options *options,
                                 const struct program_set *shares,
                                 int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
 {
-    struct groundwork *work = NULL;
-    struct lowering given = {0};
-    arena *memory = NULL;
-    enum status st;
-    TRY_GOTO(st,
-             groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
-             out);
-    given.work = work;
-    TRY_GOTO(st, arena_create(&memory), out);
-    TRY_GOTO(st, arena_create(&given.scratch), out);
-    TRY_GOTO(st, find_memory(&given, options, shares, memory, slab_bytes), out);
-out:
-    arena_destroy(given.scratch);
-    arena_destroy(memory);
+    struct groundwork *work;
+    TRY(groundwork_create(graph, options->plan, options->training, options->n_steps, &work));
+    enum status st = find_memory(work, options, shares, slab_bytes);
     groundwork_destroy(work);
     return st;
 }

@@ -48,6 +48,7 @@ struct tracker {
     int n_found, *found; /* communication that must have ended, being gathered */
     int *mark;           /* by instruction: gathered for this one already; -1: implied */
     int *stack;          /* see() */
+    int n_ints, *ints;   /* room for waits */
 };
 
 /* ---- segments ---- */
@@ -101,13 +102,23 @@ static int split_end(struct line *l, int i, int64_t end, int64_t slab_bytes)
     return split(l, i, end);
 }
 
-static void unite(struct line *l, int first, int behind)
+/* Segments `first` to `last` make way for one from `begin` to `end`; of these two what lies outside
+ * of it stays. The rest of the line moves once at most. */
+static void replace(struct line *l, int first, int last, int64_t end, int64_t slab_bytes,
+                    const struct segment *by)
 {
-    int gone = behind - first - 1;
-    if (gone > 0)
-        memmove(&l->segments[first + 1], &l->segments[behind],
-                (size_t)(l->n - behind) * sizeof *l->segments);
-    l->n -= gone;
+    int64_t behind = last + 1 < l->n ? l->segments[last + 1].begin : slab_bytes;
+    bool left = l->segments[first].begin < by->begin, right = end < behind;
+    struct segment rest = l->segments[last];
+    int from = last + 1, to = first + left + 1 + right;
+    if (from != to)
+        memmove(&l->segments[to], &l->segments[from], (size_t)(l->n - from) * sizeof rest);
+    l->n += to - from;
+    l->segments[first + left] = *by;
+    if (!right)
+        return;
+    rest.begin = end;
+    l->segments[first + left + 1] = rest;
 }
 
 /* ---- creating ---- */
@@ -213,20 +224,21 @@ static enum status read_buffer(struct tracker *t, int number, const struct buffe
 static enum status write_buffer(struct tracker *t, int number, const struct buffer *b)
 {
     struct line *l = &t->lines[b->class];
-    int first, behind;
-    TRY(find_segments(t, b, &first, &behind));
-    for (int i = first; i < behind; i++) {
+    struct segment written = {.begin = b->offset, .writer = number, .computing_reader = -1};
+    int64_t end = b->offset + b->n_bytes;
+    if (l->n == 0)
+        return STATUS_OK;
+    TRY(make_room(t, l));
+    int first = find_segment(l, b->offset), last = first;
+    for (int i = first; i < l->n && (i == first || l->segments[i].begin < end); i++) {
         const struct segment *s = &l->segments[i];
         come_behind(t, number, s->writer);
         come_behind(t, number, s->computing_reader);
         for (const struct reader *r = s->readers; r; r = r->next)
             come_behind(t, number, r->instr);
+        last = i;
     }
-    if (first == behind)
-        return STATUS_OK;
-    unite(l, first, behind);
-    l->segments[first] =
-        (struct segment){.begin = b->offset, .writer = number, .computing_reader = -1};
+    replace(l, first, last, end, t->p->slab_bytes[b->class], &written);
     return STATUS_OK;
 }
 
@@ -317,6 +329,20 @@ static int keep_for_communication(struct tracker *t, int number)
     return n;
 }
 
+/* Most instructions wait for one or two: room is taken for many of them at once. */
+static enum status take_ints(struct tracker *t, arena *memory, int n, int **out)
+{
+    enum { AT_ONCE = 2048 };
+    if (n > t->n_ints || !t->ints) {
+        t->n_ints = n > AT_ONCE ? n : AT_ONCE;
+        TRY(arena_alloc_array(memory, (size_t)t->n_ints, sizeof *t->ints, &t->ints));
+    }
+    *out = t->ints;
+    t->ints += n;
+    t->n_ints -= n;
+    return STATUS_OK;
+}
+
 static enum status track(struct program *p, struct tracker *t)
 {
     TRY(create(t));
@@ -324,8 +350,9 @@ static enum status track(struct program *p, struct tracker *t)
         struct instr *instr = &p->instrs[i];
         TRY(gather(t, i));
         sort_found(t);
-        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i), *waits;
-        TRY(arena_alloc_array(p->memory, (size_t)n, sizeof *waits, &waits));
+        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i),
+            *waits = NULL;
+        TRY(take_ints(t, p->memory, n, &waits));
         memcpy(waits, t->found, (size_t)n * sizeof *waits);
         instr->n_waits = n;
         instr->waits = waits;

@@ -14,6 +14,7 @@ static enum status device_open(const struct device_options *options, device **ou
         return status_no_memory(sizeof *d);
     d->precision = options->precision;
     d->kernels = options->precision == PRECISION_DOUBLE ? &kernels_double : &kernels_float;
+    pthread_mutex_init(&d->lock, NULL);
     *out = d;
     return STATUS_OK;
 }
@@ -27,6 +28,7 @@ static void device_close(device *d)
             next = l->next;
             free(l);
         }
+    pthread_mutex_destroy(&d->lock);
     free(d);
 }
 
@@ -124,7 +126,7 @@ static enum status event_wait(event *e, stream *s)
 
 /* ---- layouts ---- */
 
-static struct layout **bucket_of(device *d, const struct shape *shape)
+static struct layout *_Atomic *bucket_of(device *d, const struct shape *shape)
 {
     uint64_t h = (uint64_t)shape->rank;
     for (int i = 0; i < shape->rank; i++)
@@ -132,24 +134,43 @@ static struct layout **bucket_of(device *d, const struct shape *shape)
     return &d->layouts[(h >> 32) % LAYOUT_BUCKETS];
 }
 
-enum status reference_layout_plain(device *d, const struct shape *shape, const layout **out)
+static const layout *find_layout(struct layout *_Atomic *bucket, const struct shape *shape)
 {
-    struct layout **bucket = bucket_of(d, shape);
+    const struct layout *l = atomic_load_explicit(bucket, memory_order_acquire);
+    while (l && !shape_equal(&l->shape, shape))
+        l = l->next;
+    return l;
+}
+
+static enum status add_layout(const device *d, struct layout *_Atomic *bucket,
+                              const struct shape *shape, const layout **out)
+{
     char extents[64];
-    for (struct layout *l = *bucket; l; l = l->next)
-        if (shape_equal(&l->shape, shape)) {
-            *out = l;
-            return STATUS_OK;
-        }
     struct layout *l = calloc(1, sizeof *l);
     if (!l)
         return status_no_memory(sizeof *l);
     l->shape = *shape;
     l->n_bytes = shape_elements(shape) * d->kernels->element_bytes;
     (void)snprintf(l->text, sizeof l->text, "plain %s", shape_text(extents, sizeof extents, shape));
-    l->next = *bucket;
-    *out = *bucket = l;
+    l->next = atomic_load_explicit(bucket, memory_order_relaxed);
+    atomic_store_explicit(bucket, l, memory_order_release);
+    *out = l;
     return STATUS_OK;
+}
+
+enum status reference_layout_plain(device *d, const struct shape *shape, const layout **out)
+{
+    struct layout *_Atomic *bucket = bucket_of(d, shape);
+    *out = find_layout(bucket, shape);
+    if (*out)
+        return STATUS_OK;
+    enum status st = STATUS_OK;
+    pthread_mutex_lock(&d->lock);
+    *out = find_layout(bucket, shape); /* somebody may have been quicker */
+    if (!*out)
+        st = add_layout(d, bucket, shape, out);
+    pthread_mutex_unlock(&d->lock);
+    return st;
 }
 
 static int64_t layout_bytes(const layout *l)
@@ -288,6 +309,7 @@ static enum status update(stream *s, const struct update_rule *rule, int64_t n_b
 const struct backend backend_reference = {
     .name = "reference",
     .about = "plain C, one thread, float or double: slow, and easy to believe",
+    .describes_together = true,
     .device_open = device_open,
     .device_close = device_close,
     .device_threads = device_threads,

@@ -5,7 +5,10 @@
 #include "backend/backend.h"
 #include "backend/reference/kernels.h"
 
-enum { LAYOUT_BUCKETS = 256 };
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { LAYOUT_BUCKETS = 2048 };
 
 struct layout {
     struct shape shape;
@@ -17,7 +20,9 @@ struct layout {
 struct device {
     enum precision precision;
     const struct kernel_table *kernels;
-    struct layout *layouts[LAYOUT_BUCKETS]; /* one per shape asked for so far */
+    /* One per shape asked for so far. They are looked up without the lock, which is for adding. */
+    struct layout *_Atomic layouts[LAYOUT_BUCKETS];
+    pthread_mutex_t lock;
 };
 
 struct stream {
