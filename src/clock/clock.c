@@ -150,7 +150,7 @@ static enum status handle(struct clock_run *c, const struct clock_event *e)
     case EVENT_FLOW_BEGIN:
         return meetings_begin(c, e->who);
     case EVENT_FLOW_END:
-        return meetings_end(c, e->who);
+        return meetings_flowed(c, e->who);
     }
     return STATUS_OK;
 }
@@ -158,8 +158,7 @@ static enum status handle(struct clock_run *c, const struct clock_event *e)
 static bool is_stale(const struct clock_run *c, const struct clock_event *e)
 {
     return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->who].version) ||
-           (e->kind == EVENT_FED && e->version != c->workers[e->who].feed_version) ||
-           (e->kind == EVENT_FLOW_END && e->version != c->meetings[e->who].flow.version);
+           (e->kind == EVENT_FED && e->version != c->workers[e->who].feed_version);
 }
 
 static int first_unended(const struct worker *w, int n, const int *instrs)
@@ -198,8 +197,7 @@ static enum status check_ended(const struct clock_run *c)
 /* The next event, once what shares cores and links has settled. */
 static enum status take_event(struct clock_run *c, struct clock_event *e, bool *there)
 {
-    const struct clock_events *all = &c->events;
-    if (c->area.n_changed > 0 && (all->n == 0 || all->heap[0].t_s > c->now_s))
+    if (c->area.n_changed > 0 && events_next_s(&c->events) > c->now_s)
         TRY(flows_settle(c));
     *there = events_take(&c->events, e);
     return STATUS_OK;
@@ -330,7 +328,7 @@ enum status clock_run(const struct clock_worker *workers, int n_workers,
     TRY_GOTO(st, run(&c), out);
     sum_up(&c);
 out:
-    free(c.events.heap);
+    events_deinit(&c.events);
     arena_destroy(c.scratch);
     return st;
 }

@@ -79,12 +79,16 @@ static void demand_way(struct basket *b, int from, int to, double n_bytes)
 
 static enum status basket_empty(struct basket *b, struct meeting *m)
 {
-    TRY(arena_alloc_array(b->c->scratch, (size_t)b->n, sizeof *m->flow.demands, &m->flow.demands));
+    struct load *load = &m->load;
+    if (b->n > load->capacity) {
+        TRY(arena_alloc_array(b->c->scratch, (size_t)b->n, sizeof *load->demands, &load->demands));
+        load->capacity = b->n;
+    }
     for (int i = 0; i < b->n; i++) {
-        m->flow.demands[i] = (struct demand){b->touched[i], b->amounts[b->touched[i]]};
+        load->demands[i] = (struct demand){b->touched[i], b->amounts[b->touched[i]]};
         b->amounts[b->touched[i]] = 0;
     }
-    m->flow.n_demands = b->n;
+    load->n_demands = b->n;
     return STATUS_OK;
 }
 
@@ -170,13 +174,13 @@ static void demand_network(struct basket *b, struct meeting *m, const int *membe
     struct machine_point p = machine_curve_at(curve, n_bytes);
     demand_cores(b, members, n, NEEDED * p.cpu_s);
     if (!m->reduces) {
-        m->flow.sent_left = p.sent_s > 0 ? 1 - p.sent_s / p.seconds : 0;
+        m->load.sent_left = p.sent_s > 0 ? 1 - p.sent_s / p.seconds : 0;
     } else if (curve->method == method && curve->members == n && curve->nodes == nodes) {
-        m->flow.least_s = p.seconds;
+        m->load.least_s = p.seconds;
         m->latency_s = 0;
     } else {
         double way_s = 2.0 * (n - 1) / n * n_bytes / b->slowest;
-        m->flow.least_s = fmax(m->flow.least_s, way_s) * find_slowness(curve, b, &p);
+        m->load.least_s = fmax(m->load.least_s, way_s) * find_slowness(curve, b, &p);
     }
 }
 
@@ -249,14 +253,14 @@ static enum status demand_sum(struct clock_run *c, struct meeting *m)
     TRY(basket_init(&b, c));
     if (share_host(c, r->members, r->n_members)) {
         struct machine_point p = measured(c, true, r->method, r->n_members, n_bytes);
-        m->flow.least_s = p.seconds;
+        m->load.least_s = p.seconds;
         demand_cores(&b, r->members, r->n_members, p.cpu_s);
     } else if (method_of(r) == COMM_RING) {
         m->latency_s = ring(&b, r->members, r->n_members, 1, n_bytes);
     } else if (r->method == COMM_TREE) {
-        m->flow.least_s = tree(&b, r->members, r->n_members, n_bytes);
+        m->load.least_s = tree(&b, r->members, r->n_members, n_bytes);
     } else if (r->method == COMM_HIERARCHICAL) {
-        m->flow.least_s = hierarchical(&b, r, n_bytes);
+        m->load.least_s = hierarchical(&b, r, n_bytes);
     } else {
         m->latency_s = gather(&b, r->members, r->n_members, n_bytes);
     }
@@ -271,7 +275,7 @@ static enum status demand_message(struct clock_run *c, struct meeting *m)
     TRY(basket_init(&b, c));
     if (share_host(c, members, 2)) {
         struct machine_point p = measured(c, false, COMM_GATHER, 2, (double)m->n_bytes);
-        m->flow.least_s = p.seconds;
+        m->load.least_s = p.seconds;
         demand_cores(&b, members, 2, p.cpu_s);
     } else {
         demand_way(&b, m->first, m->last, (double)m->n_bytes);

@@ -25,14 +25,14 @@ enum { MOST_TOGETHER = 128 };
 /* What is as good as full, or as slow as. */
 static const double NEARLY = 1 - 1e-12;
 
-static struct flow *flow_of(const struct clock_run *c, int number)
+static double least(double a, double b)
 {
-    return &c->meetings[number].flow;
+    return a < b ? a : b;
 }
 
-static double own_limit(const struct flow *f)
+static double not_negative(double a)
 {
-    return f->least_s > 0 ? 1 / f->least_s : INFINITY;
+    return a > 0 ? a : 0;
 }
 
 /* ---- rates ---- */
@@ -40,7 +40,7 @@ static double own_limit(const struct flow *f)
 /* Cores that the flow works on compute so much slower. */
 static enum status tell_cores(struct clock_run *c, const struct flow *f, double change)
 {
-    for (int i = 0; i < f->n_demands; i++) {
+    for (int i = 0; f->works && i < f->n_demands; i++) {
         int w = f->demands[i].resource;
         if (w < c->n_workers && c->workers[w].on_cpu)
             TRY(worker_change_usage(c, w,
@@ -49,50 +49,59 @@ static enum status tell_cores(struct clock_run *c, const struct flow *f, double 
     return STATUS_OK;
 }
 
-static enum status plan_end(struct clock_run *c, int number)
+static void plan_end(struct clock_run *c, int number)
 {
-    struct flow *f = flow_of(c, number);
+    const struct flow *f = &c->flows[number];
     double until = f->sent ? 0 : f->sent_left;
-    double rest_s = f->rate > 0 ? fmax(0, f->left - until) / f->rate : 0;
-    return events_add(&c->events, c->now_s + rest_s, EVENT_FLOW_END, number, ++f->version);
+    double rest_s = f->rate > 0 ? not_negative(f->left - until) / f->rate : 0;
+    events_set_end(&c->events, number, c->now_s + rest_s);
 }
 
 static enum status set_rate(struct clock_run *c, int number, double rate)
 {
-    struct flow *f = flow_of(c, number);
+    struct flow *f = &c->flows[number];
     double before = f->rate;
     if (fabs(rate - before) <= (1 - NEARLY) * before)
         return STATUS_OK;
     if (isfinite(before))
-        f->left = fmax(0, f->left - (c->now_s - f->since) * before);
+        f->left = not_negative(f->left - (c->now_s - f->since) * before);
     f->since = c->now_s;
     f->rate = rate;
     if (!isfinite(rate))
         f->left = 0;
     else
         TRY(tell_cores(c, f, rate - before));
-    return plan_end(c, number);
+    plan_end(c, number);
+    return STATUS_OK;
 }
 
 /* ---- filling ---- */
 
+/* Where all amounts are alike the least share decides, and is divided once. */
 static double find_offer(const struct clock_run *c, const struct flow *f)
 {
-    double rate = own_limit(f);
-    for (int i = 0; i < f->n_demands; i++) {
-        const struct resource *r = &c->resources[f->demands[i].resource];
-        rate = fmin(rate, r->left / r->n_open / f->demands[i].amount);
+    double rate = f->limit;
+    if (f->even > 0) {
+        double share = INFINITY;
+        for (int i = 0; i < f->n_demands; i++)
+            share = least(share, c->resources[f->demands[i].resource].share);
+        return least(rate, share / f->even);
     }
+    for (int i = 0; i < f->n_demands; i++)
+        rate = least(rate, c->resources[f->demands[i].resource].share / f->demands[i].amount);
     return rate;
 }
 
 static void offer(struct clock_run *c)
 {
     const struct flow_area *a = &c->area;
-    for (int i = 0; i < a->n_resources; i++)
-        c->resources[a->resources[i]].wanted = 0;
+    for (int i = 0; i < a->n_resources; i++) {
+        struct resource *r = &c->resources[a->resources[i]];
+        r->wanted = 0;
+        r->share = r->left / r->n_open;
+    }
     for (int i = 0; i < a->n_open; i++) {
-        struct flow *f = flow_of(c, a->flows[i]);
+        struct flow *f = &c->flows[a->flows[i]];
         f->offer = find_offer(c, f);
         for (int k = 0; k < f->n_demands; k++)
             c->resources[f->demands[k].resource].wanted += f->offer * f->demands[k].amount;
@@ -113,14 +122,13 @@ static double find_fullest(const struct clock_run *c)
     return most;
 }
 
-static bool is_settled(const struct clock_run *c, const struct flow *f, double full)
+static bool is_settled(const struct clock_run *c, const struct flow *f)
 {
-    if (f->offer >= own_limit(f) * NEARLY)
+    if (f->offer >= f->limit * NEARLY)
         return true;
     for (int i = 0; i < f->n_demands; i++) {
         const struct resource *r = &c->resources[f->demands[i].resource];
-        double share = r->left / r->n_open;
-        if (fullness(r) >= full * NEARLY && f->offer * f->demands[i].amount >= share * NEARLY)
+        if (r->full && f->offer * f->demands[i].amount >= r->share * NEARLY)
             return true;
     }
     return false;
@@ -131,9 +139,13 @@ static bool is_settled(const struct clock_run *c, const struct flow *f, double f
 static void part(struct clock_run *c, double full)
 {
     struct flow_area *a = &c->area;
+    for (int i = 0; i < a->n_resources; i++) {
+        struct resource *r = &c->resources[a->resources[i]];
+        r->full = fullness(r) >= full * NEARLY;
+    }
     for (int i = a->n_open - 1; i >= 0; i--) {
         int number = a->flows[i];
-        if (!is_settled(c, flow_of(c, number), full))
+        if (!is_settled(c, &c->flows[number]))
             continue;
         a->flows[i] = a->flows[--a->n_open];
         a->flows[a->n_open] = number;
@@ -149,11 +161,13 @@ static void settle_some(struct clock_run *c)
         part(c, find_fullest(c));
     if (a->n_open == before) /* no more than rounding is left to give away */
         a->n_open = 0;
+    if (a->n_open == 0)
+        return;
     for (int i = a->n_open; i < before; i++) {
-        const struct flow *f = flow_of(c, a->flows[i]);
+        const struct flow *f = &c->flows[a->flows[i]];
         for (int k = 0; k < f->n_demands; k++) {
             struct resource *r = &c->resources[f->demands[k].resource];
-            r->left = fmax(0, r->left - f->offer * f->demands[k].amount);
+            r->left = not_negative(r->left - f->offer * f->demands[k].amount);
             r->n_open--;
         }
     }
@@ -172,7 +186,7 @@ static enum status fill(struct clock_run *c)
         settle_some(c);
     }
     for (int i = 0; i < a->n_flows; i++)
-        TRY(set_rate(c, a->flows[i], flow_of(c, a->flows[i])->offer));
+        TRY(set_rate(c, a->flows[i], c->flows[a->flows[i]].offer));
     return STATUS_OK;
 }
 
@@ -187,8 +201,27 @@ static void add_resource(struct clock_run *c, int resource)
     c->area.resources[c->area.n_resources++] = resource;
 }
 
-/* Flows and resources that are joined to `resource`; false if they are too many. */
-static bool find_area(struct clock_run *c, int resource)
+/* The flows of a resource of the area, and what they demand; false if there are too many. */
+static bool add_flows(struct clock_run *c, const struct resource *r)
+{
+    struct flow_area *a = &c->area;
+    for (int k = 0; k < r->n_flows; k++) {
+        struct flow *f = &c->flows[r->flows[k]];
+        if (f->mark == a->mark)
+            continue;
+        if (a->n_flows == MOST_TOGETHER)
+            return false;
+        f->mark = a->mark;
+        a->flows[a->n_flows++] = r->flows[k];
+        for (int d = 0; d < f->n_demands; d++)
+            add_resource(c, f->demands[d].resource);
+    }
+    return true;
+}
+
+/* Flows and resources that are joined to `resource`; false if they are too many, or joined to an
+ * area that was since `first_mark`. */
+static bool find_area(struct clock_run *c, int resource, int first_mark)
 {
     struct flow_area *a = &c->area;
     a->mark++;
@@ -196,17 +229,11 @@ static bool find_area(struct clock_run *c, int resource)
     add_resource(c, resource);
     for (int i = 0; i < a->n_resources; i++) {
         const struct resource *r = &c->resources[a->resources[i]];
-        for (int k = 0; k < r->n_flows; k++) {
-            struct flow *f = flow_of(c, r->flows[k]);
-            if (f->mark == a->mark)
-                continue;
-            if (a->n_flows == MOST_TOGETHER)
-                return false;
-            f->mark = a->mark;
-            a->flows[a->n_flows++] = r->flows[k];
-            for (int d = 0; d < f->n_demands; d++)
-                add_resource(c, f->demands[d].resource);
-        }
+        if (r->crowded <= first_mark && add_flows(c, r))
+            continue;
+        for (int k = 0; k < a->n_resources; k++)
+            c->resources[a->resources[k]].crowded = a->mark;
+        return false;
     }
     return true;
 }
@@ -215,12 +242,17 @@ static bool find_area(struct clock_run *c, int resource)
 static enum status settle_crowd(struct clock_run *c, const struct resource *r)
 {
     for (int k = 0; k < r->n_flows; k++) {
-        const struct flow *f = flow_of(c, r->flows[k]);
-        double rate = own_limit(f);
+        const struct flow *f = &c->flows[r->flows[k]];
+        double rate = f->limit, share = INFINITY;
         for (int i = 0; i < f->n_demands; i++) {
-            const struct resource *own = &c->resources[f->demands[i].resource];
-            rate = fmin(rate, own->capacity / own->n_flows / f->demands[i].amount);
+            double own = c->resources[f->demands[i].resource].even_rate;
+            if (f->even > 0)
+                share = least(share, own);
+            else
+                rate = least(rate, own / f->demands[i].amount);
         }
+        if (f->even > 0)
+            rate = least(rate, share / f->even);
         TRY(set_rate(c, r->flows[k], rate));
     }
     return STATUS_OK;
@@ -230,6 +262,7 @@ enum status flows_init(struct clock_run *c)
 {
     struct flow_area *a = &c->area;
     size_t n = (size_t)c->n_resources;
+    c->free_flow = -1;
     TRY(arena_alloc_array(c->scratch, n, sizeof *a->changed, &a->changed));
     TRY(arena_alloc_array(c->scratch, n, sizeof *a->resources, &a->resources));
     return arena_alloc_array(c->scratch, MOST_TOGETHER, sizeof *a->flows, &a->flows);
@@ -244,7 +277,7 @@ enum status flows_settle(struct clock_run *c)
         r->changed = false;
         if (r->filled > first_mark)
             continue; /* it is joined to another that changed */
-        if (!find_area(c, a->changed[i])) {
+        if (r->crowded > first_mark || !find_area(c, a->changed[i], first_mark)) {
             TRY(settle_crowd(c, r));
             continue;
         }
@@ -261,6 +294,7 @@ enum status flows_settle(struct clock_run *c)
 static void note_change(struct clock_run *c, int resource)
 {
     struct resource *r = &c->resources[resource];
+    r->even_rate = r->capacity / r->n_flows;
     if (r->changed)
         return;
     r->changed = true;
@@ -290,40 +324,90 @@ static void leave(struct resource *r, int number)
         }
 }
 
+static enum status grow(struct clock_run *c)
+{
+    int capacity = c->flow_capacity ? 2 * c->flow_capacity : 64;
+    struct flow *flows;
+    TRY(arena_alloc_array(c->scratch, (size_t)capacity, sizeof *flows, &flows));
+    for (int i = 0; i < c->n_flows; i++)
+        flows[i] = c->flows[i];
+    c->flows = flows;
+    c->flow_capacity = capacity;
+    return events_make_places(&c->events, capacity);
+}
+
+static enum status take_free(struct clock_run *c, int *out)
+{
+    *out = c->free_flow;
+    if (c->free_flow >= 0) {
+        c->free_flow = c->flows[c->free_flow].meeting;
+        return STATUS_OK;
+    }
+    if (c->n_flows == c->flow_capacity)
+        TRY(grow(c));
+    *out = c->n_flows++;
+    return STATUS_OK;
+}
+
+/* The amount of all demands, or 0. */
+static double find_even(const struct load *load)
+{
+    for (int i = 1; i < load->n_demands; i++)
+        if (load->demands[i].amount < load->demands[0].amount ||
+            load->demands[i].amount > load->demands[0].amount)
+            return 0;
+    return load->n_demands ? load->demands[0].amount : 0;
+}
+
+static struct flow make_flow(const struct clock_run *c, int meeting)
+{
+    const struct load *load = &c->meetings[meeting].load;
+    struct flow f = {.limit = load->least_s > 0 ? 1 / load->least_s : INFINITY,
+                     .even = find_even(load),
+                     .n_demands = load->n_demands,
+                     .demands = load->demands,
+                     .left = 1,
+                     .since = c->now_s,
+                     .sent_left = load->sent_left,
+                     .meeting = meeting};
+    for (int i = 0; i < f.n_demands; i++)
+        f.works |= f.demands[i].resource < c->n_workers;
+    return f;
+}
+
 enum status flow_begin(struct clock_run *c, int number)
 {
-    struct flow *f = flow_of(c, number);
-    f->active = true;
-    f->left = 1;
-    f->rate = 0;
-    f->since = c->now_s;
+    int at = -1;
+    TRY(take_free(c, &at));
+    struct flow *f = &c->flows[at];
+    *f = make_flow(c, number);
     for (int i = 0; i < f->n_demands; i++) {
-        TRY(join(c, &c->resources[f->demands[i].resource], number));
+        TRY(join(c, &c->resources[f->demands[i].resource], at));
         note_change(c, f->demands[i].resource);
     }
-    return f->n_demands == 0 ? set_rate(c, number, own_limit(f)) : STATUS_OK;
+    return f->n_demands == 0 ? set_rate(c, at, f->limit) : STATUS_OK;
 }
 
-enum status flow_pass(struct clock_run *c, int number)
+void flow_pass(struct clock_run *c, int flow)
 {
-    struct flow *f = flow_of(c, number);
+    struct flow *f = &c->flows[flow];
     if (isfinite(f->rate))
-        f->left = fmax(0, f->left - (c->now_s - f->since) * f->rate);
+        f->left = not_negative(f->left - (c->now_s - f->since) * f->rate);
     f->since = c->now_s;
     f->sent = true;
-    return plan_end(c, number);
+    plan_end(c, flow);
 }
 
-enum status flow_end(struct clock_run *c, int number)
+enum status flow_end(struct clock_run *c, int flow)
 {
-    struct flow *f = flow_of(c, number);
-    f->active = false;
-    f->version++;
+    struct flow *f = &c->flows[flow];
     if (isfinite(f->rate))
         TRY(tell_cores(c, f, -f->rate));
     for (int i = 0; i < f->n_demands; i++) {
-        leave(&c->resources[f->demands[i].resource], number);
+        leave(&c->resources[f->demands[i].resource], flow);
         note_change(c, f->demands[i].resource);
     }
+    f->meeting = c->free_flow;
+    c->free_flow = flow;
     return STATUS_OK;
 }

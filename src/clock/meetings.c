@@ -10,6 +10,7 @@ enum status meetings_init(struct clock_run *c)
     c->n_buckets = LEAST_BUCKETS;
     while (c->n_buckets < 16 * c->n_workers)
         c->n_buckets *= 2;
+    c->free_meeting = -1;
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_buckets, sizeof *c->buckets, &c->buckets));
     for (int i = 0; i < c->n_buckets; i++)
         c->buckets[i] = -1;
@@ -32,8 +33,6 @@ static bool is_same(const struct meeting *a, const struct meeting *b)
 
 static enum status grow(struct clock_run *c)
 {
-    if (c->n_meetings < c->meeting_capacity)
-        return STATUS_OK;
     int capacity = c->meeting_capacity ? 2 * c->meeting_capacity : 256;
     struct meeting *meetings;
     TRY(arena_alloc_array(c->scratch, (size_t)capacity, sizeof *meetings, &meetings));
@@ -44,17 +43,49 @@ static enum status grow(struct clock_run *c)
     return STATUS_OK;
 }
 
+static enum status take_free(struct clock_run *c, int *out)
+{
+    *out = c->free_meeting;
+    if (c->free_meeting >= 0) {
+        c->free_meeting = c->meetings[c->free_meeting].next;
+        return STATUS_OK;
+    }
+    if (c->n_meetings == c->meeting_capacity)
+        TRY(grow(c));
+    *out = c->n_meetings++;
+    return STATUS_OK;
+}
+
+static void set_free(struct clock_run *c, int number)
+{
+    c->meetings[number].next = c->free_meeting;
+    c->free_meeting = number;
+}
+
+/* What one that is used again has room for stays with it. */
+static enum status fill_in(struct clock_run *c, struct meeting *m, struct meeting like)
+{
+    like.member_capacity = m->member_capacity;
+    like.workers = m->workers;
+    like.instrs = m->instrs;
+    like.load = (struct load){.capacity = m->load.capacity, .demands = m->load.demands};
+    if (like.n_members > like.member_capacity) {
+        size_t n = (size_t)like.n_members;
+        TRY(arena_alloc_array(c->scratch, n, sizeof *like.workers, &like.workers));
+        TRY(arena_alloc_array(c->scratch, n, sizeof *like.instrs, &like.instrs));
+        like.member_capacity = like.n_members;
+    }
+    *m = like;
+    return STATUS_OK;
+}
+
 static enum status open_meeting(struct clock_run *c, struct meeting like, int *out)
 {
-    TRY(grow(c));
-    size_t n = (size_t)like.n_members;
-    TRY(arena_alloc_array(c->scratch, n, sizeof *like.workers, &like.workers));
-    TRY(arena_alloc_array(c->scratch, n, sizeof *like.instrs, &like.instrs));
+    TRY(take_free(c, out));
     int *bucket = bucket_of(c, &like);
     like.next = *bucket;
-    *out = *bucket = c->n_meetings++;
-    c->meetings[*out] = like;
-    return STATUS_OK;
+    *bucket = *out;
+    return fill_in(c, &c->meetings[*out], like);
 }
 
 static enum status find_or_open(struct clock_run *c, const struct meeting *like, int *out)
@@ -126,18 +157,6 @@ enum status meetings_post(struct clock_run *c, int w, int instr)
     return events_add(&c->events, c->now_s + m->latency_s, EVENT_FLOW_BEGIN, number, 0);
 }
 
-enum status meetings_begin(struct clock_run *c, int number)
-{
-    const struct meeting *m = &c->meetings[number];
-    for (int i = 0; i < m->flow.n_demands; i++)
-        if (m->flow.demands[i].resource >= c->n_workers)
-            c->result->link_bytes[m->flow.demands[i].resource - c->n_workers] +=
-                m->flow.demands[i].amount;
-    if (m->flow.n_demands == 0 && m->flow.least_s <= 0)
-        return meetings_end(c, number);
-    return flow_begin(c, number);
-}
-
 /* Of all members, or of the sender of a message alone. */
 static enum status tell(struct clock_run *c, int number, bool sender, bool others)
 {
@@ -149,15 +168,31 @@ static enum status tell(struct clock_run *c, int number, bool sender, bool other
     return STATUS_OK;
 }
 
-enum status meetings_end(struct clock_run *c, int number)
+enum status meetings_begin(struct clock_run *c, int number)
 {
-    const struct flow *f = &c->meetings[number].flow;
+    const struct load *load = &c->meetings[number].load;
+    for (int i = 0; i < load->n_demands; i++)
+        if (load->demands[i].resource >= c->n_workers)
+            c->result->link_bytes[load->demands[i].resource - c->n_workers] +=
+                load->demands[i].amount;
+    if (load->n_demands > 0 || load->least_s > 0)
+        return flow_begin(c, number);
+    TRY(tell(c, number, true, true));
+    set_free(c, number);
+    return STATUS_OK;
+}
+
+enum status meetings_flowed(struct clock_run *c, int flow)
+{
+    const struct flow *f = &c->flows[flow];
+    int number = f->meeting;
     bool was_sent = f->sent;
-    if (f->active && f->sent_left > 0 && !f->sent) {
-        TRY(flow_pass(c, number));
+    if (f->sent_left > 0 && !f->sent) {
+        flow_pass(c, flow);
         return tell(c, number, true, false);
     }
-    if (f->active)
-        TRY(flow_end(c, number));
-    return tell(c, number, !was_sent, true);
+    TRY(flow_end(c, flow));
+    TRY(tell(c, number, !was_sent, true));
+    set_free(c, number);
+    return STATUS_OK;
 }

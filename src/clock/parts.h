@@ -19,7 +19,7 @@ enum event_kind {
     EVENT_RESUME,     /* a worker's computation looks again whether it may go on */
     EVENT_START_COMM, /* a worker's communication looks what it may start */
     EVENT_FLOW_BEGIN, /* a meeting's flow begins, after the latency */
-    EVENT_FLOW_END,   /* a flow ends, if nothing changes until then */
+    EVENT_FLOW_END,   /* a flow ends, or its sender may go on, if nothing changes until then */
     EVENT_FED,        /* a worker's samples of the next step are made, if it computes until then */
 };
 
@@ -27,19 +27,45 @@ struct clock_event {
     double t_s;
     int64_t number;
     enum event_kind kind;
-    int who;     /* a worker, or a meeting */
+    int who;     /* a worker, a meeting, or a flow */
     int version; /* of who's plans; an event of another version is forgotten */
+};
+
+/* Flows' ends are put off again and again, every time that one comes or goes: they have a place
+ * each in which to write when, and are looked through in blocks of which something has changed. */
+enum { DUE_BLOCK = 32 };
+
+struct due {
+    double t_s;     /* INFINITY: nothing is due */
+    int64_t number; /* of the event */
+};
+
+struct due_table {
+    int n, capacity; /* places */
+    struct due *due;
+    int *first;    /* by block: the place that is due first */
+    bool *changed; /* by block: `first` may be wrong */
+    bool any_changed;
+    int earliest; /* of all; -1: there are none */
 };
 
 struct clock_events {
     struct clock_event *heap;
     int n, capacity;
     int64_t next_number;
+    struct due_table ends; /* of flows */
 };
 
 enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
                        int version) MUST_USE;
+/* Places 0 to n - 1 are there, and nothing is due at new ones. */
+enum status events_make_places(struct clock_events *e, int n) MUST_USE;
+/* The end of flow `who` is then, and at no other time; INFINITY: it has none. */
+void events_set_end(struct clock_events *e, int who, double t_s);
+/* When the next event is; INFINITY: there is none. */
+double events_next_s(struct clock_events *e);
 bool events_take(struct clock_events *e, struct clock_event *out);
+void events_deinit(struct clock_events *e);
 
 /* ---- flows.c ---- */
 
@@ -49,31 +75,45 @@ struct demand {
     double amount;
 };
 
-struct flow {
-    bool active;
-    double least_s; /* it takes at least so long */
-    int n_demands;
+/* What a meeting takes when all have come. */
+struct load {
+    double least_s;   /* it takes at least so long */
+    double sent_left; /* what is still to come when the sender of a message may go on: its buffers
+                         hold it; 1 is all */
+    int n_demands, capacity;
     struct demand *demands;
-    double left;        /* 1 at its begin, 0 at its end */
-    double sent_left;   /* of `left` when the sender of a message may go on: its buffers hold it */
-    bool sent;          /* it went on */
-    double rate, since; /* of `left` per second, and from when on */
-    int version;
-    int mark;     /* of the area that it was last part of */
+};
+
+/* A meeting's load on its way. */
+struct flow {
+    double rate;  /* of `left` per second */
     double offer; /* the rate it could have, while rates are looked for */
+    double limit; /* the rate that it can have at most */
+    double even;  /* the amount of all demands, if they are alike; else 0 */
+    int n_demands;
+    int mark; /* of the area that it was last part of */
+    const struct demand *demands;
+    bool works;         /* some demand is a core's */
+    bool sent;          /* its sender went on */
+    double left, since; /* 1 at its begin, 0 at its end; as it was then */
+    double sent_left;
+    int meeting; /* in a free one, the next that is free */
 };
 
 struct resource {
     double capacity;
     int n_flows, flow_capacity;
-    int *flows;   /* meeting numbers */
-    bool changed; /* a flow came or went, and rates were not settled since */
-    int mark;     /* of the area that it was last part of */
-    int filled;   /* the last such area whose rates were settled */
-    /* While rates are looked for: what settled flows leave, flows that are not settled, and what
-     * they would take of it. */
-    double left, wanted;
+    int *flows;       /* their numbers */
+    double even_rate; /* capacity / n_flows */
+    bool changed;     /* a flow came or went, and rates were not settled since */
+    int mark;         /* of the area that it was last part of */
+    int filled;       /* the last such area whose rates were settled */
+    int crowded;      /* the last such area that was too large */
+    /* While rates are looked for: what settled flows leave, flows that are not settled, an even
+     * share for each, what they would take of it, and whether that is all. */
+    double left, share, wanted;
     int n_open;
+    bool full;
 };
 
 /* Flows and resources that are joined; those of one change at a time. */
@@ -87,17 +127,19 @@ struct flow_area {
 
 /* ---- meetings.c ---- */
 
+/* One that has ended is used again. */
 struct meeting {
-    int next; /* in its bucket of the table, which it leaves when all have come; or -1 */
+    int next; /* in its bucket of the table, which it leaves when all have come; or -1. Of one that
+                 is free: the next that is */
     int64_t tag;
     bool reduces;
-    int n_members, n_posted;
+    int n_members, n_posted, member_capacity;
     int first, last; /* the first and last member's worker number: with the tag, its name */
     const struct comm_reduction *reduction;
     int64_t n_bytes;       /* of a message */
     int *workers, *instrs; /* [n_members]: who came, and with which instruction */
     double latency_s;
-    struct flow flow;
+    struct load load;
 };
 
 /* ---- workers.c ---- */
@@ -163,8 +205,10 @@ struct clock_run {
     struct host *hosts; /* by the host's first node */
     int n_resources;    /* n_workers cores, then the machine's links */
     struct resource *resources;
-    int n_meetings, meeting_capacity;
+    int n_meetings, meeting_capacity, free_meeting; /* -1: none is free */
     struct meeting *meetings;
+    int n_flows, flow_capacity, free_flow; /* likewise */
+    struct flow *flows;
     int n_buckets, *buckets;
     struct flow_area area;
     double *amounts; /* [n_resources], see demands.c */
@@ -178,7 +222,8 @@ enum status meetings_init(struct clock_run *c) MUST_USE;
 enum status meetings_post(struct clock_run *c, int w, int instr) MUST_USE;
 /* Of meeting `number`. */
 enum status meetings_begin(struct clock_run *c, int number) MUST_USE;
-enum status meetings_end(struct clock_run *c, int number) MUST_USE;
+/* Of the flow. */
+enum status meetings_flowed(struct clock_run *c, int flow) MUST_USE;
 
 /* What a meeting whose members have all come takes: latency, least time, demands. */
 enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
@@ -186,9 +231,9 @@ enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
 enum status flows_init(struct clock_run *c) MUST_USE;
 /* That of meeting `number`. Rates are those of before until flows_settle. */
 enum status flow_begin(struct clock_run *c, int number) MUST_USE;
-enum status flow_end(struct clock_run *c, int number) MUST_USE;
+enum status flow_end(struct clock_run *c, int flow) MUST_USE;
 /* It has come to sent_left, and goes on. */
-enum status flow_pass(struct clock_run *c, int number) MUST_USE;
+void flow_pass(struct clock_run *c, int flow);
 /* To be called before time goes on: rates of all that what came and went has changed. */
 enum status flows_settle(struct clock_run *c) MUST_USE;
 
