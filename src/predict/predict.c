@@ -1,5 +1,6 @@
 #include "predict/predict.h"
 
+#include "base/parallel.h"
 #include "base/timer.h"
 #include "profile/costs.h"
 
@@ -38,17 +39,14 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
         to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
-static enum status add_other(const struct predict_request *r, struct prediction *p,
-                             const struct predict_other *other,
-                             int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
+/* The slabs of the k-th other program, by worker. */
+static enum status measure_other(const struct predict_request *r, const struct prediction *p, int k,
+                                 int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
 {
     struct program_options o = describe(r, p);
-    o.training = other->training;
+    o.training = r->others[k].training;
     o.n_steps = 1;
-    TRY(program_find_memory(other->graph, &o, &p->set, slab_bytes));
-    for (int i = 0; i < p->n_workers; i++)
-        take_larger(p->memory[i], slab_bytes[i]);
-    return STATUS_OK;
+    return program_find_memory(r->others[k].graph, &o, &p->set, slab_bytes);
 }
 
 static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
@@ -59,23 +57,20 @@ static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
     return sum;
 }
 
-static enum status find_memory(const struct predict_request *r, struct prediction *p)
+/* Of all programs together: they share one set of slabs. */
+static void unite_memory(const struct predict_request *r, struct prediction *p,
+                         int64_t (*const *others)[BUFFER_CLASS_COUNT])
 {
-    int64_t(*others)[BUFFER_CLASS_COUNT];
-    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
-    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *others, &others));
-    for (int i = 0; i < p->n_workers; i++)
-        take_larger(p->memory[i], p->programs[i]->slab_bytes);
-    for (int k = 0; k < r->n_others; k++)
-        TRY(add_other(r, p, &r->others[k], others));
     for (int i = 0; i < p->n_workers; i++) {
+        take_larger(p->memory[i], p->programs[i]->slab_bytes);
+        for (int k = 0; k < r->n_others; k++)
+            take_larger(p->memory[i], others[k][i]);
         int64_t all = sum_classes(p->memory[i]);
         if (all > p->largest_bytes) {
             p->largest_bytes = all;
             p->largest_worker = i;
         }
     }
-    return STATUS_OK;
 }
 
 static int device_of(const struct machine *m, int worker)
@@ -270,22 +265,82 @@ static enum status check_request(const struct predict_request *r)
     return STATUS_OK;
 }
 
+/* What follows lowering: the memory of the other programs, and the time. Neither needs the other,
+ * so they are found at the same time. */
+struct rest {
+    const struct predict_request *request;
+    struct prediction *prediction;
+    bool with_time;
+    bool apart; /* each of the others is an item of its own, and not all of them one */
+    int64_t (*others[PREDICT_MAX_OTHERS])[BUFFER_CLASS_COUNT];
+};
+
+static enum status find_time(const struct predict_request *r, struct prediction *p)
+{
+    TRY(find_costs(r, p));
+    return run_clock(r, p, r->free_communication, r->keep_times, &p->clock);
+}
+
+static enum status measure_others(const struct rest *rest)
+{
+    for (int k = 0; k < rest->request->n_others; k++)
+        TRY(measure_other(rest->request, rest->prediction, k, rest->others[k]));
+    return STATUS_OK;
+}
+
+static enum status do_item(void *user, int item, int thread)
+{
+    const struct rest *rest = user;
+    int other = item - rest->with_time;
+    (void)thread;
+    if (other < 0)
+        return find_time(rest->request, rest->prediction);
+    return rest->apart ? measure_other(rest->request, rest->prediction, other, rest->others[other])
+                       : measure_others(rest);
+}
+
+static enum status find_rest(const struct predict_request *r, struct prediction *p, bool with_time)
+{
+    struct rest rest = {.request = r,
+                        .prediction = p,
+                        .with_time = with_time,
+                        .apart = r->backend->describes_together};
+    size_t n = (size_t)p->n_workers;
+    TRY(arena_alloc_array(p->memory_arena, n, sizeof *p->memory, &p->memory));
+    for (int k = 0; k < r->n_others; k++)
+        TRY(arena_alloc_array(p->memory_arena, n, sizeof *rest.others[k], &rest.others[k]));
+    int n_items = with_time + (rest.apart ? r->n_others : 1);
+    TRY(parallel_run(n_items, parallel_threads(n_items), do_item, &rest));
+    unite_memory(r, p, rest.others);
+    return check_fit(r, p);
+}
+
 static enum status build_memory(const struct predict_request *r, struct prediction *p)
 {
     TRY(check_request(r));
     TRY(lower(r, p));
-    TRY(find_memory(r, p));
-    return check_fit(r, p);
+    return find_rest(r, p, false);
+}
+
+/* What is to be measured depends on whether it fits. */
+static enum status build_measured(const struct predict_request *r, struct prediction *p)
+{
+    TRY(build_memory(r, p));
+    TRY(measure(r, p));
+    return find_time(r, p);
+}
+
+static enum status build_known(const struct predict_request *r, struct prediction *p)
+{
+    TRY(check_request(r));
+    TRY(lower(r, p));
+    return find_rest(r, p, true);
 }
 
 static enum status build_all(const struct predict_request *r, struct prediction *p)
 {
     int64_t start_ns = timer_now_ns();
-    TRY(build_memory(r, p));
-    if (r->local && r->profile)
-        TRY(measure(r, p));
-    TRY(find_costs(r, p));
-    TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
+    TRY(r->local && r->profile ? build_measured(r, p) : build_known(r, p));
     p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 -
                    (p->measured.n_measured ? p->measured.seconds : 0);
     return STATUS_OK;
