@@ -3,6 +3,7 @@
 
     bench/predict_growth.py > docs/measurements/prediction-cost.md       on an idle machine
     bench/predict_growth.py --cleave build/cleave --rounds 5
+    bench/predict_growth.py --beside ANOTHER                 both programs in turns, 16 workers
 
 Costs are rooflines (machines of P100), so nothing is measured and all costs are known. `predict_s`
 is what the command says itself: lowering, memory of all programs of the run, costs and the clock;
@@ -79,6 +80,20 @@ def by_workers(cleave):
     print(f"On {WORKERS[-1]} workers {inside} of {len(STRATEGIES)} are under {BAR_MS} ms.\n")
 
 
+def beside(cleave, other):
+    """The two take turns, so that both see the same machine."""
+    n, rounds = WORKERS[-1], cleave.rounds
+    print(f"## Two programs in turns: Inception-v3 on {n} workers\n")
+    rows = []
+    for strategy in STRATEGIES:
+        pairs = [(Cleave(other, 1).predict_ms("inceptionv3", n, strategy),
+                  Cleave(cleave.program, 1).predict_ms("inceptionv3", n, strategy))
+                 for _ in range(rounds)]
+        before, now = (min(times) for times in zip(*pairs))
+        rows.append([strategy, cell(before), cell(now), f"{before / now:.1f}"])
+    table(["strategy", "the other", "this", "times"], rows)
+
+
 def by_many_workers(cleave):
     print("## Data parallel, by many workers\n")
     rows = [[model, *(cell(cleave.predict_ms(model, n, "data")) for n in MANY)]
@@ -109,8 +124,13 @@ def main():
     parser.add_argument("--cleave", default=os.path.join(ROOT, "build", "cleave"),
                         help="the program [build/cleave]")
     parser.add_argument("--rounds", type=int, default=3, help="of which the quickest counts [3]")
+    parser.add_argument("--beside", metavar="PROGRAM",
+                        help="only compare with this one, in turns [everything of one program]")
     arguments = parser.parse_args()
     cleave = Cleave(arguments.cleave, arguments.rounds)
+    if arguments.beside:
+        beside(cleave, arguments.beside)
+        return 0
     print("# What predicting costs\n\n    bench/predict_growth.py\n")
     for section in (by_workers, by_many_workers, by_layers, by_micro_batches):
         section(cleave)
