@@ -21,6 +21,8 @@ struct training {
     /* ---- its thread's ---- */
     int64_t steps_per_epoch, whole_steps; /* of an epoch, and of them in whole windows */
     int64_t slice_began_ns, n_in_slice;   /* steps in whole windows */
+    int64_t n_slices;                     /* before this one */
+    bool is_long;                         /* its steps are: the first window of a slice counts */
     int64_t n_times, capacity, *times_ns;
 
     /* ---- between the two threads ---- */
@@ -53,6 +55,7 @@ static enum status sleep_a_while(training *t)
     bool quits = t->quits;
     pthread_mutex_unlock(&t->lock);
     t->slice_began_ns = timer_now_ns();
+    t->n_slices += t->n_in_slice > 0;
     t->n_in_slice = 0;
     return quits ? status_fail(STATUS_STOPPED, "the training is over") : STATUS_OK;
 }
@@ -62,9 +65,15 @@ static bool has_enough(const training *t)
     return t->request.most_steps && t->n_times >= t->request.most_steps;
 }
 
+/* Steps at the beginning of a slice that do not count. */
+static int64_t count_cold(const training *t)
+{
+    return t->is_long && t->n_slices > 0 ? 0 : t->request.window;
+}
+
 static enum status keep_time(training *t, int64_t step_ns)
 {
-    if (t->n_in_slice <= t->request.window || has_enough(t))
+    if (t->n_in_slice <= count_cold(t) || has_enough(t))
         return STATUS_OK;
     if (t->n_times == t->capacity) {
         int64_t capacity = t->capacity ? 2 * t->capacity : 1024;
@@ -82,7 +91,7 @@ static bool is_slice_over(const training *t)
 {
     double seconds = (double)(timer_now_ns() - t->slice_began_ns) * 1e-9;
     int64_t window = t->request.window;
-    return t->n_in_slice % window == 0 && t->n_in_slice >= 2 * window &&
+    return t->n_in_slice % window == 0 && t->n_in_slice >= count_cold(t) + window &&
            (seconds >= t->request.slice_s || has_enough(t));
 }
 
@@ -92,6 +101,8 @@ static enum status on_step(const struct trainer_step *step, void *user)
     if ((step->step - 1) % t->steps_per_epoch >= t->whole_steps)
         return STATUS_OK;
     t->n_in_slice++;
+    if (t->n_slices == 0)
+        t->is_long = t->request.long_s > 0 && (double)step->step_ns * 1e-9 >= t->request.long_s;
     TRY(keep_time(t, step->step_ns));
     return is_slice_over(t) ? sleep_a_while(t) : STATUS_OK;
 }

@@ -18,7 +18,9 @@ struct training_request {
     int workers, threads;
     int window; /* steps that one run of the plan's programs covers */
     int64_t batch;
-    double slice_s;     /* about how long a slice is; at least two windows of steps */
+    double slice_s;     /* about how long a slice is; at least two windows of steps ... */
+    double long_s;      /* ... but where a step takes as long as this cold caches are nothing: one
+                           window is enough, and it counts; 0: never */
     int64_t most_steps; /* that count, rounded up to whole windows; 0: no limit */
 };
 
@@ -28,7 +30,8 @@ enum status training_open(const struct training_request *request, training **out
 void training_close(training *t); /* NULL is fine */
 
 /* Runs a slice, unless as many steps as wanted have counted. Its first window of steps, with cold
- * caches, does not count, nor do steps that are not in a whole window. */
+ * caches, does not count (but see long_s), nor do steps that are not in a whole window; of the
+ * first slice the first window never does. */
 enum status training_let(training *t) MUST_USE;
 
 /* Valid until the next slice. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { LEAST_ROUNDS = 3, ENOUGH_ROUNDS = 8 };
-static const double slice_s = 0.1;
+static const double slice_s = 0.1, long_s = 0.03;
 
 /* One plan in the trial. */
 struct entrant {
@@ -47,7 +47,8 @@ static enum status open_entrant(const struct trial *t, struct entrant *e)
                                      .threads = r->threads,
                                      .window = e->plan->plan->window,
                                      .batch = r->batch,
-                                     .slice_s = slice_s};
+                                     .slice_s = slice_s,
+                                     .long_s = long_s};
     return training_open(&asked, &e->training);
 }
 
