@@ -55,10 +55,20 @@ static const struct cpu_loops *choose_loops(void)
     return loops ? loops : cpu_loops_baseline();
 }
 
+/* The closing thread's team ends, too. A team that waits for its next device counts as busy, and
+ * where more threads are busy than there are cores all teams of the process go to sleep at every
+ * barrier: one worker with two threads took twice the time after another one had been measured. */
+static void end_team(const device *d)
+{
+    if (d->threads > 1 && !d->describe_only)
+        (void)omp_pause_resource_all(omp_pause_soft);
+}
+
 static void device_close(device *d)
 {
     if (!d)
         return;
+    end_team(d);
     described_destroy_all(d);
     layout_destroy_all(d);
     if (d->stream)
