@@ -54,8 +54,8 @@ static enum status run_steps(struct bench_run *r, int64_t n_steps, int64_t *time
 {
     struct progress progress = {0};
     for (int64_t i = 0; i < n_steps; i++) {
-        progress_show(&progress, (double)i / (double)n_steps, "step %lld of %lld",
-                      (long long)(i + 1), (long long)n_steps);
+        progress_show(&progress, (double)i / (double)n_steps, "step %lld of %lld", (long long)i + 1,
+                      (long long)n_steps);
         TRY(bench_run_step(r, &times_ns[i], loss));
     }
     log_progress_end();

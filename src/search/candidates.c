@@ -30,11 +30,15 @@ static double elapsed_s(const struct finder *f)
     return (double)(timer_now_ns() - f->start_ns) * 1e-9;
 }
 
+static bool is_stopped(const struct candidate_request *r)
+{
+    return r->stops && r->stops(r->user);
+}
+
 static bool is_over(struct finder *f)
 {
     const struct candidate_request *r = f->request;
-    f->cut_short = f->cut_short || (r->stops && r->stops(r->user)) ||
-                   (r->limit_s > 0 && elapsed_s(f) > r->limit_s);
+    f->cut_short = f->cut_short || is_stopped(r) || (r->limit_s > 0 && elapsed_s(f) > r->limit_s);
     return f->cut_short;
 }
 
@@ -409,9 +413,9 @@ static enum status hand_over(struct finder *f, struct candidate_set *s)
     s->serial = find_named(s, "serial");
     s->data = r->n_workers > 1 ? find_named(s, "data") : s->serial;
     TRY(candidates_choose(r, s));
-    if (r->try_plans && !(r->stops && r->stops(r->user)))
+    if (r->try_plans && !is_stopped(r))
         TRY(candidates_try(r, s));
-    s->complete = !f->cut_short && !f->search_cut;
+    s->complete = !f->cut_short && !f->search_cut && !(r->try_plans && is_stopped(r));
     s->search_s = elapsed_s(f);
     return STATUS_OK;
 }

@@ -86,8 +86,8 @@ struct candidate_request {
     double most_worker_s;  /* workers * step: what is above may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
-    /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped) and
-     * tried_noise. NULL: the clock decides. */
+    /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped
+     * early) and tried_noise. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);

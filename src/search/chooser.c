@@ -131,7 +131,7 @@ static enum status try_plans(void *user, int n, struct candidate *const *finalis
     for (int i = 0; i < n; i++)
         plans[i] = (struct trial_plan){.name = finalists[i]->name, .plan = finalists[i]->plan};
     TRY(trial_run(&request, plans, n));
-    for (int i = 0; i < n && !stop_requested(); i++) {
+    for (int i = 0; i < n && plans[0].n_rounds >= TRIAL_LEAST_ROUNDS; i++) {
         finalists[i]->tried_s = plans[i].step_s;
         finalists[i]->tried_noise = plans[i].noise;
     }

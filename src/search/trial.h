@@ -19,15 +19,15 @@
 struct graph;
 struct plan;
 
-enum { TRIAL_MAX_PLANS = 16, TRIAL_MAX_ROUNDS = 200 };
+enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = 3, TRIAL_MAX_ROUNDS = 200 };
 
 struct trial_request {
     const char *model, *data, *backend; /* backend NULL: the best of this build */
     const struct graph *graph;
     int64_t batch;
     int threads; /* of each worker; 0: all cores, shared out */
-    /* About how long, building not counted; but every plan that stays has LEAST rounds, whatever
-     * they take. */
+    /* About how long, building not counted; but every plan that stays has TRIAL_LEAST_ROUNDS,
+     * whatever they take. */
     double limit_s;
     bool keeps_all; /* else who is clearly behind is left out of further rounds */
     bool quiet;
