@@ -33,7 +33,6 @@ struct contest {
     struct plan *own[TRIAL_MAX_PLANS];    /* those of the named strategies; NULL: the set's */
     bool stale[TRIAL_MAX_PLANS];          /* trains with older weights: no rival, unless allowed */
     double memory_share[TRIAL_MAX_PLANS]; /* of the host's */
-    int recommended;                      /* among the plans */
     int best;                             /* measured, of the named ones */
     double regret;                        /* recommended over best, less 1 */
 };
@@ -146,7 +145,8 @@ static enum status list_plans(struct chooser *c, struct contest *t)
     add_plan(t, best->name, best->plan, NULL, share_of(best->needed_bytes, best->limit_bytes));
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++) {
         int workers = strcmp(s->name, "serial") == 0 ? 1 : c->n_workers;
-        if (t->n < TRIAL_MAX_PLANS && (workers == c->n_workers || c->n_workers > 1))
+        bool again = strcmp(s->name, best->name) == 0;
+        if (t->n < TRIAL_MAX_PLANS && !again && (workers == c->n_workers || c->n_workers > 1))
             TRY(add_named(c, t, s->name, workers));
     }
     return STATUS_OK;
@@ -154,24 +154,25 @@ static enum status list_plans(struct chooser *c, struct contest *t)
 
 /* ---- one network ---- */
 
-/* A recommendation that is a named strategy is in the trial twice; of that the one is as good as
- * the other. */
+static bool is_named(const struct contest *t, int i)
+{
+    for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
+        if (strcmp(s->name, t->plans[i].name) == 0)
+            return true;
+    return false;
+}
+
+/* The recommended plan may be one of the named strategies itself. */
 static void judge(struct contest *t, bool allow_stale)
 {
     t->best = -1;
     t->regret = NAN;
-    for (int i = 1; i < t->n; i++) {
-        if (strcmp(t->plans[i].name, t->plans[0].name) == 0)
-            t->recommended = i;
-        if (t->plans[i].step_s > 0 && (allow_stale || !t->stale[i]) &&
+    for (int i = 0; i < t->n; i++)
+        if (t->plans[i].step_s > 0 && (allow_stale || !t->stale[i]) && is_named(t, i) &&
             (t->best < 0 || t->plans[i].step_s < t->plans[t->best].step_s))
             t->best = i;
-    }
-    if (t->best < 0 || t->plans[0].step_s <= 0)
-        return;
-    t->regret = t->recommended == t->best
-                    ? 0
-                    : t->plans[t->recommended].step_s / t->plans[t->best].step_s - 1;
+    if (t->best >= 0 && t->plans[0].step_s > 0)
+        t->regret = t->plans[0].step_s / t->plans[t->best].step_s - 1;
 }
 
 /* So many of those from `first` on as fit into memory beside the recommended plan; at least one. */
@@ -244,8 +245,7 @@ static void add_row(table *out, const struct contest *t, int i)
     const struct trial_plan *p = &t->plans[i];
     double predicted = predicted_s(t, i);
     char text[32];
-    table_cell(out, "%s%s%s", i == t->recommended ? "* " : "  ", p->name,
-               t->stale[i] ? " (stale)" : "");
+    table_cell(out, "%s%s%s", i == 0 ? "* " : "  ", p->name, t->stale[i] ? " (stale)" : "");
     table_cell(out, "%d", p->plan->n_workers);
     table_cell(out, "%s", text_seconds(text, sizeof text, p->step_s));
     table_cell(out, "%.1f %%", 100 * p->noise);
@@ -263,7 +263,7 @@ static enum status print_contest(const struct contest *t, const char *data)
     printf("%s on %s: found in %.1f s, tried in %d rounds\n\n", t->model, data, t->set->search_s,
            t->plans[0].n_rounds);
     TRY(table_create(columns, 5, &out));
-    for (int i = t->recommended > 0; i < t->n; i++)
+    for (int i = 0; i < t->n; i++)
         add_row(out, t, i);
     TRY(table_finish(out, stdout));
     if (isfinite(t->regret))
@@ -275,7 +275,7 @@ static enum status print_contest(const struct contest *t, const char *data)
 static json_t *plans_json(const struct contest *t)
 {
     json_t *list = json_array();
-    for (int i = t->recommended > 0; i < t->n; i++)
+    for (int i = 0; i < t->n; i++)
         (void)json_array_append_new(
             list, json_pack("{s:s, s:i, s:f, s:f, s:o, s:b}", "plan", t->plans[i].name, "workers",
                             t->plans[i].plan->n_workers, "measured_s", t->plans[i].step_s, "noise",

@@ -126,6 +126,8 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_GUESSED 0.05
 /* After a trial: no more of a step than this. */
 #define CANDIDATES_TRIED 0.01
+/* How far predictions of plans of this host are off against each other (docs/measurements). */
+#define CANDIDATES_CLOCK_ERROR 0.05
 /* Who is in a trial: by the clock not slower than the choice by more than this factor. */
 #define CANDIDATES_NEAR 1.3
 enum { CANDIDATES_MOST_TRIED = 8 };

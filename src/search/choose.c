@@ -32,13 +32,6 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b)
     return margin_s > error_s;
 }
 
-/* The same of what both took in one trial. */
-static bool beats_in_trial(const struct candidate *a, const struct candidate *b)
-{
-    double noise = fmax(CANDIDATES_NOISE, hypot(a->tried_noise, b->tried_noise));
-    return b->tried_s - a->tried_s > fmin(noise, CANDIDATES_TRIED) * a->tried_s;
-}
-
 /* ---- by simplicity ---- */
 
 static int count_recomputed(const struct plan *plan)
@@ -79,16 +72,38 @@ static bool is_eligible(const struct candidate_request *r, const struct candidat
     return candidates_may_win(r, &s->list[i]) && (s->n_tried == 0 || s->list[i].tried_s > 0);
 }
 
+/* How far a trial's figures are off, on average over those that had some rounds. */
+static double find_trial_noise(const struct candidate_set *s)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].tried_noise > 0) {
+            sum += s->list[i].tried_noise;
+            n++;
+        }
+    return n ? sum / n : 0;
+}
+
+/* After a trial both it and the clock are witnesses, each as good as it is exact: on a noisy
+ * machine ten seconds of training may say less than the clock. The product has no unit of its own,
+ * and is compared with others of the same trial only. */
 static double deciding_s(const struct candidate_set *s, int i)
 {
-    return s->n_tried ? s->list[i].tried_s : s->list[i].step_s;
+    const struct candidate *c = &s->list[i];
+    if (s->n_tried == 0)
+        return c->step_s;
+    double noise = find_trial_noise(s), clock = CANDIDATES_CLOCK_ERROR;
+    double trust = clock * clock / (clock * clock + noise * noise);
+    return pow(c->tried_s, trust) * pow(c->step_s, 1 - trust);
 }
 
 static bool is_beaten(const struct candidate_set *s, int i)
 {
-    const struct candidate *fastest = &s->list[s->fastest];
-    return s->n_tried ? beats_in_trial(fastest, &s->list[i])
-                      : candidates_beats(fastest, &s->list[i]);
+    if (s->n_tried == 0)
+        return candidates_beats(&s->list[s->fastest], &s->list[i]);
+    double noise = fmin(fmax(CANDIDATES_NOISE, find_trial_noise(s)), CANDIDATES_TRIED);
+    return deciding_s(s, i) > (1 + noise) * deciding_s(s, s->fastest);
 }
 
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
