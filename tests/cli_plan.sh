@@ -114,7 +114,7 @@ narrow
 run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100,inter=1GB/s --named --budget 0.25 --json
 holds '(lambda b: b["workers"] * b["epoch_s"] / 3600 <= 0.25)([c for c in d["candidates"] if c["name"] == d["best"]][0])'
 run 3 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --named --budget 0.0001
-says stderr "no plan keeps within the --budget of 0.0001 worker-hours an epoch"
+says stderr "no plan keeps within the budget of 0.0001 worker-hours an epoch"
 
 # ---- what does not fit, and nonsense ----
 

@@ -143,11 +143,6 @@ static void check_plan(const char *what, const struct trial *t, const struct gra
 
 /* ---- strategies ---- */
 
-static bool is_asynchronous(const struct plan *plan)
-{
-    return plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
-}
-
 static void check_strategy(const char *model, const char *strategy, int workers,
                            const struct trial *t, int n_steps)
 {
@@ -162,7 +157,7 @@ static void check_strategy(const char *model, const char *strategy, int workers,
         status_clear();
     } else {
         assert_int_equal(st, STATUS_OK);
-        if (!is_asynchronous(plan)) {
+        if (!plan_is_stale(plan)) {
             check_plan(what, t, g, plan, n_steps);
             if (everything())
                 print_message("%s on %s: %d losses agree\n", what, t->backend, n_steps + 1);

@@ -70,23 +70,12 @@ void cleave_machine_destroy(cleave_machine *machine)
     free(machine);
 }
 
-static enum status write_file(const struct machine *m, const char *path)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    enum status st = machine_write(m, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    return st;
-}
-
 enum cleave_status cleave_machine_save(const cleave_machine *machine, const char *path)
 {
     API_BEGIN();
     API_NEEDS(machine);
     API_NEEDS(path);
-    return api_end(write_file(machine->machine, path));
+    return api_end(machine_write_file(machine->machine, path));
 }
 
 const struct cleave_machine_info *cleave_machine_get_info(const cleave_machine *machine)

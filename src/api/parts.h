@@ -90,9 +90,6 @@ const cleave_plan *api_hold_plan(const cleave_plan *plan);
 /* A handle for a plan, which becomes its own, also where that fails. */
 enum status api_wrap_plan(const cleave_model *model, struct plan *plan, cleave_plan **out) MUST_USE;
 
-/* Whether a plan trains with older weights. */
-bool api_plan_is_stale(const struct plan *plan);
-
 /* ---- predicting ---- */
 
 /* STATUS_USAGE names the member that is out of range. */

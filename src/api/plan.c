@@ -8,11 +8,6 @@
 
 /* ---- handles ---- */
 
-bool api_plan_is_stale(const struct plan *plan)
-{
-    return plan->asynchronous || plan->schedule == PLAN_PIPEDREAM;
-}
-
 static enum status fill(cleave_plan *p)
 {
     const struct plan *plan = p->plan;
@@ -21,7 +16,7 @@ static enum status fill(cleave_plan *p)
                                         .workers = plan->n_workers,
                                         .stages = plan->n_stages,
                                         .micro_batches = plan->micro_batches,
-                                        .stale = api_plan_is_stale(plan),
+                                        .stale = plan_is_stale(plan),
                                         .text = p->text};
     return STATUS_OK;
 }

@@ -107,25 +107,6 @@ static enum status explain(cleave_search *s, struct chooser *c)
     return st;
 }
 
-/* ---- nothing fits ---- */
-
-static enum status refuse(const struct candidate_set *set)
-{
-    const struct candidate *least = NULL;
-    char needed[32], limit[32];
-    for (int i = 0; i < set->n; i++)
-        if (set->list[i].state == CANDIDATE_CLOCKED &&
-            (!least || set->list[i].needed_bytes < least->needed_bytes))
-            least = &set->list[i];
-    if (!least)
-        return status_fail(STATUS_FAILED, "no plan was found in the time there was");
-    return status_fail(STATUS_NO_FIT,
-                       "no plan fits into memory: %s, which needs least, needs %s, there are %s; "
-                       "try a smaller batch",
-                       least->name, text_bytes(needed, sizeof needed, (double)least->needed_bytes),
-                       text_bytes(limit, sizeof limit, (double)least->limit_bytes));
-}
-
 /* ---- searching ---- */
 
 static void on_candidate(void *user, int done, int all, const char *name)
@@ -141,8 +122,7 @@ static bool wants_no_more(void *user)
 static enum status search_with(cleave_search *s, struct chooser *c)
 {
     TRY(chooser_find(c, c->n_workers, &s->set));
-    if (s->set->best < 0)
-        return refuse(s->set);
+    TRY(chooser_refuse(c, s->set));
     TRY(fill_info(s));
     TRY(fill_candidates(s, c));
     return explain(s, c);

@@ -104,11 +104,10 @@ static double share_of(int64_t needed_bytes, int64_t limit_bytes)
 static void add_plan(struct contest *t, const char *name, const struct plan *plan, struct plan *own,
                      double memory_share)
 {
-    bool stale = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
     t->plans[t->n] = (struct trial_plan){.name = name, .plan = plan};
     t->own[t->n] = own;
     t->memory_share[t->n] = memory_share;
-    t->stale[t->n++] = stale;
+    t->stale[t->n++] = plan_is_stale(plan);
 }
 
 /* What cannot be cut so, or does not fit, is no rival. */

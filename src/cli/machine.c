@@ -327,21 +327,10 @@ static enum status print_json(const struct machine *m)
     return st;
 }
 
-static enum status write_file(const struct machine *m, const char *path)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    enum status st = machine_write(m, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    return st;
-}
-
 static enum status show(const struct machine_options *o, const struct machine *m)
 {
     if (o->output)
-        TRY(write_file(m, o->output));
+        TRY(machine_write_file(m, o->output));
     return o->json ? print_json(m) : print_tables(m);
 }
 

@@ -26,7 +26,7 @@ static enum status take_best(struct chooser *c, struct candidate_set *set, struc
         return status_fail(STATUS_STOPPED, "stopped by %s while planning",
                            stop_signal_name(stop_requested()));
     const struct plan_answer answer = {.chooser = c, .set = set, .edited = -1};
-    TRY(plan_refuse(&answer));
+    TRY(chooser_refuse(c, set));
     const struct candidate *best = &set->list[set->best];
     say(set, best);
     out->step_s = best->step_s;

@@ -157,7 +157,7 @@ static enum status answer(const struct plan_choose_options *o, struct plan_answe
     if (o->output && a->set->best >= 0)
         TRY(plan_write(a->set->list[a->set->best].plan, a->chooser->forecast->graph, o->output));
     TRY(o->json ? plan_print_answer_json(a) : plan_print_answer(a));
-    return plan_refuse(a);
+    return chooser_refuse(a->chooser, a->set);
 }
 
 static enum status choose(const struct plan_choose_options *o)

@@ -35,8 +35,6 @@ enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
 enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
 /* What that prints; NULL if memory ran out. */
 json_t *plan_answer_json(const struct plan_answer *a);
-/* STATUS_NO_FIT with the reason if nothing fits; else OK. */
-enum status plan_refuse(const struct plan_answer *a) MUST_USE;
 
 /* ---- plan_edit.c ---- */
 

@@ -113,20 +113,16 @@ static enum status print_tried(const struct plan_answer *a)
             continue;
         table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
         table_cell(t, "%s", text_seconds(text, sizeof text, c->tried_s));
-        table_cell(t, "%.1f %%", 100 * c->tried_noise);
+        if (c->tried_noise > 0)
+            table_cell(t, "%.1f %%", 100 * c->tried_noise);
+        else /* the one that all are compared with, or too few rounds to tell */
+            table_cell(t, "%s", "");
         table_cell(t, "%s", text_seconds(text, sizeof text, c->step_s));
     }
     return table_finish(t, stdout);
 }
 
 /* ---- the recommendation ---- */
-
-/* What decided: the trial, or the clock. */
-static double deciding_s(const struct plan_answer *a, int i)
-{
-    const struct candidate *c = &a->set->list[i];
-    return a->set->n_tried && c->tried_s > 0 ? c->tried_s : c->step_s;
-}
 
 static void print_best(const struct plan_answer *a)
 {
@@ -135,7 +131,7 @@ static void print_best(const struct plan_answer *a)
     char text[32], faster[80] = "";
     if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
         (void)snprintf(faster, sizeof faster, ", %.2f times as fast as data parallelism",
-                       deciding_s(a, s->data) / deciding_s(a, s->best));
+                       candidates_known_s(s, s->data) / candidates_known_s(s, s->best));
     printf("\n");
     output_line(2, "Use %s%s: found in %s.", best->name, faster,
                 text_seconds(text, sizeof text, s->search_s));
@@ -149,11 +145,11 @@ static void print_choice(const struct plan_answer *a)
         return;
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
     print_best(a);
-    if (deciding_s(a, s->best) > (1 + CANDIDATES_NOISE) * deciding_s(a, s->fastest))
+    if (candidates_known_s(s, s->best) > (1 + CANDIDATES_NOISE) * candidates_known_s(s, s->fastest))
         output_line(
             2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
-            fastest->name, text_seconds(text, sizeof text, deciding_s(a, s->fastest)),
-            text_seconds(other, sizeof other, deciding_s(a, s->best)));
+            fastest->name, text_seconds(text, sizeof text, candidates_known_s(s, s->fastest)),
+            text_seconds(other, sizeof other, candidates_known_s(s, s->best)));
     for (int i = 0; i < s->n; i++)
         if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
             s->list[i].step_s < best->step_s) {
@@ -245,45 +241,6 @@ enum status plan_print_answer(const struct plan_answer *a)
     TRY(print_layers(a));
     print_limits(a);
     return STATUS_OK;
-}
-
-/* ---- nothing fits ---- */
-
-static const struct candidate *find_smallest(const struct candidate_set *s)
-{
-    const struct candidate *least = NULL;
-    for (int i = 0; i < s->n; i++)
-        if (s->list[i].state == CANDIDATE_CLOCKED &&
-            (!least || s->list[i].needed_bytes < least->needed_bytes))
-            least = &s->list[i];
-    return least;
-}
-
-static bool anything_fits(const struct candidate_set *s)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits)
-            return true;
-    return false;
-}
-
-enum status plan_refuse(const struct plan_answer *a)
-{
-    char needed[32], limit[32];
-    const struct candidate *least = find_smallest(a->set);
-    if (a->set->best >= 0)
-        return STATUS_OK;
-    if (!least)
-        return status_fail(STATUS_FAILED, "no plan was found in the time there was (--limit)");
-    if (anything_fits(a->set))
-        return status_fail(STATUS_NO_FIT,
-                           "no plan keeps within the --budget of %g worker-hours an epoch",
-                           a->chooser->options->most_worker_hours);
-    return status_fail(STATUS_NO_FIT,
-                       "no plan fits into memory: %s, which needs least, needs %s, there are %s; "
-                       "try a smaller --batch",
-                       least->name, text_bytes(needed, sizeof needed, (double)least->needed_bytes),
-                       text_bytes(limit, sizeof limit, (double)least->limit_bytes));
 }
 
 /* ---- JSON ---- */

@@ -185,6 +185,7 @@ enum status machine_discover(int threads, struct machine **out) MUST_USE;
 
 /* JSON, the whole of it: what machine_parse reads back is equal in every field. */
 enum status machine_write(const struct machine *m, FILE *out) MUST_USE;
+enum status machine_write_file(const struct machine *m, const char *path) MUST_USE;
 /* The same as text, for free(). */
 enum status machine_write_text(const struct machine *m, char **text) MUST_USE;
 

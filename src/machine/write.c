@@ -217,6 +217,17 @@ enum status machine_write(const struct machine *m, FILE *out)
     return STATUS_OK;
 }
 
+enum status machine_write_file(const struct machine *m, const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    enum status st = machine_write(m, f);
+    if (fclose(f) != 0 && st == STATUS_OK)
+        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    return st;
+}
+
 enum status machine_write_text(const struct machine *m, char **text)
 {
     char *written = NULL;

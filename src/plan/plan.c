@@ -116,3 +116,8 @@ bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts)
 {
     return nest->loop[loop].cut != CUT_NEVER && (loop == 0 || nest->loop[loop].extent >= n_parts);
 }
+
+bool plan_is_stale(const struct plan *plan)
+{
+    return plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+}

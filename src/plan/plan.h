@@ -123,6 +123,9 @@ enum status plan_write(const struct plan *plan, const struct graph *graph,
                        const char *path) MUST_USE;
 enum status plan_print(const struct plan *plan, const struct graph *graph, char **out) MUST_USE;
 
+/* Whether it trains with older weights than one worker would: not to the same losses. */
+bool plan_is_stale(const struct plan *plan);
+
 /* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE says what
  * cannot and why. Among the rules:
  *   - every worker is in exactly one stage, or is a server; a layer's workers are its stage's, and

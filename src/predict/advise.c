@@ -149,9 +149,9 @@ static struct need weigh(const struct search *s, const struct change *c)
     struct plan *plan = NULL;
     enum status st = make_plan(s, c, &plan);
     if (st == STATUS_OK) {
-        bool delays = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+        bool delays = plan_is_stale(plan);
         const struct plan *old = s->request->predict->plan;
-        if (!delays || old->schedule == PLAN_PIPEDREAM || old->asynchronous)
+        if (!delays || plan_is_stale(old))
             st = weigh_plan(s, plan, &need);
         plan_destroy(plan);
     }

@@ -143,6 +143,11 @@ enum status candidates_add(const struct candidate_request *request, struct candi
 /* As far as its clocked time and its memory in a step tell. */
 bool candidates_may_win(const struct candidate_request *request, const struct candidate *c);
 
+/* Of a step, by all that is known: by the clock. After a trial both it and the clock are witnesses,
+ * each as good as it is exact: on a noisy machine ten seconds of training may say less than the
+ * clock. Then it is what a step takes on the machine as it was during the trial. */
+double candidates_known_s(const struct candidate_set *s, int i);
+
 /* Sets best and fastest; whoever is chosen is held to the memory of the whole run. */
 enum status candidates_choose(const struct candidate_request *request,
                               struct candidate_set *s) MUST_USE;

@@ -85,17 +85,27 @@ static double find_trial_noise(const struct candidate_set *s)
     return n ? sum / n : 0;
 }
 
-/* After a trial both it and the clock are witnesses, each as good as it is exact: on a noisy
- * machine ten seconds of training may say less than the clock. The product has no unit of its own,
- * and is compared with others of the same trial only. */
-static double deciding_s(const struct candidate_set *s, int i)
+/* How much slower or faster than predicted the machine was during the trial. */
+static double find_weather(const struct candidate_set *s)
+{
+    double sum = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].tried_s > 0)
+            sum += log(s->list[i].tried_s / s->list[i].step_s);
+    return exp(sum / s->n_tried);
+}
+
+double candidates_known_s(const struct candidate_set *s, int i)
 {
     const struct candidate *c = &s->list[i];
     if (s->n_tried == 0)
         return c->step_s;
+    double clocked_s = c->step_s * find_weather(s);
+    if (c->tried_s <= 0)
+        return clocked_s;
     double noise = find_trial_noise(s), clock = CANDIDATES_CLOCK_ERROR;
     double trust = clock * clock / (clock * clock + noise * noise);
-    return pow(c->tried_s, trust) * pow(c->step_s, 1 - trust);
+    return pow(c->tried_s, trust) * pow(clocked_s, 1 - trust);
 }
 
 static bool is_beaten(const struct candidate_set *s, int i)
@@ -103,7 +113,7 @@ static bool is_beaten(const struct candidate_set *s, int i)
     if (s->n_tried == 0)
         return candidates_beats(&s->list[s->fastest], &s->list[i]);
     double noise = fmin(fmax(CANDIDATES_NOISE, find_trial_noise(s)), CANDIDATES_TRIED);
-    return deciding_s(s, i) > (1 + noise) * deciding_s(s, s->fastest);
+    return candidates_known_s(s, i) > (1 + noise) * candidates_known_s(s, s->fastest);
 }
 
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
@@ -111,10 +121,10 @@ static bool is_beaten(const struct candidate_set *s, int i)
 static int find_thriftiest(const struct candidate_request *r, const struct candidate_set *s,
                            int best)
 {
-    double most_s = (1 + CANDIDATES_NOISE) * deciding_s(s, best);
+    double most_s = (1 + CANDIDATES_NOISE) * candidates_known_s(s, best);
     int found = best;
     for (int i = 0; i < s->n; i++)
-        if (is_eligible(r, s, i) && deciding_s(s, i) <= most_s && !is_beaten(s, i) &&
+        if (is_eligible(r, s, i) && candidates_known_s(s, i) <= most_s && !is_beaten(s, i) &&
             s->list[i].bytes_moved < s->list[found].bytes_moved &&
             compare_simplicity(&s->list[i], &s->list[best]) == 0)
             found = i;
@@ -126,7 +136,7 @@ static void choose(const struct candidate_request *r, struct candidate_set *s)
     s->best = s->fastest = -1;
     for (int i = 0; i < s->n; i++)
         if (is_eligible(r, s, i) &&
-            (s->fastest < 0 || deciding_s(s, i) < deciding_s(s, s->fastest)))
+            (s->fastest < 0 || candidates_known_s(s, i) < candidates_known_s(s, s->fastest)))
             s->fastest = i;
     s->best = s->fastest;
     for (int i = 0; i < s->n; i++)

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "base/timer.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
@@ -219,4 +220,43 @@ enum status chooser_add(struct chooser *c, struct candidate_set *set, const char
 {
     struct candidate_request r = request_of(c, plan->n_workers);
     return candidates_add(&r, set, name, plan, index);
+}
+
+/* ---- nothing fits ---- */
+
+static const struct candidate *find_smallest(const struct candidate_set *s)
+{
+    const struct candidate *least = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].state == CANDIDATE_CLOCKED &&
+            (!least || s->list[i].needed_bytes < least->needed_bytes))
+            least = &s->list[i];
+    return least;
+}
+
+static bool anything_fits(const struct candidate_set *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits)
+            return true;
+    return false;
+}
+
+enum status chooser_refuse(const struct chooser *c, const struct candidate_set *set)
+{
+    char needed[32], limit[32];
+    const struct candidate *least = find_smallest(set);
+    if (set->best >= 0)
+        return STATUS_OK;
+    if (!least)
+        return status_fail(STATUS_FAILED, "no plan was found within the time limit");
+    if (anything_fits(set))
+        return status_fail(STATUS_NO_FIT,
+                           "no plan keeps within the budget of %g worker-hours an epoch",
+                           c->options->most_worker_hours);
+    return status_fail(STATUS_NO_FIT,
+                       "no plan fits into memory: %s, which needs least, needs %s, there are %s; "
+                       "try a smaller batch",
+                       least->name, text_bytes(needed, sizeof needed, (double)least->needed_bytes),
+                       text_bytes(limit, sizeof limit, (double)least->limit_bytes));
 }

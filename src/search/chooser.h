@@ -59,6 +59,9 @@ enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set 
 enum status chooser_add(struct chooser *c, struct candidate_set *set, const char *name,
                         struct plan *plan, int *index) MUST_USE;
 
+/* OK if there is a best; else STATUS_NO_FIT or STATUS_FAILED with the reason. */
+enum status chooser_refuse(const struct chooser *c, const struct candidate_set *set) MUST_USE;
+
 /* The request with which a plan is predicted. */
 enum status chooser_request(struct chooser *c, const struct plan *plan,
                             struct predict_request *out) MUST_USE;

@@ -28,7 +28,7 @@ enum status candidate_append(struct candidate_list *to, const char *name,
     struct candidate *c = &to->list[to->n];
     *c = (struct candidate){.family = family, .plan = plan};
     (void)snprintf(c->name, sizeof c->name, "%s", name);
-    c->stale = plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
+    c->stale = plan_is_stale(plan);
     TRY_GOTO(st, arena_copy_text(plan->memory, c->name, &plan->name), fail);
     to->n++;
     return STATUS_OK;
