@@ -1,0 +1,107 @@
+/* Plans trained in turns: who does more takes longer, whoever stands first; who is far behind is
+ * left out; and stopping is no failure. */
+#include "model/network.h"
+#include "plan/plan.h"
+#include "runtime/stop.h"
+#include "search/trial.h"
+#include "testing.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+enum { BATCH = 8 };
+static const char images[] = "synthetic:1x28x28/10/512";
+
+struct pair {
+    struct graph *graph;
+    struct plan *plain, *twice; /* the second computes every layer again for its gradients */
+    struct trial_request request;
+};
+
+static void pair_open(struct pair *p)
+{
+    struct graph_variant v = {BATCH, 1, 28, 28, 10, true, -1};
+    struct plan_request one = {.n_workers = 1, .micro_batches = 4};
+    assert_ok(network_build("lenet5", &v, &p->graph));
+    assert_ok(plan_build("serial", p->graph, &one, &p->plain));
+    assert_ok(plan_build("serial", p->graph, &one, &p->twice));
+    for (int i = 1; i < p->twice->n_layers - 1; i++)
+        p->twice->layers[i].recompute = true;
+    assert_ok(plan_check(p->twice, p->graph));
+    p->request = (struct trial_request){.model = "lenet5",
+                                        .data = images,
+                                        .backend = "reference",
+                                        .graph = p->graph,
+                                        .batch = BATCH,
+                                        .threads = 1,
+                                        .keeps_all = true,
+                                        .limit_s = 2,
+                                        .quiet = true};
+}
+
+static void pair_close(struct pair *p)
+{
+    plan_destroy(p->plain);
+    plan_destroy(p->twice);
+    graph_destroy(p->graph);
+}
+
+/* Whoever stands first. Other programs on the machine may hide it in one order, hardly in both. */
+static void test_more_work_takes_longer(void **state)
+{
+    (void)state;
+    struct pair p;
+    double ratio = 1;
+    pair_open(&p);
+    for (int first = 0; first < 2; first++) {
+        struct trial_plan plans[2] = {{.name = "a", .plan = first ? p.twice : p.plain},
+                                      {.name = "b", .plan = first ? p.plain : p.twice}};
+        assert_ok(trial_run(&p.request, plans, 2));
+        const struct trial_plan *plain = &plans[first], *twice = &plans[1 - first];
+        assert_true(plain->n_rounds >= TRIAL_LEAST_ROUNDS);
+        assert_int_equal(twice->n_rounds, plain->n_rounds);
+        assert_true(plain->step_s > 0 && plans[1].noise > 0);
+        ratio *= twice->step_s / plain->step_s;
+    }
+    assert_that(ratio > 1.05, "twice the work takes %g times as long", ratio);
+    pair_close(&p);
+}
+
+/* It has no more rounds than the one that all are compared with. */
+static void test_who_is_behind_is_left_out(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p);
+    struct trial_plan plans[2] = {{.name = "plain", .plan = p.plain},
+                                  {.name = "twice", .plan = p.twice}};
+    p.request.keeps_all = false;
+
+    assert_ok(trial_run(&p.request, plans, 2));
+    assert_true(plans[1].n_rounds <= plans[0].n_rounds);
+    assert_true(plans[0].step_s > 0 && plans[1].step_s > 0);
+    pair_close(&p);
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p);
+    struct trial_plan plans[2] = {{.name = "a", .plan = p.plain}, {.name = "b", .plan = p.plain}};
+    assert_ok(stop_install());
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_ok(trial_run(&p.request, plans, 2));
+    assert_true(plans[0].n_rounds == 0 && plans[0].step_s == 0);
+    pair_close(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_work_takes_longer),
+        cmocka_unit_test(test_who_is_behind_is_left_out),
+        cmocka_unit_test(test_stopped), /* the last: what is stopped stays so */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
