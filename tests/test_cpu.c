@@ -5,7 +5,9 @@
 #include "backend/cpu/cpu.h"
 #include "backend/reference/reference.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* A layout of the backend's own choice for a tensor: that of a sum's output. */
 static const layout *chosen_layout(const struct opdevice *d, const struct shape *shape)
@@ -175,6 +177,41 @@ static void test_images(void **state)
     opdevice_close(&reference);
 }
 
+/* ---- threads ---- */
+
+/* Something that differs as soon as one thread of the process has ended and another began. */
+static int64_t sum_of_thread_ids(void)
+{
+    int64_t sum = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *e = readdir(tasks); e; e = readdir(tasks))
+        sum += strtoll(e->d_name, NULL, 10);
+    assert_int_equal(closedir(tasks), 0);
+    return sum;
+}
+
+/* Weights with work for some of the threads only must not end the others. */
+static void test_threads_stay(void **state)
+{
+    (void)state;
+    static float weights[1 << 18], gradients[1 << 18];
+    const struct update_rule rule = {.kind = UPDATE_SGD, .learning_rate = 0.1};
+    void *const none[2] = {NULL, NULL};
+    struct opdevice cpu;
+    open_cpu(&cpu, 4);
+    int64_t before = 0;
+    for (size_t floats = 1 << 18; floats >= 1 << 14; floats /= 2) {
+        int64_t n_bytes = (int64_t)(floats * sizeof *weights);
+        assert_ok(backend_cpu.update(cpu.stream, &rule, n_bytes, weights, gradients, none));
+        assert_ok(backend_cpu.stream_synchronize(cpu.stream));
+        if (!before)
+            before = sum_of_thread_ids();
+        assert_int_equal(sum_of_thread_ids(), before);
+    }
+    opdevice_close(&cpu);
+}
+
 static void test_double_is_refused(void **state)
 {
     (void)state;
@@ -186,9 +223,9 @@ static void test_double_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_inputs),      cmocka_unit_test(test_blocked_inputs),
-        cmocka_unit_test(test_three_threads),     cmocka_unit_test(test_images),
-        cmocka_unit_test(test_double_is_refused),
+        cmocka_unit_test(test_plain_inputs),  cmocka_unit_test(test_blocked_inputs),
+        cmocka_unit_test(test_three_threads), cmocka_unit_test(test_images),
+        cmocka_unit_test(test_threads_stay),  cmocka_unit_test(test_double_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
