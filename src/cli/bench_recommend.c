@@ -31,7 +31,7 @@ struct contest {
     int n;
     struct trial_plan plans[TRIAL_MAX_PLANS];
     struct plan *own[TRIAL_MAX_PLANS];    /* those of the named strategies; NULL: the set's */
-    bool stale[TRIAL_MAX_PLANS];          /* trains with older weights: no rival, unless allowed */
+    bool stale[TRIAL_MAX_PLANS];          /* trains with older weights */
     double memory_share[TRIAL_MAX_PLANS]; /* of the host's */
     int best;                             /* measured, of the named ones */
     double regret;                        /* recommended over best, less 1 */
@@ -72,9 +72,10 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
     const struct positional positionals[] = {{0}};
     const struct option_set set = {
         .command = "bench recommend",
-        .about = "Plans for this host, then trains the recommended plan beside every named\n"
-                 "strategy, in turns. A recommendation is right if it is at most 2 % slower than\n"
-                 "the fastest of them.",
+        .about =
+            "Plans for this host, then trains the recommended plan beside every named\n"
+            "strategy, in turns; who is clearly behind has no further ones. A recommendation is\n"
+            "right if it is at most 2 % slower than the fastest of them.",
         .positionals = positionals,
         .options = options,
         .notes = subject_data_notes,
@@ -162,12 +163,12 @@ static bool is_named(const struct contest *t, int i)
 }
 
 /* The recommended plan may be one of the named strategies itself. */
-static void judge(struct contest *t, bool allow_stale)
+static void judge(struct contest *t)
 {
     t->best = -1;
     t->regret = NAN;
     for (int i = 0; i < t->n; i++)
-        if (t->plans[i].step_s > 0 && (allow_stale || !t->stale[i]) && is_named(t, i) &&
+        if (t->plans[i].step_s > 0 && !t->plans[i].aside && is_named(t, i) &&
             (t->best < 0 || t->plans[i].step_s < t->plans[t->best].step_s))
             t->best = i;
     if (t->best >= 0 && t->plans[0].step_s > 0)
@@ -219,19 +220,27 @@ static enum status train_all(const struct recommend_options *o, struct chooser *
                                     .batch = f->batch,
                                     .threads = (int)f->threads,
                                     .limit_s = o->seconds,
-                                    .keeps_all = true,
+                                    .whole_time = true,
                                     .quiet = o->chooser.quiet};
     if (t->set->best < 0)
         return status_fail(STATUS_NO_FIT, "%s: no plan fits", t->model);
     TRY(list_plans(c, t));
+    for (int i = 1; i < t->n; i++)
+        t->plans[i].aside = t->stale[i] && !o->chooser.allow_stale;
     TRY(train_groups(&request, t));
     if (stop_requested())
         return status_fail(STATUS_STOPPED, "stopped while training");
-    judge(t, o->chooser.allow_stale);
+    judge(t);
     return STATUS_OK;
 }
 
 /* ---- what is printed ---- */
+
+/* Of few rounds little is known. */
+static double noise_of(const struct trial_plan *p)
+{
+    return p->n_rounds >= TRIAL_LEAST_ROUNDS ? p->noise : NAN;
+}
 
 static double predicted_s(const struct contest *t, int i)
 {
@@ -247,27 +256,29 @@ static void add_row(table *out, const struct contest *t, int i)
     table_cell(out, "%s%s%s", i == 0 ? "* " : "  ", p->name, t->stale[i] ? " (stale)" : "");
     table_cell(out, "%d", p->plan->n_workers);
     table_cell(out, "%s", text_seconds(text, sizeof text, p->step_s));
-    table_cell(out, "%.1f %%", 100 * p->noise);
+    if (isfinite(noise_of(p)))
+        table_cell(out, "%.1f %%", 100 * p->noise);
+    else
+        table_cell(out, "%s", "");
+    table_cell(out, "%d", p->n_rounds);
     table_cell(out, "%s", isfinite(predicted) ? text_seconds(text, sizeof text, predicted) : "");
 }
 
 static enum status print_contest(const struct contest *t, const char *data)
 {
-    static const struct table_column columns[] = {{"  plan", TABLE_LEFT, 16},
-                                                  {"workers", TABLE_RIGHT, 0},
-                                                  {"measured", TABLE_RIGHT, 0},
-                                                  {"+-", TABLE_RIGHT, 0},
-                                                  {"predicted", TABLE_RIGHT, 0}};
+    static const struct table_column columns[] = {
+        {"  plan", TABLE_LEFT, 16}, {"workers", TABLE_RIGHT, 0}, {"measured", TABLE_RIGHT, 0},
+        {"+-", TABLE_RIGHT, 0},     {"rounds", TABLE_RIGHT, 0},  {"predicted", TABLE_RIGHT, 0}};
     table *out;
-    printf("%s on %s: found in %.1f s, tried in %d rounds\n\n", t->model, data, t->set->search_s,
-           t->plans[0].n_rounds);
-    TRY(table_create(columns, 5, &out));
+    printf("%s on %s: found in %.1f s\n\n", t->model, data, t->set->search_s);
+    TRY(table_create(columns, 6, &out));
     for (int i = 0; i < t->n; i++)
         add_row(out, t, i);
     TRY(table_finish(out, stdout));
     if (isfinite(t->regret))
-        printf("\nrecommended: %s, %+.1f %% of %s, the fastest named one: %s\n\n", t->plans[0].name,
-               100 * t->regret, t->plans[t->best].name, t->regret <= RIGHT ? "right" : "wrong");
+        printf("\nrecommended: %s, %+.1f %% (+- %.1f) of %s, the fastest named one: %s\n\n",
+               t->plans[0].name, 100 * t->regret, 100 * t->plans[t->best].noise,
+               t->plans[t->best].name, t->regret <= RIGHT ? "right" : "wrong");
     return STATUS_OK;
 }
 
@@ -276,10 +287,11 @@ static json_t *plans_json(const struct contest *t)
     json_t *list = json_array();
     for (int i = 0; i < t->n; i++)
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:i, s:f, s:f, s:o, s:b}", "plan", t->plans[i].name, "workers",
-                            t->plans[i].plan->n_workers, "measured_s", t->plans[i].step_s, "noise",
-                            t->plans[i].noise, "predicted_s", output_number(predicted_s(t, i)),
-                            "stale", t->stale[i]));
+            list,
+            json_pack("{s:s, s:i, s:f, s:o, s:i, s:o, s:b}", "plan", t->plans[i].name, "workers",
+                      t->plans[i].plan->n_workers, "measured_s", t->plans[i].step_s, "noise",
+                      output_number(noise_of(&t->plans[i])), "rounds", t->plans[i].n_rounds,
+                      "predicted_s", output_number(predicted_s(t, i)), "stale", t->stale[i]));
     return list;
 }
 

@@ -158,16 +158,18 @@ static void compare_all(struct trial *t)
         t->plans[i].step_s *= first_s;
 }
 
-/* The first one stays: all are compared with it. The more rounds there were, the less it takes. */
+/* The first one stays: all are compared with it. The more rounds there were, the less it takes; the
+ * noise of few rounds is itself little known. */
 static void leave_out(struct trial *t)
 {
     double best_s = INFINITY;
     for (int i = 0; i < t->n; i++)
-        best_s = fmin(best_s, t->plans[i].step_s);
-    double margin = t->n_rounds == 1 ? 0.5 : t->n_rounds == 2 ? 0.25 : 0.05;
+        if (!t->plans[i].aside)
+            best_s = fmin(best_s, t->plans[i].step_s);
+    double margin = fmax(0.05, 1.0 / t->n_rounds);
     for (int i = 1; i < t->n; i++) {
         const struct trial_plan *p = &t->plans[i];
-        if (p->step_s > best_s * (1 + fmax(margin, 3 * p->noise)))
+        if (p->aside || p->step_s > best_s * (1 + fmax(margin, 3 * p->noise)))
             t->entrants[i].out = true;
     }
 }
@@ -192,7 +194,7 @@ static bool is_decided(const struct trial *t)
 
 static bool is_over(const struct trial *t)
 {
-    bool decided = !t->request->keeps_all && is_decided(t);
+    bool decided = !t->request->whole_time && is_decided(t);
     bool late = elapsed_s(t) > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
     return decided || late || t->n_rounds == TRIAL_MAX_ROUNDS || stop_requested();
 }
@@ -203,8 +205,7 @@ static enum status play(struct trial *t)
     while (!is_over(t)) {
         TRY(play_round(t));
         compare_all(t);
-        if (!t->request->keeps_all)
-            leave_out(t);
+        leave_out(t);
     }
     return STATUS_OK;
 }

@@ -7,7 +7,8 @@
  *     TRY(trial_run(&r, plans, 2));
  *     plans[0].step_s < plans[1].step_s ...
  *
- * All plans are in memory at the same time.
+ * Who is clearly behind has no further rounds, so that the time goes to those whose order is in
+ * doubt. All plans are in memory at the same time.
  */
 #ifndef CLEAVE_SEARCH_TRIAL_H
 #define CLEAVE_SEARCH_TRIAL_H
@@ -19,7 +20,7 @@
 struct graph;
 struct plan;
 
-enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = 3, TRIAL_MAX_ROUNDS = 200 };
+enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = 3, TRIAL_MAX_ROUNDS = 2000 };
 
 struct trial_request {
     const char *model, *data, *backend; /* backend NULL: the best of this build */
@@ -29,13 +30,14 @@ struct trial_request {
     /* About how long, building not counted; but every plan that stays has TRIAL_LEAST_ROUNDS,
      * whatever they take. */
     double limit_s;
-    bool keeps_all; /* else who is clearly behind is left out of further rounds */
+    bool whole_time; /* else it ends as soon as the order is beyond doubt */
     bool quiet;
 };
 
 struct trial_plan {
     const char *name; /* for people */
     const struct plan *plan;
+    bool aside; /* no rival: it has one round, and nobody is behind because of it */
 
     /* ---- set by trial_run ---- */
     double step_s; /* 0: there was no round of it */
