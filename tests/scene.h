@@ -16,6 +16,9 @@
 
 enum { SCENE_MAX_WORKERS = 8 };
 
+/* Times that come out of the same sums in another order. */
+#define assert_seconds(actual, expected) assert_near(actual, expected, 1e-9)
+
 struct scene {
     const struct backend *backend;
     device *device;

@@ -45,7 +45,7 @@ static enum status record_step(const struct trainer_step *s, void *user)
     if (s->step == r->fail_at)
         return status_fail(STATUS_FAILED, "the listener has had enough");
     if (s->step == r->signal_at)
-        (void)raise(SIGTERM);
+        ask_to_stop(SIGTERM);
     if (s->step == 3 && r->remove_at_3)
         (void)rmdir(r->remove_at_3);
     return STATUS_OK;
@@ -394,8 +394,7 @@ static void test_processes_stop_together(void **state)
     r = (struct record){.signal_at = 3};
     assert_ok(stop_install());
     run_processes(o, 2, all, &r);
-    stop_clear();
-    (void)signal(SIGTERM, SIG_DFL);
+    stop_remove();
     /* The others hear of it with the results of the next step. */
     assert_all(all, 2, STATUS_STOPPED, "stopped by SIGTERM at step 4; saved to");
     int64_t step;

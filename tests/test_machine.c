@@ -1,123 +1,7 @@
-/* Machines: from strings, files and hwloc, written and read back, their routes and curves, every
- * mistake refused, and measuring. */
-#include "testing.h"
-
+/* Machines: from strings, files and hwloc, written and read back, their routes, and every mistake
+ * refused. Curves and measuring are in test_machine_measure. */
 #include "base/random.h"
-#include "machine/measure.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-
-/* ---- help ---- */
-
-static struct machine *parse(const char *text)
-{
-    struct machine *m = NULL;
-    assert_ok(machine_parse(text, &m));
-    assert_ok(machine_check(m));
-    return m;
-}
-
-static char *write_text(const struct machine *m)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    assert_non_null(f);
-    assert_ok(machine_write(m, f));
-    assert_int_equal(fclose(f), 0);
-    return text;
-}
-
-static void assert_same_parts(const struct machine *a, const struct machine *b)
-{
-    for (int i = 0; i < a->n_devices; i++) {
-        assert_int_equal(a->devices[i].kind, b->devices[i].kind);
-        assert_int_equal(a->devices[i].node, b->devices[i].node);
-        assert_int_equal(a->device_out[i], b->device_out[i]);
-        assert_int_equal(a->device_in[i], b->device_in[i]);
-    }
-    for (int i = 0; i < a->n_nodes; i++) {
-        assert_string_equal(a->nodes[i].name, b->nodes[i].name);
-        assert_string_equal(a->nodes[i].about, b->nodes[i].about);
-        assert_int_equal(a->nodes[i].first_device, b->nodes[i].first_device);
-        assert_int_equal(a->nodes[i].n_devices, b->nodes[i].n_devices);
-        assert_true(a->nodes[i].memory_bytes == b->nodes[i].memory_bytes);
-        assert_int_equal(a->nodes[i].cores, b->nodes[i].cores);
-        assert_string_equal(a->nodes[i].host, b->nodes[i].host);
-        assert_int_equal(a->node_out[i], b->node_out[i]);
-        assert_int_equal(a->node_in[i], b->node_in[i]);
-    }
-    for (int i = 0; i < a->n_links; i++) {
-        assert_string_equal(a->links[i].name, b->links[i].name);
-        assert_true(a->links[i].bytes_per_s == b->links[i].bytes_per_s);
-        assert_true(a->links[i].latency_s == b->links[i].latency_s);
-    }
-    for (int i = 0; i < a->n_pairs; i++)
-        assert_memory_equal(&a->pairs[i], &b->pairs[i], sizeof a->pairs[i]);
-}
-
-static void assert_same_kinds(const struct machine *a, const struct machine *b)
-{
-    for (int i = 0; i < a->n_kinds; i++) {
-        const struct machine_kind *x = &a->kinds[i], *y = &b->kinds[i];
-        assert_string_equal(x->name, y->name);
-        assert_string_equal(x->about, y->about);
-        assert_string_equal(x->note, y->note);
-        assert_int_equal(x->class, y->class);
-        assert_int_equal(x->cores, y->cores);
-        assert_true(x->memory_bytes == y->memory_bytes && x->launch_s == y->launch_s);
-        assert_true(x->peak_flops_per_s == y->peak_flops_per_s);
-        assert_true(x->reached_flops_per_s == y->reached_flops_per_s);
-        assert_true(x->peak_bytes_per_s == y->peak_bytes_per_s);
-        assert_true(x->reached_bytes_per_s == y->reached_bytes_per_s);
-        assert_true(x->link_bytes_per_s == y->link_bytes_per_s);
-        assert_true(x->link_latency_s == y->link_latency_s);
-    }
-}
-
-/* Every field, bit by bit. */
-static void assert_same(const struct machine *a, const struct machine *b)
-{
-    assert_string_equal(a->name, b->name);
-    assert_string_equal(a->source, b->source);
-    assert_int_equal(a->n_kinds, b->n_kinds);
-    assert_int_equal(a->n_nodes, b->n_nodes);
-    assert_int_equal(a->n_devices, b->n_devices);
-    assert_int_equal(a->n_links, b->n_links);
-    assert_int_equal(a->n_pairs, b->n_pairs);
-    assert_int_equal(a->n_curves, b->n_curves);
-    assert_true(a->wake_s == b->wake_s && a->step_s == b->step_s);
-    assert_same_kinds(a, b);
-    assert_same_parts(a, b);
-    for (int i = 0; i < a->n_curves; i++) {
-        const struct machine_curve *x = &a->curves[i], *y = &b->curves[i];
-        assert_string_equal(x->transport, y->transport);
-        assert_int_equal(x->reduces, y->reduces);
-        assert_int_equal(x->method, y->method);
-        assert_int_equal(x->members, y->members);
-        assert_int_equal(x->nodes, y->nodes);
-        assert_int_equal(x->n_points, y->n_points);
-        assert_memory_equal(x->points, y->points, (size_t)x->n_points * sizeof *x->points);
-    }
-}
-
-static void assert_round_trip(const struct machine *m)
-{
-    char *text = write_text(m);
-    struct machine *back = NULL;
-    assert_ok(machine_parse_json(text, strlen(text), "back", &back));
-    assert_same(m, back);
-    machine_destroy(back);
-    free(text);
-}
-
-static struct machine *parse_json(const char *text)
-{
-    struct machine *m = NULL;
-    assert_ok(machine_parse_json(text, strlen(text), "m.json", &m));
-    return m;
-}
+#include "machines.h"
 
 /* ---- units ---- */
 
@@ -416,93 +300,90 @@ static void test_files(void **state)
     assert_fails(machine_parse(test_folder(), &m), STATUS_FAILED, "cannot read");
 }
 
-#define NODES "\"nodes\": [{\"devices\": [\"p100\"]}]"
+static const struct {
+    const char *text, *part;
+} file_mistakes[] = {
+    {"{\n  \"cleave_machine\": 1,\n  nodes\n}", "m.json:3:"},
+    {"{} {}", "m.json:1:"},
+    {"[]", "m.json: a machine must be an object"},
+    {"{}", "m.json: this is no machine file"},
+    {"{\"cleave_machine\": 2}", "m.json: the machine file is of another version"},
+    {"{\"cleave_machine\": 1}", "m.json: a machine needs its \"nodes\""},
+    {"{\"cleave_machine\": 1, \"nodes\": []}", "m.json: nodes: must be a list that is not"},
+    {"{\"cleave_machine\": 1, \"nods\": []}", "unknown key 'nods': did you mean 'nodes'?"},
+    {"{\"cleave_machine\": 1, \"name\": 3, " NODES "}", "m.json: name: must be text"},
+    {"{\"cleave_machine\": 1, \"intra\": \"x\", " NODES "}", "m.json: intra: must be a bandw"},
+    {"{\"cleave_machine\": 1, \"intra\": 0, " NODES "}", "m.json: intra: must be a bandwidth"},
+    {"{\"cleave_machine\": 1, \"intra_latency\": -1, " NODES "}", "m.json: intra_latency: "},
+    {"{\"cleave_machine\": 1, \"nodes\": [3]}", "m.json: nodes/0: must be an object"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{}]}", "m.json: nodes/0: a node needs its"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"p10\"]}]}",
+     "m.json: nodes/0/devices/0: unknown device 'p10': did you mean 'p100'?"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"knd\": 1}]}]}",
+     "m.json: nodes/0/devices/0: unknown key 'knd': did you mean 'kind'?"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{}]}]}", "a device needs its \"kind\""},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 0, \"devices\": [\"k40\"]}]}",
+     "m.json: nodes/0/count: must be a whole number from 1 to 4096"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 4096, \"devices\": [\"k40\", \"k40\"]}]}",
+     "m.json: nodes/0/devices/0: more than 4096 devices"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": "
+     "\"a\"}]}]}",
+     "unknown link 'a'"},
+    {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1}],"
+     "\"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": \"a\"}]}]}",
+     "names its \"out\" link but not its \"in\" link"},
+    {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\"}], " NODES "}",
+     "m.json: links/0: a link needs its \"bytes_per_s\""},
+    {"{\"cleave_machine\": 1, \"links\": [{\"bytes_per_s\": 1}], " NODES "}",
+     "a link needs its \"name\""},
+    {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1},"
+     "{\"name\": \"a\", \"bytes_per_s\": 1}], " NODES "}",
+     "m.json: two links are named 'a'"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\"}], " NODES "}",
+     "m.json: device kind 'x': peak and reached figures must be above 0"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"x\"}], " NODES "}",
+     "m.json: kinds/0: unknown device 'x'"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\"}, {\"like\": \"p100\"}], " NODES "}",
+     "m.json: kinds/1: kind 'p100' is there twice"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
+     "\"reached_flops_per_s\": 1e15}], " NODES "}",
+     "device kind 'y': what is reached must not be above the peak"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"class\": \"gpx\"}]}",
+     "m.json: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
+     "[{\"between\": [0, 1], \"bytes_per_s\": 1}]}]}",
+     "m.json: nodes/0/pairs/0: a pair is of devices of its node, numbers from 0 to 0"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
+     "[{\"between\": [0, 0], \"bytes_per_s\": 1}]}]}",
+     "\"between\" must be two devices of the node"},
+    {"{\"cleave_machine\": 1, \"curves\": [{}], " NODES "}", "a curve needs its \"transport\""},
+    {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": "
+     "\"rng\"}], " NODES "}",
+     "unknown operation 'rng': did you mean 'ring'?"},
+    {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
+     "\"points\": [[1, 2]]}], " NODES "}",
+     "m.json: curves/0/points/0: must be [bytes, seconds, cpu_s]"},
+    {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
+     "\"points\": [[2, 2, 1], [1, 3, 1]]}], " NODES "}",
+     "m.json: curve 0: its points must ascend in bytes"},
+    {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
+     "\"points\": [[2, 2, 3]]}], " NODES "}",
+     "cpu_s is a part of the seconds"},
+    {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"message\","
+     "\"members\": 3, \"points\": [[2, 2, 1]]}], " NODES "}",
+     "a message has 2 members"},
+    {"{\"cleave_machine\": 1, \"wake_s\": \"soon\", " NODES "}", "m.json: wake_s: must be a time"},
+    {"{\"cleave_machine\": 1, \"name\": \"a\", \"name\": \"b\", " NODES "}", "duplicate"},
+};
 
 static void test_file_mistakes(void **state)
 {
     (void)state;
     struct machine *m = NULL;
-    const struct {
-        const char *text, *part;
-    } cases[] = {
-        {"{\n  \"cleave_machine\": 1,\n  nodes\n}", "m.json:3:"},
-        {"{} {}", "m.json:1:"},
-        {"[]", "m.json: a machine must be an object"},
-        {"{}", "m.json: this is no machine file"},
-        {"{\"cleave_machine\": 2}", "m.json: the machine file is of another version"},
-        {"{\"cleave_machine\": 1}", "m.json: a machine needs its \"nodes\""},
-        {"{\"cleave_machine\": 1, \"nodes\": []}", "m.json: nodes: must be a list that is not"},
-        {"{\"cleave_machine\": 1, \"nods\": []}", "unknown key 'nods': did you mean 'nodes'?"},
-        {"{\"cleave_machine\": 1, \"name\": 3, " NODES "}", "m.json: name: must be text"},
-        {"{\"cleave_machine\": 1, \"intra\": \"x\", " NODES "}", "m.json: intra: must be a bandw"},
-        {"{\"cleave_machine\": 1, \"intra\": 0, " NODES "}", "m.json: intra: must be a bandwidth"},
-        {"{\"cleave_machine\": 1, \"intra_latency\": -1, " NODES "}", "m.json: intra_latency: "},
-        {"{\"cleave_machine\": 1, \"nodes\": [3]}", "m.json: nodes/0: must be an object"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{}]}", "m.json: nodes/0: a node needs its"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"p10\"]}]}",
-         "m.json: nodes/0/devices/0: unknown device 'p10': did you mean 'p100'?"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"knd\": 1}]}]}",
-         "m.json: nodes/0/devices/0: unknown key 'knd': did you mean 'kind'?"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{}]}]}",
-         "a device needs its \"kind\""},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 0, \"devices\": [\"k40\"]}]}",
-         "m.json: nodes/0/count: must be a whole number from 1 to 4096"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 4096, \"devices\": [\"k40\", \"k40\"]}]}",
-         "m.json: nodes/0/devices/0: more than 4096 devices"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": "
-         "\"a\"}]}]}",
-         "unknown link 'a'"},
-        {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1}],"
-         "\"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": \"a\"}]}]}",
-         "names its \"out\" link but not its \"in\" link"},
-        {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\"}], " NODES "}",
-         "m.json: links/0: a link needs its \"bytes_per_s\""},
-        {"{\"cleave_machine\": 1, \"links\": [{\"bytes_per_s\": 1}], " NODES "}",
-         "a link needs its \"name\""},
-        {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1},"
-         "{\"name\": \"a\", \"bytes_per_s\": 1}], " NODES "}",
-         "m.json: two links are named 'a'"},
-        {"{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\"}], " NODES "}",
-         "m.json: device kind 'x': peak and reached figures must be above 0"},
-        {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"x\"}], " NODES "}",
-         "m.json: kinds/0: unknown device 'x'"},
-        {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\"}, {\"like\": \"p100\"}], " NODES
-         "}",
-         "m.json: kinds/1: kind 'p100' is there twice"},
-        {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
-         "\"reached_flops_per_s\": 1e15}], " NODES "}",
-         "device kind 'y': what is reached must not be above the peak"},
-        {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"class\": \"gpx\"}]}",
-         "m.json: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
-         "[{\"between\": [0, 1], \"bytes_per_s\": 1}]}]}",
-         "m.json: nodes/0/pairs/0: a pair is of devices of its node, numbers from 0 to 0"},
-        {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
-         "[{\"between\": [0, 0], \"bytes_per_s\": 1}]}]}",
-         "\"between\" must be two devices of the node"},
-        {"{\"cleave_machine\": 1, \"curves\": [{}], " NODES "}", "a curve needs its \"transport\""},
-        {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": "
-         "\"rng\"}], " NODES "}",
-         "unknown operation 'rng': did you mean 'ring'?"},
-        {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
-         "\"points\": [[1, 2]]}], " NODES "}",
-         "m.json: curves/0/points/0: must be [bytes, seconds, cpu_s]"},
-        {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
-         "\"points\": [[2, 2, 1], [1, 3, 1]]}], " NODES "}",
-         "m.json: curve 0: its points must ascend in bytes"},
-        {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
-         "\"points\": [[2, 2, 3]]}], " NODES "}",
-         "cpu_s is a part of the seconds"},
-        {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"message\","
-         "\"members\": 3, \"points\": [[2, 2, 1]]}], " NODES "}",
-         "a message has 2 members"},
-        {"{\"cleave_machine\": 1, \"wake_s\": \"soon\", " NODES "}",
-         "m.json: wake_s: must be a time"},
-        {"{\"cleave_machine\": 1, \"name\": \"a\", \"name\": \"b\", " NODES "}", "duplicate"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_fails(machine_parse_json(cases[i].text, strlen(cases[i].text), "m.json", &m),
-                     STATUS_USAGE, cases[i].part);
+    for (size_t i = 0; i < sizeof file_mistakes / sizeof *file_mistakes; i++)
+        assert_fails(
+            machine_parse_json(file_mistakes[i].text, strlen(file_mistakes[i].text), "m.json", &m),
+            STATUS_USAGE, file_mistakes[i].part);
 }
 
 /* ---- hwloc ---- */
@@ -647,220 +528,6 @@ static void test_without_mistakes(void **state)
     machine_destroy(m);
 }
 
-/* ---- curves ---- */
-
-static struct machine *machine_with_curves(void)
-{
-    return parse_json(
-        "{\"cleave_machine\": 1, " NODES ", \"wake_s\": \"5us\", \"curves\": ["
-        "{\"transport\": \"threads\", \"operation\": \"message\","
-        " \"points\": [[1024, 1e-6, 0], [4096, 4e-6, 2e-6], [65536, 16e-6, 8e-6]]},"
-        "{\"transport\": \"threads\", \"operation\": \"ring\", \"members\": 2,"
-        " \"points\": [[1024, 1e-6, 1e-6]]},"
-        "{\"transport\": \"threads\", \"operation\": \"ring\", \"members\": 8,"
-        " \"points\": [[1024, 2e-6, 1e-6]]},"
-        "{\"transport\": \"threads\", \"operation\": \"tree\", \"members\": 4,"
-        " \"points\": [[1024, 3e-6, 1e-6]]},"
-        "{\"transport\": \"mpi\", \"operation\": \"gather\", \"members\": 4,"
-        " \"points\": [[1024, 4e-6, 1e-6]]},"
-        "{\"transport\": \"mpi\", \"operation\": \"gather\", \"members\": 4, \"nodes\": 2,"
-        " \"points\": [[1024, 5e-6, 1e-6]]}]}");
-}
-
-static void test_find_curve(void **state)
-{
-    (void)state;
-    struct machine *m = machine_with_curves();
-    assert_ptr_equal(machine_find_curve(m, "threads", false, COMM_RING, 2), &m->curves[0]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_RING, 2), &m->curves[1]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_RING, 3), &m->curves[1]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_RING, 5), &m->curves[2]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_RING, 64), &m->curves[2]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_TREE, 64), &m->curves[3]);
-    assert_ptr_equal(machine_find_curve(m, "threads", true, COMM_GATHER, 4), &m->curves[1]);
-    assert_ptr_equal(machine_find_curve(m, "mpi", true, COMM_RING, 4), &m->curves[4]);
-    assert_null(machine_find_curve(m, "mpi", false, COMM_RING, 4));
-    assert_null(machine_find_curve(m, "carrier pigeon", true, COMM_RING, 4));
-    assert_ptr_equal(machine_find_network_curve(m, "mpi", true, COMM_RING, 4, 3), &m->curves[5]);
-    assert_null(machine_find_network_curve(m, "threads", true, COMM_RING, 4, 2));
-    assert_round_trip(m);
-    machine_destroy(m);
-}
-
-static void test_curve_at(void **state)
-{
-    (void)state;
-    struct machine *m = machine_with_curves();
-    const struct machine_curve *c = &m->curves[0];
-    assert_near(machine_curve_at(c, 1024).seconds * 1e6, 1, 1e-12);
-    assert_near(machine_curve_at(c, 4096).seconds * 1e6, 4, 1e-12);
-    assert_near(machine_curve_at(c, 2048).seconds * 1e6, 2, 1e-12);    /* half way, on logarithms */
-    assert_near(machine_curve_at(c, 16384).seconds * 1e6, 8, 1e-12);   /* 4 to 16 */
-    assert_near(machine_curve_at(c, 16384).cpu_s * 1e6, 4, 1e-12);     /* 2 to 8 */
-    assert_near(machine_curve_at(c, 2048).cpu_s * 1e6, 1, 1e-12);      /* 0 to 2: even */
-    assert_near(machine_curve_at(c, 1).seconds * 1e6, 1, 1e-12);       /* not below the first */
-    assert_near(machine_curve_at(c, 655360).seconds * 1e6, 160, 1e-9); /* the last bandwidth */
-    assert_near(machine_curve_at(c, 655360).cpu_s * 1e6, 80, 1e-9);
-    assert_near(machine_curve_at(&m->curves[1], 2048).seconds * 1e6, 2, 1e-12);
-    assert_near(machine_curve_at(&m->curves[1], 512).seconds * 1e6, 1, 1e-12);
-    machine_destroy(m);
-}
-
-/* ---- measuring ---- */
-
-struct seen {
-    atomic_int bound[4];
-    double share;
-};
-
-static void note_bind(int worker, int n_workers, void *user)
-{
-    struct seen *s = user;
-    assert_int_equal(n_workers, 3);
-    atomic_fetch_add(&s->bound[worker], 1);
-}
-
-static void note_progress(double share, void *user)
-{
-    struct seen *s = user;
-    s->share = share;
-}
-
-static void check_measured(const struct machine *m, const char *transport)
-{
-    for (int i = 0; i < m->n_curves; i++) {
-        const struct machine_curve *c = &m->curves[i];
-        assert_string_equal(c->transport, transport);
-        assert_int_equal(c->n_points, 2); /* 1 KiB and 16 KiB */
-        assert_true(c->points[0].bytes == 1024 && c->points[1].bytes == 16384);
-    }
-}
-
-static void test_measure_threads(void **state)
-{
-    (void)state;
-    struct machine *m = parse("1x3:cpu");
-    struct seen seen = {0};
-    struct machine_measure_options o = {.workers = 3,
-                                        .case_s = 1e-4,
-                                        .largest_bytes = 1 << 14,
-                                        .bind = note_bind,
-                                        .progress = note_progress,
-                                        .user = &seen};
-    for (int again = 0; again < 2; again++) { /* the second time replaces what the first found */
-        assert_ok(machine_measure_threads(m, &o));
-        assert_int_equal(m->n_curves, 1 + 3 + 3); /* message; sums over 2 and over 3 */
-        check_measured(m, "threads");
-    }
-    const struct machine_curve *c = machine_find_curve(m, "threads", true, COMM_TREE, 3);
-    assert_int_equal(c->members, 3);
-    assert_int_equal(c->method, COMM_TREE);
-    assert_true(m->wake_s > 0 && m->wake_s < 1);
-    assert_true(m->step_s > 0 && m->step_s < 1);
-    assert_true(m->kinds[0].reached_bytes_per_s > 1e6);
-    assert_true(seen.share > 0.3 && seen.share <= 1);
-    for (int i = 0; i < 3; i++)
-        assert_true(atomic_load(&seen.bound[i]) > 0);
-    assert_round_trip(m);
-    o.workers = 1;
-    o.bind = NULL;
-    assert_ok(machine_measure_threads(m, &o));
-    assert_int_equal(m->n_curves, 7); /* nobody to measure with: what there was stays */
-    o.workers = 0;
-    assert_fails(machine_measure_threads(m, &o), STATUS_USAGE, "0 workers");
-    machine_destroy(m);
-}
-
-/* Processes, played by threads: five ranks on three nodes. */
-enum { RANKS = 5 };
-static const int node_of_rank[RANKS] = {0, 0, 1, 1, 2};
-
-struct rank {
-    comm *end;
-    pthread_t thread;
-    enum status status;
-    char *text; /* of its machine */
-    struct status_error error;
-};
-
-static enum status measure_rank(struct rank *r)
-{
-    struct machine *own, *joined = NULL;
-    struct machine_measure_options o = {.case_s = 1e-4, .largest_bytes = 1 << 14};
-    size_t size;
-    TRY(machine_parse(r->end->rank < 4 ? "1x2:cpu" : "1x1:cpu,memory=1GiB", &own));
-    own->kinds[0].launch_s = 1e-6;
-    if (r->end->rank == 2) /* another kind of the same name */
-        own->kinds[0].reached_flops_per_s /= 2;
-    enum status st = machine_join(r->end, own, node_of_rank, &joined);
-    machine_destroy(own);
-    TRY(st);
-    st = machine_measure_processes(joined, r->end, node_of_rank, &o);
-    FILE *f = st == STATUS_OK ? open_memstream(&r->text, &size) : NULL;
-    if (f) {
-        st = machine_write(joined, f);
-        (void)fclose(f);
-    }
-    machine_destroy(joined);
-    return st;
-}
-
-static void *run_rank(void *user)
-{
-    struct rank *r = user;
-    r->status = measure_rank(r);
-    if (r->status != STATUS_OK) {
-        r->end->table->abort(r->end, r->status, status_message());
-        status_take(r->status, &r->error);
-    }
-    return NULL;
-}
-
-static void check_joined(const struct machine *m)
-{
-    assert_int_equal(m->n_nodes, 3);
-    assert_int_equal(m->n_devices, 5);
-    assert_int_equal(m->n_kinds, 2);
-    assert_string_equal(m->kinds[1].name, "cpu-2");
-    assert_int_equal(m->devices[2].kind, 1);
-    assert_int_equal(m->devices[4].kind, 0);
-    assert_true(m->nodes[2].memory_bytes == INT64_C(1) << 30);
-    /* one node: message, sums over 2; network: message, sums over all */
-    assert_int_equal(m->n_curves, 1 + 3 + 1 + 3);
-    check_measured(m, "threads");
-    assert_int_equal(machine_find_network_curve(m, "threads", true, COMM_RING, 5, 3)->members, 5);
-    for (int i = 0; i < 3; i++) {
-        const struct machine_link *out = &m->links[m->node_out[i]], *in = &m->links[m->node_in[i]];
-        assert_true(out->bytes_per_s != 12.5e9 && in->bytes_per_s != 12.5e9); /* measured */
-        assert_true(out->latency_s > 0 && out->latency_s < 1);
-    }
-}
-
-static void test_measure_processes(void **state)
-{
-    (void)state;
-    struct rank ranks[RANKS] = {0};
-    comm *ends[RANKS];
-    assert_ok(comm_threads_create(RANKS, 20, ends));
-    for (int i = 0; i < RANKS; i++) {
-        ranks[i].end = ends[i];
-        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
-    }
-    for (int i = 0; i < RANKS; i++)
-        assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
-    for (int i = 0; i < RANKS; i++) {
-        assert_that(ranks[i].status == STATUS_OK, "rank %d: %s", i, ranks[i].error.message);
-        assert_string_equal(ranks[i].text, ranks[0].text); /* all come to the same */
-    }
-    struct machine *m = parse_json(ranks[0].text);
-    check_joined(m);
-    machine_destroy(m);
-    for (int i = 0; i < RANKS; i++) {
-        free(ranks[i].text);
-        ends[i]->table->destroy(ends[i]);
-    }
-}
-
 /* ---- anything at all ---- */
 
 static uint32_t draw(uint64_t *next, uint32_t sides)
@@ -921,10 +588,6 @@ int main(void)
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_without),
         cmocka_unit_test(test_without_mistakes),
-        cmocka_unit_test(test_find_curve),
-        cmocka_unit_test(test_curve_at),
-        cmocka_unit_test(test_measure_threads),
-        cmocka_unit_test(test_measure_processes),
         cmocka_unit_test(test_mangled),
     };
     return test_run(tests);

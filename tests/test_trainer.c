@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/wait.h>
@@ -533,7 +534,7 @@ static void check_stopped(int signal_number, const char *signal_name, const char
     wait_for_checkpoint(name);
     assert_int_equal(kill(child, signal_number), 0);
     assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how));
+    assert_that(WIFEXITED(how), "%s: the child died by signal %d", signal_name, WTERMSIG(how));
     assert_int_equal(WEXITSTATUS(how), STATUS_STOPPED);
     assert_true(read(ends[0], text, sizeof text - 1) > 0);
     (void)close(ends[0]);
@@ -559,7 +560,7 @@ static void test_stopped_by_a_signal(void **state)
 static enum status raise_at_step(const struct trainer_step *s, void *user)
 {
     if (s->step == *(const int *)user)
-        (void)raise(SIGTERM);
+        ask_to_stop(SIGTERM);
     return STATUS_OK;
 }
 
@@ -573,19 +574,50 @@ static void test_stop_is_exact(void **state)
     for (int step = 3; step <= 15; step += 6) {
         assert_ok(stop_install());
         assert_fails(run_training(&o, &raising, &step), STATUS_STOPPED, "nothing was saved");
-        stop_clear();
+        stop_remove();
         assert_ok(stop_install());
         o.checkpoint = name;
         enum status st = run_training(&o, &raising, &step);
         assert_int_equal(stop_requested(), SIGTERM);
-        stop_clear();
+        stop_remove();
         char part[64];
         (void)snprintf(part, sizeof part, "stopped by SIGTERM at step %d; saved to", step);
         assert_fails(st, STATUS_STOPPED, part);
         (void)weights_of(name, step);
         o.checkpoint = NULL;
     }
-    (void)signal(SIGTERM, SIG_DFL);
+}
+
+static bool is_blocked(int signal_number)
+{
+    sigset_t mask;
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    return sigismember(&mask, signal_number);
+}
+
+static void *look_from_a_thread(void *blocked)
+{
+    *(bool *)blocked = is_blocked(SIGTERM) && is_blocked(SIGINT);
+    return NULL;
+}
+
+/* oneDNN's matrix products cannot be interrupted: a handler's frame would lie in the heap. */
+static void test_signals_spare_who_computes(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    bool blocked = false;
+    for (int again = 0; again < 2; again++) {
+        assert_ok(stop_install());
+        assert_ok(stop_install()); /* once more does no harm */
+        assert_true(is_blocked(SIGTERM) && is_blocked(SIGINT));
+        assert_int_equal(pthread_create(&thread, NULL, look_from_a_thread, &blocked), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_true(blocked);
+        ask_to_stop(again ? SIGINT : SIGTERM);
+        stop_remove();
+        assert_true(!is_blocked(SIGTERM) && !is_blocked(SIGINT) && !stop_requested());
+    }
 }
 
 int main(void)
@@ -607,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_moment),
         cmocka_unit_test(test_stopped_by_a_signal),
         cmocka_unit_test(test_stop_is_exact),
+        cmocka_unit_test(test_signals_spare_who_computes),
         ON_CPU(test_same_seed_same_bits),
         ON_CPU(test_resume_is_invisible),
         ON_CPU(test_resume_with_dropout),

@@ -173,6 +173,15 @@ static inline int test_remove_folder(void **state)
     return 0;
 }
 
+/* CLEAVE_TEST_CASE=PATTERN in the environment runs only the tests whose names match (* and ?),
+ * before main so that programs that call cmocka themselves follow it, too. */
+__attribute__((constructor)) static inline void test_choose_case(void)
+{
+    const char *pattern = getenv("CLEAVE_TEST_CASE");
+    if (pattern)
+        cmocka_set_test_filter(pattern);
+}
+
 /* Runs an array of struct CMUnitTest; the value for main to return. */
 #define test_run(tests) cmocka_run_group_tests(tests, NULL, test_remove_folder)
 

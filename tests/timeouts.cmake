@@ -2,7 +2,7 @@
 # as long. A test that needs more than a few seconds should have a reason beside it.
 set(CLEAVE_TEST_TIMEOUTS
     test_transparency=400 # trains seven networks under many plans
-    test_random_plans=300 test_programs=300
+    test_random_plans=300 test_programs=300 test_mutations=300
     test_fixtures=300 # trains eleven networks, nine of them in plain C, too: 75 s alone
     cli_accuracy=300 # predicts and trains 19 plans, of which 9 have more workers than some cores
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are

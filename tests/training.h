@@ -5,9 +5,11 @@
 
 #include "runtime/checkpoint.h"
 #include "runtime/safetensors.h"
+#include "runtime/stop.h"
 #include "runtime/trainer.h"
 
 #include <dirent.h>
+#include <signal.h>
 
 /* What the runs compute with; one thread, since these tests fork. */
 static const char *training_backend = "reference";
@@ -36,6 +38,15 @@ static inline enum status run_training(const struct trainer_options *o,
     enum status st = trainer_run(t, calls, user);
     trainer_destroy(t);
     return st;
+}
+
+/* Asks this process to stop, and returns when it has heard of it; another thread takes it. */
+static inline void ask_to_stop(int signal_number)
+{
+    (void)kill(getpid(), signal_number);
+    for (int i = 0; i < 10000 && !stop_requested(); i++)
+        (void)usleep(1000);
+    assert_int_equal(stop_requested(), signal_number);
 }
 
 /* The sum over the tensors of the checkpoint NAME, and the step it stands at. */

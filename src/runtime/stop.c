@@ -2,31 +2,83 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+static const int signals[] = {SIGTERM, SIGINT};
+enum { N_SIGNALS = sizeof signals / sizeof *signals };
 
 /* Lock-free, so a signal's handler may write it while other threads read. */
 static atomic_int requested;
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "needed in a signal handler");
+
+/* The thread that takes the signals. No thread that computes may: matrix products of oneDNN up to
+ * 3.11.1 let the stack pointer point into the heap, and the kernel would put the handler's frame
+ * there, over whatever lies below (github.com/uxlfoundation/oneDNN/issues/4845). */
+static struct {
+    pid_t process; /* whose it is: a fork has none of its parent's threads; 0: nobody's */
+    pthread_t thread;
+    sem_t end;
+} listener;
 
 static void remember(int signal_number)
 {
     atomic_store(&requested, signal_number);
 }
 
+static sigset_t signal_set(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (int i = 0; i < N_SIGNALS; i++)
+        (void)sigaddset(&set, signals[i]);
+    return set;
+}
+
+/* Handlers run inside the wait, which goes on afterwards. */
+static void *listen_for_signals(void *unused)
+{
+    sigset_t set = signal_set();
+    (void)unused;
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    while (sem_wait(&listener.end) != 0)
+        continue;
+    return NULL;
+}
+
+/* Threads that this one starts from now on leave the signals to the listener as well. */
+static enum status start_listener(void)
+{
+    sigset_t all, before, set = signal_set();
+    if (listener.process == getpid())
+        return STATUS_OK;
+    (void)sigfillset(&all);
+    (void)sem_init(&listener.end, 0, 0);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&listener.thread, NULL, listen_for_signals, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return status_fail(STATUS_FAILED, "cannot start a thread for signals: %s", strerror(error));
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    listener.process = getpid();
+    return STATUS_OK;
+}
+
 static enum status install(int flags)
 {
-    static const int signals[] = {SIGTERM, SIGINT};
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    for (int i = 0; i < N_SIGNALS; i++) {
         struct sigaction action = {.sa_handler = remember, .sa_flags = flags | SA_RESTART};
         (void)sigemptyset(&action.sa_mask);
         if (sigaction(signals[i], &action, NULL) != 0)
             return status_fail(STATUS_FAILED, "cannot handle %s: %s", stop_signal_name(signals[i]),
                                strerror(errno));
     }
-    return STATUS_OK;
+    return start_listener();
 }
 
 /* One-shot: whoever sends it twice wants the process gone, saved or not. */
@@ -59,7 +111,17 @@ const char *stop_signal_name(int signal_number)
     }
 }
 
-void stop_clear(void)
+void stop_remove(void)
 {
+    sigset_t set = signal_set();
+    for (int i = 0; i < N_SIGNALS; i++)
+        (void)signal(signals[i], SIG_DFL);
+    if (listener.process == getpid()) {
+        (void)sem_post(&listener.end);
+        (void)pthread_join(listener.thread, NULL);
+        (void)sem_destroy(&listener.end);
+        listener.process = 0;
+    }
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     atomic_store(&requested, 0);
 }

@@ -2,7 +2,7 @@
  *
  * SIGTERM and SIGINT set a flag that the trainer looks at after each step; it then saves and
  * returns STATUS_STOPPED. A second signal of the same kind ends the process at once, unless a guard
- * counts them (cli/guard.h).
+ * counts them (cli/guard.h). A thread of its own takes the signals; those that compute must not.
  *
  *     stop_install();                 // the program, once, before it trains
  *     ...
@@ -14,7 +14,10 @@
 
 #include "base/status.h"
 
-/* Installs the handlers for SIGTERM and SIGINT. */
+/* Installs the handlers for SIGTERM and SIGINT and starts the thread that they run in. The calling
+ * thread, and those that it starts afterwards, block both signals: install before anything
+ * computes. A signal sent to one thread (raise) is not heard. After a fork the child must install
+ * again. */
 enum status stop_install(void) MUST_USE;
 
 /* The same for a process that a guard passes signals on to: it may get each of them twice, from the
@@ -27,7 +30,8 @@ int stop_requested(void);
 /* "SIGTERM", "SIGINT" or "signal 10". */
 const char *stop_signal_name(int signal_number);
 
-/* Forgets a request. */
-void stop_clear(void);
+/* Forgets a request, ends the thread, lets the signals do again what they do by default. Called by
+ * the thread that installed. */
+void stop_remove(void);
 
 #endif

@@ -1,0 +1,294 @@
+/* The clock on CPUs: communication, neighbours and the making of samples want the cores that
+ * compute; what it says is what a formula says. */
+#include "plan_suite.h"
+#include "scene.h"
+
+/* ---- CPUs ---- */
+
+/* Every sum takes 1 s, of which the cores work 0.4. */
+static const struct machine_point flat[2] = {{1, 1, 0.4, 0}, {1e9, 1, 0.4, 0}};
+static struct machine_curve curves[2] = {
+    {"threads", true, COMM_RING, 2, 1, 2, flat},
+    {"threads", false, COMM_GATHER, 2, 1, 2, flat},
+};
+
+static void place_on_cores(struct scene *s, const char *machine)
+{
+    scene_place(s, machine);
+    s->machine->curves = curves;
+    s->machine->n_curves = 2;
+}
+
+/* Two buckets: all but the convolutions' parameters, and those. */
+static void split_in_two_buckets(struct scene *s)
+{
+    scene_split(s, "data", &(struct plan_request){.n_workers = 2, .bucket_bytes = 236000});
+    assert_int_equal(s->programs[0]->n_reductions, 2);
+}
+
+static void test_communication_takes_cores(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "1x2:cpu");
+    /* The first sum is hidden behind the last backward, which pays 0.4 s for it. */
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    const struct clock_result *r = scene_run(&s);
+    assert_seconds(r->step_s, 10.4 + 1);
+    assert_seconds(r->workers[1].compute_s, 10.4);
+    assert_seconds(r->workers[1].wait_s, 1);
+    assert_seconds(r->workers[1].communicate_s, 2);
+    /* Whoever is asleep must be woken to go on behind the second sum, after a sleep of 1 s. */
+    s.machine->wake_s = 0.01;
+    s.machine->deep_wake_s = 0.02;
+    assert_seconds(scene_step(&s), 10.4 + 1 + 0.02);
+    s.options.free_communication = true;
+    assert_seconds(scene_step(&s), 10);
+    scene_close(&s);
+}
+
+/* Who comes last rings for those who sleep, which delays what it brings, and itself if it has
+ * anything else to do. */
+static void test_sleepers_are_rung_for(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    place_on_cores(&s, "1x2:cpu");
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, -1), 3);
+    double before_s = scene_step(&s);
+    s.machine->ring_s = 0.125; /* once for worker 1, and once for worker 0, which then sleeps */
+    assert_seconds(scene_step(&s), before_s + 0.25);
+    s.machine->wake_s = s.machine->deep_wake_s = 0.5;
+    assert_seconds(scene_step(&s), before_s + 0.25 + 1);
+    scene_close(&s);
+}
+
+/* So does a message: one micro-batch's gradient is sent, for 1 s, during the other's backward. */
+static void test_messages_take_cores(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
+    place_on_cores(&s, "1x2:cpu");
+    int backward = scene_find_run(s.programs[1], true, 0, 0);
+    scene_cost(&s, 1, backward, 10);
+    (void)scene_run(&s);
+    assert_seconds(scene_took(&s, 1, scene_find_kind(s.programs[1], INSTR_SEND, 0)), 1);
+    assert_seconds(scene_took(&s, 1, backward), 10.4);
+    scene_close(&s);
+}
+
+/* Between hosts the links decide how long a message takes, the curves what it costs the cores; a
+ * sum over as many as were measured takes what was measured. */
+static void test_networks_take_cores(void **state)
+{
+    (void)state;
+    struct machine_curve network[2] = {curves[0], curves[1]};
+    network[0].nodes = network[1].nodes = 2;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
+    s.machine->curves = network;
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    /* Of what a core does with nothing else to do, 0.4 are needed. */
+    assert_seconds(scene_step(&s), 10.16 + 1);
+    network[0].members = 3; /* somebody else's: 4/3 of the bytes */
+    assert_seconds(scene_step(&s), 10.16 + 0.75);
+    scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
+    int backward = scene_find_run(s.programs[1], true, 0, 0);
+    scene_cost(&s, 1, backward, 10);
+    (void)scene_run(&s);
+    assert_seconds(scene_took(&s, 1, scene_find_kind(s.programs[1], INSTR_SEND, 0)), 0.16);
+    assert_seconds(scene_took(&s, 1, backward), 10 + 0.16 * 0.95);
+    scene_close(&s);
+}
+
+/* A sender goes on when the rest of its message is in buffers. */
+static void test_networks_buffer_messages(void **state)
+{
+    (void)state;
+    const struct machine_point points[2] = {{1, 1, 0, 0.25}, {1e9, 1, 0, 0.25}};
+    struct machine_curve curve = {"threads", false, COMM_GATHER, 2, 2, 2, points};
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1MB/s,latency=0");
+    s.machine->curves = &curve;
+    s.machine->n_curves = 1;
+    (void)scene_run(&s);
+    const struct program *p = s.programs[0];
+    int send = scene_find_kind(p, INSTR_SEND, 0);
+    double whole_s = (double)p->messages[p->instrs[send].index].n_bytes / 1e6;
+    int receive = scene_find_kind(s.programs[1], INSTR_RECEIVE, 0);
+    assert_seconds(scene_took(&s, 0, send), 0.25 * whole_s);
+    assert_seconds(scene_took(&s, 1, receive), whole_s);
+    scene_close(&s);
+}
+
+/* Two nodes on one host: with a core for each they do not hinder each other; with one in all they
+ * do, and so does communication. */
+static void test_nodes_share_a_host(void **state)
+{
+    (void)state;
+    struct machine_curve network = curves[0];
+    network.nodes = 2;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
+    s.machine->curves = &network;
+    s.machine->n_curves = 1;
+    for (int i = 0; i < 2; i++) {
+        s.machine->nodes[i].host = "one";
+        s.machine->nodes[i].cores = 3;
+    }
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    assert_seconds(scene_step(&s), 10 + 1); /* 0.32 of the third core are enough */
+    s.machine->nodes[0].cores = 1;
+    assert_seconds(scene_step(&s), 20 + 0.32 + 1);
+    s.machine->nodes[1].host = "";
+    assert_seconds(scene_step(&s), 10.16 + 1);
+    scene_close(&s);
+}
+
+/* Two sums at once want 0.8 s of a core: they do not hinder each other. Three, of 1.2 s, do. */
+static void test_cores_are_shared_by_sums(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "1x2:cpu");
+    assert_seconds(scene_step(&s), 1);
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2, .bucket_bytes = 40000});
+    assert_int_equal(s.programs[0]->n_reductions, 3);
+    assert_seconds(scene_step(&s), 1.2);
+    scene_close(&s);
+}
+
+static void test_busy_neighbours(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 6));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 3});
+    scene_place(&s, "1x3:cpu");
+    s.options.free_communication = true;
+    /* The second RUN takes 1 s alone and 3 s with both others busy. */
+    static const double expected[] = {0.5 + 1, 0.5 + 2, 0.5 + 3};
+    for (int busy = 1; busy <= 3; busy++) {
+        scene_cost_nothing(&s);
+        for (int w = 0; w < busy; w++) {
+            scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, 0), 0.5);
+            scene_cost_between(&s, w, scene_find_run(s.programs[w], false, 0, 1), 1, 3);
+        }
+        assert_seconds(scene_step(&s), expected[busy - 1]);
+    }
+    /* From the very beginning, and on different hosts not at all. */
+    scene_cost_nothing(&s);
+    for (int w = 0; w < 3; w++)
+        scene_cost_between(&s, w, 0, 1, 3);
+    assert_seconds(scene_step(&s), 3);
+    for (int w = 0; w < 3; w++)
+        assert_seconds(s.result.workers[w].compute_s, 3);
+    scene_place(&s, "3x1:cpu");
+    for (int w = 0; w < 3; w++)
+        scene_cost_between(&s, w, 0, 1, 1);
+    assert_seconds(scene_step(&s), 1);
+    scene_close(&s);
+}
+
+/* ---- data ---- */
+
+static void test_data_for_gpus(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "1x2:p100");
+    s.options.free_communication = true;
+    s.options.feed = (struct clock_feed){.sample_s = 1, .threads = 2}; /* 2 s for 4 samples */
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, 0), 0.5);
+    assert_seconds(scene_step(&s), 2);
+    assert_seconds(s.result.workers[0].load_s, 1.5);
+    assert_seconds(s.result.workers[0].wait_s, 1.5);
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, 0), 3);
+    assert_seconds(scene_step(&s), 3);
+    assert_true(s.result.workers[0].load_s == 0);
+    /* Whose data are late does not matter: worker 1 computes, worker 0 has most samples. */
+    struct plan_request one = {.n_workers = 2};
+    scene_split(&s, "layers", &one);
+    scene_cost(&s, 1, scene_find_run(s.programs[1], false, 0, 0), 3);
+    s.options.feed.sample_s = 2;
+    assert_seconds(scene_step(&s), 8);
+    scene_close(&s);
+}
+
+static void test_data_on_one_core(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 4));
+    scene_split(&s, "serial", &(struct plan_request){.n_workers = 1});
+    scene_place(&s, "1x1:cpu");
+    s.options.feed = (struct clock_feed){.sample_s = 0.25, .threads = 1};
+    int run = scene_find_run(s.programs[0], false, 0, 0);
+    scene_cost(&s, 0, run, 3);
+    assert_seconds(scene_step(&s), 3 + 1);
+    scene_cost(&s, 0, run, 0.5);
+    assert_seconds(scene_step(&s), 0.5 + 1);
+    /* Four cores: 4 s of them for computing, 0.8 s for data. */
+    s.machine->kinds[0].cores = 4;
+    scene_cost(&s, 0, run, 1);
+    s.options.feed.sample_s = 0.2;
+    assert_seconds(scene_step(&s), 4.8 / 4);
+    scene_close(&s);
+}
+
+/* A worker that waits for the other one makes its samples meanwhile. */
+static void test_data_while_waiting(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "1x2:cpu");
+    s.options.free_communication = true;
+    s.options.feed = (struct clock_feed){.sample_s = 0.25, .threads = 1};
+    scene_cost(&s, 0, scene_find_run(s.programs[0], true, 0, -1), 1);
+    scene_cost(&s, 1, scene_find_kind(s.programs[1], INSTR_UPDATE, 0), 0.5);
+    /* Worker 0: 1 s of each. Worker 1: data, 1 s, and then 0.5 s of computing at 2 s. */
+    assert_seconds(scene_step(&s), 2 + 0.5);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_communication_takes_cores),
+        cmocka_unit_test(test_sleepers_are_rung_for),
+        cmocka_unit_test(test_messages_take_cores),
+        cmocka_unit_test(test_networks_take_cores),
+        cmocka_unit_test(test_networks_buffer_messages),
+        cmocka_unit_test(test_nodes_share_a_host),
+        cmocka_unit_test(test_cores_are_shared_by_sums),
+        cmocka_unit_test(test_busy_neighbours),
+        cmocka_unit_test(test_data_for_gpus),
+        cmocka_unit_test(test_data_on_one_core),
+        cmocka_unit_test(test_data_while_waiting),
+    };
+    return test_run(tests);
+}
