@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -77,13 +78,20 @@ class Cleave:
             sys.exit(f"{' '.join(command)}\nfailed: {done.stderr.strip()}")
         return json.loads(done.stdout) if json_output else None
 
-    def predict(self, model, workers, plan, machine, batch, *more):
-        """plan: a strategy, or a file of plans/."""
+    def predict(self, model, workers, plan, machine, batch, *more, sync=None):
+        """plan: a strategy, or a file of plans/; sync: how gradients are summed [a ring]."""
+        subject = ["predict", model, "--data", DATA, "--batch", batch, "--machine", machine, *more]
         file = os.path.join(HERE, "plans", plan + ".json")
-        plan_arguments = (["--plan", file] if os.path.exists(file) else
-                          ["--plan", plan, "--workers", workers])
-        return self.ask("predict", model, "--data", DATA, "--batch", batch, "--machine", machine,
-                        *plan_arguments, *more)
+        if not os.path.exists(file):
+            options = [x for key, value in (sync or {}).items()
+                       for x in ("--" + key.replace("_", "-").replace("method", "sync"), value)]
+            return self.ask(*subject, "--plan", plan, "--workers", workers, *options)
+        if not sync:
+            return self.ask(*subject, "--plan", file)
+        with open(file) as f, tempfile.NamedTemporaryFile("w", suffix=".json") as changed:
+            json.dump({**json.load(f), "sync": sync}, changed)
+            changed.flush()
+            return self.ask(*subject, "--plan", changed.name)
 
     def shape(self, model):
         if model not in self.shapes:
@@ -255,17 +263,12 @@ def true_bytes(cleave, model, column, n):
                           PER_GPU * n)["bytes_moved"]
 
 
-def column_sync(n, method):
-    """How gradients are summed. A plan of plans/ says so itself, and options do not change it."""
-    return (["--sync", method, "--workers-per-node", min(n, GPUS_PER_NODE)]
-            if method == "hierarchical" else [])
-
-
 def images_per_s(cleave, model, column, n, method="hierarchical", machine=OPTCNN_MACHINE):
     """The source's simulator sums inside each node first, then over the nodes."""
     return cleave.predict(model, n, column_plan(model, column, n), machine, PER_GPU * n,
                           "--calibrate", ONE_GPU[model], "--calibrate-batch", PER_GPU,
-                          *column_sync(n, method))["images_per_s"]
+                          sync={"method": method,
+                                "workers_per_node": min(n, GPUS_PER_NODE)})["images_per_s"]
 
 
 def compare_images(cleave, tables):
@@ -278,12 +281,10 @@ def compare_images(cleave, tables):
             found = {"predicted": [images_per_s(cleave, model, column, n) for n in COUNTS],
                      "cards": [images_per_s(cleave, model, column, n, "ring",
                                             f"4x4:{OPTCNN_GPUS}") for n in COUNTS]}
-            # sums matter little to the others, whose plans have their own
-            found["ring"] = ([images_per_s(cleave, model, column, n, "ring") for n in COUNTS]
-                             if column in ("data", "owt") else found["predicted"])
+            found["ring"] = [images_per_s(cleave, model, column, n, "ring") for n in COUNTS]
             tables.line(f"{model} {column}", "published", *map(str, published))
             tables.line("", "predicted", *cells(found["predicted"], published, "%.0f"))
-            if column in ("data", "owt"):
+            if column != "model":  # it has none
                 tables.line("", "also: sums in a ring", *cells(found["ring"], published, "%.0f"))
             tables.line("", "also: ring, slow cards", *cells(found["cards"], published, "%.0f"))
             for name in inside:
@@ -329,33 +330,33 @@ def compare_pipelines(cleave, tables):
     print(f"\nWithin 10 %: {inside} of {len(GPIPE)}.")
 
 
+def thesis_speedups(cleave, model, counts):
+    """Over one GPU with the same 32 images."""
+    speeds = [cleave.predict(model, n, "data", "thesis", PER_GPU * n, "--calibrate",
+                             THESIS_ONE[model], "--calibrate-batch",
+                             THESIS_ONE_BATCH)["images_per_s"] for n in (1, *counts)]
+    return [speed / speeds[0] for speed in speeds[1:]]
+
+
 def compare_thesis(cleave, tables):
-    counts = (1, 4, 8, 16)
+    counts = (4, 8, 16)
     tables.title("Horovod on 4 nodes of 4 Titan RTX, speed-up over one GPU")
-    tables.head("network", "what", *(f"{n} GPUs" for n in counts[1:]))
+    tables.head("network", "what", *(f"{n} GPUs" for n in counts))
     speedups = {}
     for model in THESIS_ONE:
-        runs = [cleave.predict(model, n, "data", "thesis", PER_GPU * n, "--calibrate",
-                               THESIS_ONE[model], "--calibrate-batch", THESIS_ONE_BATCH)
-                for n in counts]
-        speedups[model] = [r["images_per_s"] / runs[0]["images_per_s"] for r in runs]
-        # Batch norm over all GPUs reads its input once more than that of one GPU.
-        same_work = [n * r["workers"][0]["compute_s"] / r["step_s"] for n, r in zip(counts, runs)]
+        speedups[model] = thesis_speedups(cleave, model, counts)
         published = ("-", "-", "14.5") if model == "resnet50" else ("-", "-", "the worst")
         tables.line(model, "published", *published)
-        tables.line("", "predicted", *(f"{s:.2f}" for s in speedups[model][1:]))
-        tables.line("", "also: against the same computing", *(f"{s:.2f}" for s in same_work[1:]))
-        tables.keep(table="thesis", model=model, gpus=counts, speedups=speedups[model],
-                    same_work=same_work)
+        tables.line("", "predicted", *(f"{s:.2f}" for s in speedups[model]))
+        tables.keep(table="thesis", model=model, gpus=counts, speedups=speedups[model])
     off = error(speedups["resnet50"][-1], THESIS_RESNET50_AT_16)
     print(f"\nResNet-50 at 16: {100 * off:+.1f} %. VGG-16 at 16: "
           f"{100 * speedups['vgg16'][-1] / speedups['resnet50'][-1]:.0f} % of ResNet-50's.")
 
 
-def check(cleave):
-    """What must hold: replicas with a server move 8 bytes per parameter and replica, and the
-    source's rule on our shapes gives its table."""
-    failures = []
+def check_bytes(cleave, failures):
+    """Replicas with a server move 8 bytes per parameter and replica, and the source's rule on our
+    shapes gives its table."""
     for model in ONE_GPU:
         rule = CountingRule(model, cleave.shape(model))
         for i, n in enumerate(COUNTS):
@@ -368,6 +369,31 @@ def check(cleave):
                 if abs(error(counted, published)) > BYTES_BAR:
                     failures.append(f"{model} {column} on {n}: {counted:.3f} GiB by the rule, "
                                     f"{published} published")
+
+
+def check_images(cleave, failures):
+    """The per-layer optimum is predicted within the bar. AlexNet's on 16 GPUs is not: published.md
+    says why."""
+    for model in ONE_GPU:
+        for i, n in enumerate(COUNTS):
+            off = error(images_per_s(cleave, model, "optimum", n),
+                        IMAGES_PER_S[model]["optimum"][i])
+            if abs(off) > TIME_BAR and (model, n) != ("alexnet", 16):
+                failures.append(f"{model} optimum on {n}: images/s {100 * off:+.1f} %")
+
+
+def check_thesis(cleave, failures):
+    resnet50, vgg16 = (thesis_speedups(cleave, model, (16,))[0] for model in ("resnet50", "vgg16"))
+    if abs(error(resnet50, THESIS_RESNET50_AT_16)) > TIME_BAR or vgg16 > 0.8 * resnet50:
+        failures.append(f"on 16 GPUs ResNet-50 is {resnet50:.1f} times as fast as on one, VGG-16 "
+                        f"{vgg16:.1f}; {THESIS_RESNET50_AT_16} and far behind it are published")
+
+
+def check(cleave):
+    """What must hold."""
+    failures = []
+    for part in (check_bytes, check_images, check_thesis):
+        part(cleave, failures)
     print("\n".join(failures) or "all that must hold holds")
     return 1 if failures else 0
 
