@@ -35,6 +35,11 @@ run 0 "${alexnet[@]}" --machine $p100 --json # predicting is a function of what 
 holds 'all(d[k] == v for k, v in json.load(open("first")).items() if k != "predict_s")'
 run 0 "${alexnet[@]}" --machine $p100 --json --calibrate 400 --plan serial --workers 1
 holds 'abs(d["images_per_s"] / 400 - 1) < 1e-6'
+# too fast for convolutions alone to make up for, or none there: everything is scaled
+run 0 "${alexnet[@]}" --machine $p100 --json --calibrate 9000 --plan serial --workers 1
+holds 'abs(d["images_per_s"] / 9000 - 1) < 1e-6'
+run 0 predict mlp --batch 128 --machine $p100 --json --calibrate 200000
+holds 'abs(d["images_per_s"] / 200000 - 1) < 1e-6'
 for machine in optcnn thesis mixed; do # those of the documents
     run 0 "${alexnet[@]}" --machine $machine --json
     holds "d['machine'] == '$machine' and d['step_s'] > 0 and d['bytes_moved'] > 0"
@@ -49,6 +54,8 @@ refused 2 "did you mean 'data'?" predict alexnet --data imagenet --workers 2 --p
 refused 2 "the plan has 8 workers, but $p100 has 4 devices" predict alexnet --data imagenet \
     --workers 8 --machine $p100
 refused 2 "p100" predict alexnet --data imagenet --machine 1x4:p10
+refused 2 "not even the launches of the kernels fit" predict alexnet --data imagenet \
+    --machine $p100 --calibrate 1e9
 refused 1 "none.json" predict alexnet --data imagenet --plan none.json --machine $p100
 refused 2 "--merge needs --trace" predict lenet5 --merge m.json
 

@@ -386,6 +386,43 @@ static void test_rooflines(void **state)
     graph_destroy(g);
 }
 
+/* A known speed of a network scales its convolutions; the rest of it stays as near to the peaks. */
+static void test_scales(void **state)
+{
+    (void)state;
+    struct graph *g = suite_build("lenet5", 8);
+    struct plan *plan;
+    const struct backend *backend;
+    assert_ok(backend_find("reference", &backend));
+    assert_ok(plan_build("serial", g, &(struct plan_request){.n_workers = 1}, &plan));
+    struct predict_request r = {.graph = g,
+                                .plan = plan,
+                                .machine = machine,
+                                .backend = backend,
+                                .transport = "threads",
+                                .threads = 1,
+                                .n_states = 1};
+    struct prediction *plain, *scaled;
+    assert_ok(predict_plan(&r, &plain));
+    r.scales = (struct cost_scales){.convolutions = 3, .others = 0.5};
+    assert_ok(predict_plan(&r, &scaled));
+    double launch_s = machine->kinds[0].launch_s;
+    int n_convolutions = 0;
+    for (int i = 0; i < plain->programs[0]->n_instrs; i++) {
+        bool convolves = program_instr_amount(plain->programs[0], i).convolves;
+        if (plain->costs[0][i].busy_s <= 0)
+            continue;
+        assert_near(scaled->costs[0][i].busy_s - launch_s,
+                    (convolves ? 3 : 0.5) * (plain->costs[0][i].busy_s - launch_s), 1e-12);
+        n_convolutions += convolves;
+    }
+    assert_int_equal(n_convolutions, 5); /* two layers of three passes, but no gradient of images */
+    prediction_destroy(scaled);
+    prediction_destroy(plain);
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
 static void test_too_few_devices(void **state)
 {
     (void)state;
@@ -417,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_other_programs_count),
         cmocka_unit_test(test_workspace_of_processes),
         cmocka_unit_test(test_rooflines),
+        cmocka_unit_test(test_scales),
         cmocka_unit_test(test_too_few_devices),
     };
     if (machine_parse("1x7:p100", &machine) != STATUS_OK)

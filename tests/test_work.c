@@ -451,12 +451,12 @@ static void test_work(void **state)
     assert_near(work.flops, out * 27 * 2, 1e-9);
     assert_near(work.bytes, 4 * (in + out + weights), 1e-9);
     program_instr_work(p, find_run(p, OP_BATCH_NORM, PASS_BACKWARD), &work);
-    assert_string_equal(work.family, "batch_norm backward");
-    /* 6 + 4 operations and the activation's slope; reads the gradient and the input, writes the
-     * input's gradient and the folded one, and parameters both ways */
+    assert_string_equal(work.family, "batch_norm twice backward");
+    /* 6 + 4 operations and the activation's slope; reads the gradient and the input twice, writes
+     * the input's gradient and the folded one, and parameters both ways */
     out = 8.0 * 512 * 4 * 4;
     assert_near(work.flops, 11 * out, 1e-9);
-    assert_near(work.bytes, 4 * (4 * out + 4 * 512 + 2 * 512), 1e-9);
+    assert_near(work.bytes, 4 * (6 * out + 4 * 512 + 2 * 512), 1e-9);
     double updated = 0, parameters = 0;
     for (int i = 0; i < p->n_instrs; i++)
         if (p->instrs[i].kind == INSTR_UPDATE) {

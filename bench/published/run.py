@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -28,7 +29,13 @@ PADDING = 1e-6  # the last bytes of a message: a buffer's size is a multiple of 
 # ---- what was published ----
 
 # Per-layer parallelism (DeePa, OptCNN; arXiv 1802.04924): 4 nodes of 4 P100, 32 images per GPU.
+# Its simulator gives every transfer 15 GB/s inside a node and 4.5 GB/s between nodes, and every two
+# GPUs a way of their own. GPUS has these as the links of each GPU and of each node's card, as a
+# string says it; MACHINE as those of every two GPUs of a node (NVLink) and of each GPU to other
+# nodes, whose card has the published 100 Gbit/s.
 OPTCNN_GPUS = "p100,intra=15GB/s,inter=4.5GB/s"
+OPTCNN_MACHINE = os.path.join(HERE, "optcnn-pairs.json")
+GPUS_PER_NODE = 4
 COUNTS = (2, 4, 8, 16)
 COLUMNS = ("model", "data", "owt", "optimum")
 ONE_GPU = {"alexnet": 745, "vgg16": 184}
@@ -71,13 +78,20 @@ class Cleave:
             sys.exit(f"{' '.join(command)}\nfailed: {done.stderr.strip()}")
         return json.loads(done.stdout) if json_output else None
 
-    def predict(self, model, workers, plan, machine, batch, *more):
-        """plan: a strategy, or a file of plans/."""
+    def predict(self, model, workers, plan, machine, batch, *more, sync=None):
+        """plan: a strategy, or a file of plans/; sync: how gradients are summed [a ring]."""
+        subject = ["predict", model, "--data", DATA, "--batch", batch, "--machine", machine, *more]
         file = os.path.join(HERE, "plans", plan + ".json")
-        plan_arguments = (["--plan", file] if os.path.exists(file) else
-                          ["--plan", plan, "--workers", workers])
-        return self.ask("predict", model, "--data", DATA, "--batch", batch, "--machine", machine,
-                        *plan_arguments, *more)
+        if not os.path.exists(file):
+            options = [x for key, value in (sync or {}).items()
+                       for x in ("--" + key.replace("_", "-").replace("method", "sync"), value)]
+            return self.ask(*subject, "--plan", plan, "--workers", workers, *options)
+        if not sync:
+            return self.ask(*subject, "--plan", file)
+        with open(file) as f, tempfile.NamedTemporaryFile("w", suffix=".json") as changed:
+            json.dump({**json.load(f), "sync": sync}, changed)
+            changed.flush()
+            return self.ask(*subject, "--plan", changed.name)
 
     def shape(self, model):
         if model not in self.shapes:
@@ -249,40 +263,52 @@ def true_bytes(cleave, model, column, n):
                           PER_GPU * n)["bytes_moved"]
 
 
-def images_per_s(cleave, model, n, plan, *more, machine=f"4x4:{OPTCNN_GPUS}"):
-    return cleave.predict(model, n, plan, machine, PER_GPU * n, "--calibrate", ONE_GPU[model],
-                          "--calibrate-batch", PER_GPU, *more)["images_per_s"]
+def images_per_s(cleave, model, column, n, method="hierarchical", machine=OPTCNN_MACHINE):
+    """The source's simulator sums inside each node first, then over the nodes."""
+    return cleave.predict(model, n, column_plan(model, column, n), machine, PER_GPU * n,
+                          "--calibrate", ONE_GPU[model], "--calibrate-batch", PER_GPU,
+                          sync={"method": method,
+                                "workers_per_node": min(n, GPUS_PER_NODE)})["images_per_s"]
 
 
 def compare_images(cleave, tables):
     tables.title("Images per second, calibrated with one GPU (error in percent)")
     tables.head("network, column", "what", *(f"{n} GPUs" for n in COUNTS))
-    inside = 0
+    inside, lines = {"predicted": 0, "ring": 0, "cards": 0}, []
     for model in ONE_GPU:
         for column in COLUMNS:
             published = IMAGES_PER_S[model][column]
-            predicted = [images_per_s(cleave, model, n, column_plan(model, column, n))
-                         for n in COUNTS]
+            found = {"predicted": [images_per_s(cleave, model, column, n) for n in COUNTS],
+                     "cards": [images_per_s(cleave, model, column, n, "ring",
+                                            f"4x4:{OPTCNN_GPUS}") for n in COUNTS]}
+            found["ring"] = [images_per_s(cleave, model, column, n, "ring") for n in COUNTS]
             tables.line(f"{model} {column}", "published", *map(str, published))
-            tables.line("", "predicted", *cells(predicted, published, "%.0f"))
-            inside += within(predicted, published, TIME_BAR)
+            tables.line("", "predicted", *cells(found["predicted"], published, "%.0f"))
+            if column != "model":  # it has none
+                tables.line("", "also: sums in a ring", *cells(found["ring"], published, "%.0f"))
+            tables.line("", "also: ring, slow cards", *cells(found["cards"], published, "%.0f"))
+            for name in inside:
+                inside[name] += within(found[name], published, TIME_BAR)
+            lines += why_lines(model, column, published, found["predicted"])
             tables.keep(table="images", model=model, column=column, gpus=COUNTS,
-                        published=published, predicted=predicted)
-            if column == "data":
-                compare_sums(cleave, tables, model, published)
-    print(f"\nWithin 10 %: {inside} of 32 cells ('also' lines do not count).")
+                        published=published, **found)
+    print(f"\nWithin 10 %: {inside['predicted']} of 32 cells; with sums in a ring "
+          f"{inside['ring']}, with {OPTCNN_GPUS} and a ring {inside['cards']}.")
+    tables.title("What a step takes more than on one GPU, ms")
+    tables.head("network, column", "GPUs", "images/s %", "published", "predicted",
+                "published GB/s of all GPUs in that time")
+    for line in lines:
+        tables.line(*line)
 
 
-def compare_sums(cleave, tables, model, published):
-    """The source does not say how its gradients travelled: two other ways."""
-    node = [images_per_s(cleave, model, n, "data", "--sync", "hierarchical", "--workers-per-node",
-                         min(n, 4)) for n in COUNTS]
-    server = [cleave.predict(model, n + 1, "ps", f"5x4:{OPTCNN_GPUS}", PER_GPU * n, "--servers", 1,
-                             "--calibrate", ONE_GPU[model], "--calibrate-batch",
-                             PER_GPU)["images_per_s"] for n in COUNTS]
-    tables.line("", "also: --sync hierarchical", *cells(node, published, "%.0f"))
-    tables.line("", "also: ps, one server", *cells(server, published, "%.0f"))
-    tables.keep(table="images-also", model=model, hierarchical=node, server=server)
+def why_lines(model, column, published, predicted):
+    """What each cell's step takes beyond one GPU's, and how fast its bytes must have moved."""
+    one_s = PER_GPU / ONE_GPU[model]
+    for i, n in enumerate(COUNTS):
+        theirs_s, ours_s = (PER_GPU * n / speed[i] - one_s for speed in (published, predicted))
+        speed = MOVED_GIB[model][column][i] * GIB / theirs_s / 1e9 if theirs_s > 2e-4 else None
+        yield (f"{model} {column}", str(n), f"{100 * error(predicted[i], published[i]):+.1f}",
+               f"{1e3 * theirs_s:.1f}", f"{1e3 * ours_s:.1f}", f"{speed:.0f}" if speed else "-")
 
 
 def compare_pipelines(cleave, tables):
@@ -304,33 +330,33 @@ def compare_pipelines(cleave, tables):
     print(f"\nWithin 10 %: {inside} of {len(GPIPE)}.")
 
 
+def thesis_speedups(cleave, model, counts):
+    """Over one GPU with the same 32 images."""
+    speeds = [cleave.predict(model, n, "data", "thesis", PER_GPU * n, "--calibrate",
+                             THESIS_ONE[model], "--calibrate-batch",
+                             THESIS_ONE_BATCH)["images_per_s"] for n in (1, *counts)]
+    return [speed / speeds[0] for speed in speeds[1:]]
+
+
 def compare_thesis(cleave, tables):
-    counts = (1, 4, 8, 16)
+    counts = (4, 8, 16)
     tables.title("Horovod on 4 nodes of 4 Titan RTX, speed-up over one GPU")
-    tables.head("network", "what", *(f"{n} GPUs" for n in counts[1:]))
+    tables.head("network", "what", *(f"{n} GPUs" for n in counts))
     speedups = {}
     for model in THESIS_ONE:
-        runs = [cleave.predict(model, n, "data", "thesis", PER_GPU * n, "--calibrate",
-                               THESIS_ONE[model], "--calibrate-batch", THESIS_ONE_BATCH)
-                for n in counts]
-        speedups[model] = [r["images_per_s"] / runs[0]["images_per_s"] for r in runs]
-        # Batch norm over all GPUs reads its input once more than that of one GPU.
-        same_work = [n * r["workers"][0]["compute_s"] / r["step_s"] for n, r in zip(counts, runs)]
+        speedups[model] = thesis_speedups(cleave, model, counts)
         published = ("-", "-", "14.5") if model == "resnet50" else ("-", "-", "the worst")
         tables.line(model, "published", *published)
-        tables.line("", "predicted", *(f"{s:.2f}" for s in speedups[model][1:]))
-        tables.line("", "also: against the same computing", *(f"{s:.2f}" for s in same_work[1:]))
-        tables.keep(table="thesis", model=model, gpus=counts, speedups=speedups[model],
-                    same_work=same_work)
+        tables.line("", "predicted", *(f"{s:.2f}" for s in speedups[model]))
+        tables.keep(table="thesis", model=model, gpus=counts, speedups=speedups[model])
     off = error(speedups["resnet50"][-1], THESIS_RESNET50_AT_16)
     print(f"\nResNet-50 at 16: {100 * off:+.1f} %. VGG-16 at 16: "
           f"{100 * speedups['vgg16'][-1] / speedups['resnet50'][-1]:.0f} % of ResNet-50's.")
 
 
-def check(cleave):
-    """What must hold: replicas with a server move 8 bytes per parameter and replica, and the
-    source's rule on our shapes gives its table."""
-    failures = []
+def check_bytes(cleave, failures):
+    """Replicas with a server move 8 bytes per parameter and replica, and the source's rule on our
+    shapes gives its table."""
     for model in ONE_GPU:
         rule = CountingRule(model, cleave.shape(model))
         for i, n in enumerate(COUNTS):
@@ -343,6 +369,31 @@ def check(cleave):
                 if abs(error(counted, published)) > BYTES_BAR:
                     failures.append(f"{model} {column} on {n}: {counted:.3f} GiB by the rule, "
                                     f"{published} published")
+
+
+def check_images(cleave, failures):
+    """The per-layer optimum is predicted within the bar. AlexNet's on 16 GPUs is not: published.md
+    says why."""
+    for model in ONE_GPU:
+        for i, n in enumerate(COUNTS):
+            off = error(images_per_s(cleave, model, "optimum", n),
+                        IMAGES_PER_S[model]["optimum"][i])
+            if abs(off) > TIME_BAR and (model, n) != ("alexnet", 16):
+                failures.append(f"{model} optimum on {n}: images/s {100 * off:+.1f} %")
+
+
+def check_thesis(cleave, failures):
+    resnet50, vgg16 = (thesis_speedups(cleave, model, (16,))[0] for model in ("resnet50", "vgg16"))
+    if abs(error(resnet50, THESIS_RESNET50_AT_16)) > TIME_BAR or vgg16 > 0.8 * resnet50:
+        failures.append(f"on 16 GPUs ResNet-50 is {resnet50:.1f} times as fast as on one, VGG-16 "
+                        f"{vgg16:.1f}; {THESIS_RESNET50_AT_16} and far behind it are published")
+
+
+def check(cleave):
+    """What must hold."""
+    failures = []
+    for part in (check_bytes, check_images, check_thesis):
+        part(cleave, failures)
     print("\n".join(failures) or "all that must hold holds")
     return 1 if failures else 0
 

@@ -157,31 +157,57 @@ static enum status build_graphs(struct forecast *f)
     return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
 }
 
-/* What does not scale: the launches. */
-static double find_fixed(const struct forecast *f, const struct prediction *p)
+/* What a step on one device consists of. */
+struct step_parts {
+    double launches_s, convolutions_s, others_s;
+};
+
+static struct step_parts find_parts(const struct forecast *f, const struct prediction *p)
 {
     const struct machine *m = f->machine;
-    double launch_s = m->kinds[m->devices[0].kind].launch_s, sum_s = 0;
-    for (int i = 0; i < p->programs[0]->n_instrs; i++)
-        sum_s += p->costs[0][i].busy_s > 0 ? launch_s : 0;
-    return sum_s;
+    double launch_s = m->kinds[m->devices[0].kind].launch_s;
+    struct step_parts parts = {0};
+    for (int i = 0; i < p->programs[0]->n_instrs; i++) {
+        double work_s = p->costs[0][i].busy_s - launch_s;
+        if (p->costs[0][i].busy_s <= 0)
+            continue;
+        parts.launches_s += launch_s;
+        if (program_instr_amount(p->programs[0], i).convolves)
+            parts.convolutions_s += work_s;
+        else
+            parts.others_s += work_s;
+    }
+    return parts;
 }
 
-static enum status find_scale(struct forecast *f, double *scale)
+/* See struct cost_scales for why convolutions come first. */
+static enum status find_scales(const struct forecast *f, const struct step_parts *parts,
+                               struct cost_scales *scales)
+{
+    static const double least = 0.25; /* Winograd's: 36 products in place of 144 */
+    double wanted_s = (double)f->options->batch / f->options->calibrate - parts->launches_s;
+    if (wanted_s <= 0)
+        return status_fail(STATUS_USAGE,
+                           "--calibrate %g: not even the launches of the kernels fit into that",
+                           f->options->calibrate);
+    double left_s = wanted_s - parts->others_s;
+    double all = wanted_s / (parts->convolutions_s + parts->others_s);
+    *scales = parts->convolutions_s > 0 && left_s >= least * parts->convolutions_s
+                  ? (struct cost_scales){left_s / parts->convolutions_s, 1}
+                  : (struct cost_scales){all, all};
+    return STATUS_OK;
+}
+
+static enum status calibrate_batch(struct forecast *f, struct cost_scales *scales)
 {
     struct plan *serial;
     struct prediction *p;
     struct plan_request one = {.n_workers = 1};
-    double wanted_s = (double)f->options->batch / f->options->calibrate;
     TRY(plan_build("serial", f->graph, &one, &serial));
     enum status st = forecast_plan(f, serial, false, &p);
     if (st == STATUS_OK) {
-        double fixed_s = find_fixed(f, p);
-        *scale = (wanted_s - fixed_s) / (p->clock.step_s - fixed_s);
-        if (*scale <= 0)
-            st = status_fail(STATUS_USAGE,
-                             "--calibrate %g: not even the launches of the kernels fit into that",
-                             f->options->calibrate);
+        struct step_parts parts = find_parts(f, p);
+        st = find_scales(f, &parts, scales);
         prediction_destroy(p);
     }
     plan_destroy(serial);
@@ -195,9 +221,9 @@ static enum status calibrate(struct forecast *f)
     if (f->options->calibrate <= 0 || f->local)
         return STATUS_OK;
     if (!f->options->calibrate_batch)
-        return find_scale(f, &f->scale);
+        return calibrate_batch(f, &f->scales);
     TRY(forecast_open_batch(f, f->options->calibrate_batch, &own));
-    enum status st = find_scale(&own.forecast, &f->scale);
+    enum status st = calibrate_batch(&own.forecast, &f->scales);
     forecast_close_batch(&own);
     return st;
 }
@@ -283,7 +309,7 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
                                 .profile = f->profile,
                                 .measure_s = f->options->measure_s,
                                 .look_only = f->options->no_measure,
-                                .scale = f->scale,
+                                .scales = f->scales,
                                 .feed = f->feed,
                                 .keep_times = keep_times,
                                 .callbacks = callbacks_of(f)};

@@ -41,7 +41,7 @@ struct forecast {
         *kinds_here; /* of the machine, where it is not this host; NULL: it is, or has none */
     int threads;
     const char *transport;
-    double scale;
+    struct cost_scales scales;
     struct clock_feed feed;
     int n_measured; /* entries that were added to the profile so far */
 };

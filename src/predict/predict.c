@@ -190,7 +190,7 @@ static enum status find_costs(const struct predict_request *r, struct prediction
                                      .busy = p->measured.setting,
                                      .alone = p->measured.alone,
                                      .kind = kind,
-                                     .scale = r->scale};
+                                     .scales = r->scales};
         TRY(arena_alloc_array(p->memory_arena, (size_t)p->programs[i]->n_instrs, sizeof *costs,
                               &costs));
         costs_find(&source, p->programs[i], costs);

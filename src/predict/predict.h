@@ -13,6 +13,7 @@
 
 #include "clock/clock.h"
 #include "machine/machine.h"
+#include "profile/costs.h"
 #include "profile/measure.h"
 #include "profile/profile.h"
 
@@ -39,7 +40,7 @@ struct predict_request {
     profile *profile; /* where they are kept; NULL: rooflines only */
     double measure_s; /* about how long each measuring of a plan may take; 0: as usual */
     bool look_only;   /* nothing is measured: what is not known is estimated */
-    double scale;     /* times every roofline; 0: 1 */
+    struct cost_scales scales;
     struct clock_feed feed;
     bool keep_times, free_communication;
     /* For the memory of a whole run: all programs share one set of slabs. */

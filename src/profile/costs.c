@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-static double roofline(const struct cost_source *source, double flops, double bytes)
+static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
 {
     const struct machine_kind *k = source->kind;
-    double scale = source->scale > 0 ? source->scale : 1;
-    return k->launch_s +
-           scale * fmax(flops / k->reached_flops_per_s, bytes / k->reached_bytes_per_s);
+    double scale = convolves ? source->scales.convolutions : source->scales.others;
+    return k->launch_s + (scale > 0 ? scale : 1) *
+                             fmax(flops / k->reached_flops_per_s, bytes / k->reached_bytes_per_s);
 }
 
 /* False: nothing is known in this setting. */
@@ -29,14 +29,14 @@ double costs_estimate(const struct cost_source *source, const struct instr_work 
     struct profile_cost cost;
     if (source->profile && profile_estimate(source->profile, &source->busy, &like, &cost))
         return cost.seconds;
-    return roofline(source, work->flops, work->bytes);
+    return roofline(source, work->flops, work->bytes, work->convolves);
 }
 
 static struct instr_cost find_roofline(const struct cost_source *source, const struct program *p,
                                        int i)
 {
     struct work_amount amount = program_instr_amount(p, i);
-    double seconds = roofline(source, amount.flops, amount.bytes);
+    double seconds = roofline(source, amount.flops, amount.bytes, amount.convolves);
     return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
 }
 

@@ -1,7 +1,7 @@
 /* costs.h: what the computing instructions of a program cost on a device: measured, else fitted to
  * what was measured of the same family, else the roofline of the machine's device:
  *
- *     launch_s + max(flops / reached_flops_per_s, bytes / reached_bytes_per_s)
+ *     launch_s + scale * max(flops / reached_flops_per_s, bytes / reached_bytes_per_s)
  *
  * Every instruction gets a cost; its origin says which of the three it is.
  */
@@ -12,12 +12,24 @@
 #include "profile/profile.h"
 #include "program/work.h"
 
+/* From a known speed of a whole network: what rooflines are to be multiplied with; 0: 1.
+ *
+ * Matrix products and what only streams through memory come about as near to a device's peaks on
+ * one network as on another. Convolutions do not: libraries do them in up to four times fewer
+ * operations than there are in the definition (Winograd; VGG-16 at 184 images/s would else be 17
+ * TFLOP/s, on a P100 of 10.6), or badly, if they are small or odd. So what a network is faster or
+ * slower than its roofline counts for its convolutions. Only where they cannot make up for it is
+ * everything scaled. */
+struct cost_scales {
+    double convolutions, others;
+};
+
 struct cost_source {
     profile *profile; /* NULL: rooflines only */
     /* Under which costs were measured with all neighbours busy, and with none. */
     struct profile_setting busy, alone;
     const struct machine_kind *kind; /* whose roofline counts */
-    double scale; /* times every roofline: from a known speed of the whole network; 0: 1 */
+    struct cost_scales scales;
 };
 
 /* costs[i] belongs to instruction i; those of communicating ones are zero. */

@@ -361,6 +361,15 @@ struct amount {
     double flops, elements;
 };
 
+/* Batch norm cannot write its first element before it has read the last one of the channel, and a
+ * channel of a whole batch is larger than what a core or a multiprocessor keeps at hand: what the
+ * sums are taken of is read twice, whether workers share them (then in a pass of its own) or not.
+ */
+static bool reads_twice(const struct group_spec *spec)
+{
+    return spec->op.op == OP_BATCH_NORM && spec->training && !spec->shared_statistics;
+}
+
 /* The op's part of each pass. Backward in one pass reads what the two gradients share only once.
  * With shared statistics the sums are a pass of their own: half of batch norm's forward. */
 static struct amount amount_of_pass(const struct group_spec *spec, enum pass pass)
@@ -374,7 +383,8 @@ static struct amount amount_of_pass(const struct group_spec *spec, enum pass pas
     double share = spec->shared_statistics ? 0.5 : 1;
     switch (pass) {
     case PASS_FORWARD:
-        return (struct amount){share * c.forward_flops, (double)c.forward_elements};
+        return (struct amount){share * c.forward_flops,
+                               (double)c.forward_elements + (reads_twice(spec) ? in : 0)};
     case PASS_BACKWARD_DATA:
         return (struct amount){c.data_gradient_flops, (double)c.data_gradient_elements};
     case PASS_BACKWARD_WEIGHTS:
@@ -390,7 +400,8 @@ static struct amount amount_of_pass(const struct group_spec *spec, enum pass pas
     if (spec->shared_statistics)
         return (struct amount){c.data_gradient_flops, (double)c.data_gradient_elements};
     return (struct amount){c.data_gradient_flops + c.weight_gradient_flops,
-                           (double)c.data_gradient_elements + trained};
+                           (double)c.data_gradient_elements + trained +
+                               (reads_twice(spec) ? in + out : 0)};
 }
 
 /* What is folded in: a residual and an activation forward; backward the sum of several gradients,
@@ -414,15 +425,16 @@ static struct work_amount amount_of_group(const struct group_spec *spec, enum pa
 {
     struct amount op = amount_of_pass(spec, pass);
     struct amount folded = amount_of_folded(spec, pass, n_gradients);
-    return (struct work_amount){op.flops + folded.flops,
-                                (op.elements + folded.elements) * element_size};
+    return (struct work_amount){.flops = op.flops + folded.flops,
+                                .bytes = (op.elements + folded.elements) * element_size,
+                                .convolves = spec->op.op == OP_CONV2D};
 }
 
 static struct work_amount amount_of_fold(int n_addends, bool activates, double n_bytes,
                                          double element_size)
 {
-    return (struct work_amount){(n_addends - 1 + activates) * n_bytes / element_size,
-                                (n_addends + activates + 1) * n_bytes};
+    return (struct work_amount){.flops = (n_addends - 1 + activates) * n_bytes / element_size,
+                                .bytes = (n_addends + activates + 1) * n_bytes};
 }
 
 static struct work_amount amount_of_copy(const struct program *p, const struct region_copy *c)
@@ -430,7 +442,8 @@ static struct work_amount amount_of_copy(const struct program *p, const struct r
     double n = 1;
     for (int a = 0; a < p->backend->layout_shape(c->from_layout)->rank; a++)
         n *= (double)c->extent[a];
-    return (struct work_amount){c->add ? n : 0, (c->add ? 3 : 2) * n * element_bytes(p)};
+    return (struct work_amount){.flops = c->add ? n : 0,
+                                .bytes = (c->add ? 3 : 2) * n * element_bytes(p)};
 }
 
 static struct work_amount amount_of_load(const struct program *p, const struct program_load *load)
@@ -446,13 +459,13 @@ static struct work_amount amount_of_load(const struct program *p, const struct p
 /* `tensors`: how many of the buffer's size are read and written. */
 static struct work_amount amount_of_bytes(const struct program *p, int buffer, int tensors)
 {
-    return (struct work_amount){0, tensors * (double)p->buffers[buffer].n_bytes};
+    return (struct work_amount){.bytes = tensors * (double)p->buffers[buffer].n_bytes};
 }
 
 static struct work_amount amount_of_update(int states, double n_bytes, double element_size)
 {
-    return (struct work_amount){(2 + 3 * states) * n_bytes / element_size,
-                                (3 + 2 * states) * n_bytes};
+    return (struct work_amount){.flops = (2 + 3 * states) * n_bytes / element_size,
+                                .bytes = (3 + 2 * states) * n_bytes};
 }
 
 bool program_instr_is_free(const struct program *p, int i)
@@ -526,6 +539,7 @@ static void name_group_family(const struct group_spec *spec, enum pass pass,
     if (a->groups > 1)
         put(&w, is_depthwise(&spec->op) ? " depthwise" : " grouped");
     put_flag(&w, " shared", spec->shared_statistics);
+    put_flag(&w, " twice", reads_twice(spec)); /* unlike those that were kept before it counted */
     put(&w, " ");
     put(&w, pass_words[pass]);
     end_family(&w, work);
@@ -590,6 +604,7 @@ static void set_amount(struct instr_work *work, struct work_amount amount)
 {
     work->flops = amount.flops;
     work->bytes = amount.bytes;
+    work->convolves = amount.convolves;
 }
 
 void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,

@@ -14,12 +14,14 @@ enum { WORK_KEY_BYTES = 512, WORK_FAMILY_BYTES = 96 };
 struct instr_work {
     char family[WORK_FAMILY_BYTES];
     double flops;
-    double bytes; /* read and written, each tensor once */
+    double bytes;   /* read and written, each tensor once; what batch norm sums twice */
+    bool convolves; /* there are ways to do it in fewer operations than flops */
 };
 
 /* Of a computing instruction; the amounts alone, where nothing is to be compared with. */
 struct work_amount {
     double flops, bytes;
+    bool convolves;
 };
 struct work_amount program_instr_amount(const struct program *p, int i);
 /* It takes no time whatever the device: a group whose output is its input. */

@@ -119,7 +119,7 @@ static enum status estimate_from(struct finder *f, int first)
     for (int i = first; i < f->list.n; i++) {
         struct candidate *c = &f->list.list[i];
         struct plan_estimate e;
-        TRY(estimate_plan(f->request->graph, c->plan, f->request->machine, f->request->scale, &e));
+        TRY(estimate_plan(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
         c->bound_s = e.bound_s;
         c->estimate_s = c->step_s = e.step_s;
         c->fits = true;

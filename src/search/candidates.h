@@ -81,9 +81,9 @@ struct candidate_request {
     bool allow_stale;      /* a plan with older weights may win */
     bool named_only;       /* no searches */
     int64_t micro_batches; /* of pipelines; 0: tried */
-    double scale;          /* times every roofline; 0: 1 */
-    double limit_s;        /* of the whole search; 0: none */
-    double most_worker_s;  /* workers * step: what is above may not win; 0: no limit */
+    struct cost_scales scales;
+    double limit_s;       /* of the whole search; 0: none */
+    double most_worker_s; /* workers * step: what is above may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
     /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped

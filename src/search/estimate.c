@@ -20,7 +20,7 @@ struct estimator {
     const struct graph *graph;
     const struct plan *plan;
     const struct machine *machine;
-    double scale;
+    struct cost_scales scales;
     int64_t samples;        /* of a micro-batch */
     double *least_s;        /* by worker: operations of a micro-batch */
     struct stage_sum *sums; /* by stage */
@@ -47,8 +47,8 @@ static double link_speed(const struct machine *m, int link)
 /* Into a worker's device. Hosts without ports copy in memory. */
 static double port_speed(const struct estimator *e, int worker)
 {
-    int device = worker % e->machine->n_devices;
-    double speed = link_speed(e->machine, e->machine->device_in[device]);
+    int place = worker % e->machine->n_devices;
+    double speed = link_speed(e->machine, e->machine->device_in[place]);
     double own = kind_of(e, worker)->reached_bytes_per_s / 2;
     return isfinite(speed) ? speed : own > 0 ? own : 4e9;
 }
@@ -87,24 +87,29 @@ static double pass_seconds(const struct machine_kind *kind, double flops, int64_
     return kind->launch_s + fmax(compute_s, memory_s);
 }
 
-static double piece_seconds(const struct estimator *e, const struct machine_kind *kind,
-                            const struct op_cost *c)
+static double piece_seconds(const struct machine_kind *kind, const struct op_cost *c)
 {
-    return e->scale * (pass_seconds(kind, c->forward_flops, c->forward_elements) +
-                       pass_seconds(kind, c->data_gradient_flops, c->data_gradient_elements) +
-                       pass_seconds(kind, c->weight_gradient_flops, c->weight_gradient_elements));
+    return pass_seconds(kind, c->forward_flops, c->forward_elements) +
+           pass_seconds(kind, c->data_gradient_flops, c->data_gradient_elements) +
+           pass_seconds(kind, c->weight_gradient_flops, c->weight_gradient_elements);
+}
+
+static double scale_of(const struct estimator *e, const struct op_case *op)
+{
+    double scale = op->op == OP_CONV2D ? e->scales.convolutions : e->scales.others;
+    return scale > 0 ? scale : 1;
 }
 
 /* The time of piece i, and its operations alone added to its worker's. */
 static double add_piece(struct estimator *e, const struct plan_layer *layer,
-                        const struct op_cost *cost, int i, bool folded)
+                        const struct op_cost *cost, double scale, int i, bool folded)
 {
     const struct machine_kind *kind = kind_of(e, layer->workers[i]);
     /* not all that may be computed again has to be */
     double flops = cost->forward_flops + cost->data_gradient_flops + cost->weight_gradient_flops;
-    e->least_s[layer->workers[i]] += e->scale * flops / kind->reached_flops_per_s;
+    e->least_s[layer->workers[i]] += scale * flops / kind->reached_flops_per_s;
     double again = layer->recompute ? 4.0 / 3 : 1;
-    return folded ? 0 : again * piece_seconds(e, kind, cost);
+    return folded ? 0 : again * scale * piece_seconds(kind, cost);
 }
 
 static bool find_piece_cost(const struct plan_layer *layer, const struct op_case *op,
@@ -136,12 +141,12 @@ static void add_compute(struct estimator *e, int node, const struct op_case *op,
     const struct plan_layer *layer = &e->plan->layers[node];
     struct op_cost cost = {0};
     bool folded = is_folded(op), uneven = is_uneven(layer), there = false;
-    double most_s = 0;
+    double most_s = 0, scale = scale_of(e, op);
     for (int i = 0; i < layer->n_pieces; i++) {
         if (uneven || !there) /* the first ones may be empty: a batch of few samples */
             there = find_piece_cost(layer, op, nest, i, &cost);
         if (there)
-            most_s = fmax(most_s, add_piece(e, layer, &cost, i, folded));
+            most_s = fmax(most_s, add_piece(e, layer, &cost, scale, i, folded));
     }
     e->sums[layer->stage].compute_s += most_s;
 }
@@ -465,12 +470,13 @@ static enum status run(struct estimator *e, arena *memory, struct plan_estimate 
 }
 
 enum status estimate_plan(const struct graph *graph, const struct plan *plan,
-                          const struct machine *machine, double scale, struct plan_estimate *out)
+                          const struct machine *machine, struct cost_scales scales,
+                          struct plan_estimate *out)
 {
     struct estimator e = {.graph = graph,
                           .plan = plan,
                           .machine = machine,
-                          .scale = scale > 0 ? scale : 1,
+                          .scales = scales,
                           .samples =
                               (graph->batch + plan->micro_batches - 1) / plan->micro_batches};
     arena *memory;

@@ -18,6 +18,7 @@
 
 #include "machine/machine.h"
 #include "plan/plan.h"
+#include "profile/costs.h"
 
 struct plan_estimate {
     double step_s, bound_s;
@@ -25,9 +26,8 @@ struct plan_estimate {
     double move_s, sync_s;
 };
 
-/* scale: times every roofline, 0: 1. */
 enum status estimate_plan(const struct graph *graph, const struct plan *plan,
-                          const struct machine *machine, double scale,
+                          const struct machine *machine, struct cost_scales scales,
                           struct plan_estimate *out) MUST_USE;
 
 #endif

@@ -27,7 +27,7 @@ void searched_take_costs(struct searched_costs *to, const struct predict_request
                                   .profile = request->local ? request->profile : NULL,
                                   .busy = p->measured.setting,
                                   .alone = p->measured.alone,
-                                  .scale = request->scale,
+                                  .scales = request->scales,
                                   .transport = request->transport,
                                   .n_states = request->n_states};
     memcpy(to->device, p->measured.device, sizeof to->device);
@@ -44,7 +44,7 @@ enum status searched_find_sources(const struct searched_costs *costs, const stru
                                           .busy = costs->busy,
                                           .alone = costs->alone,
                                           .kind = &machine->kinds[k],
-                                          .scale = costs->scale};
+                                          .scales = costs->scales};
     *out = sources;
     return STATUS_OK;
 }

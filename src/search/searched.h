@@ -15,7 +15,7 @@ struct searched_costs {
     profile *profile;
     char device[MEASURE_DEVICE_BYTES]; /* of both settings; the prediction's own may be gone */
     struct profile_setting busy, alone;
-    double scale;
+    struct cost_scales scales;
     const char *transport;
     int n_states;
 };
