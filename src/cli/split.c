@@ -77,6 +77,10 @@ enum status split_request(struct split_options *o, struct plan_request *request)
                                      .asynchronous = o->asynchronous,
                                      .window = (int)o->window,
                                      .model_workers = (int)o->model_workers};
+    if (request->sync == PLAN_HIERARCHICAL && !o->workers_per_node)
+        return status_fail(STATUS_USAGE,
+                           "--sync hierarchical sums inside every node first: say how "
+                           "many workers a node has, --workers-per-node N");
     if (!o->replicas)
         return STATUS_OK;
     request->replicas = o->stages;

@@ -32,7 +32,7 @@ extern const char *const split_sync_names[];
         OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,       \
                        "gradients are summed in buckets of this size [26214400]"),                 \
         OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,     \
-                       NULL, "for --sync hierarchical [all]"),                                     \
+                       NULL, "for --sync hierarchical"),                                           \
         OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                 \
                        "ps: how many of the workers keep the weights [one in four]"),              \
         OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                          \
@@ -45,7 +45,8 @@ extern const char split_notes[];
  * `automatic`: auto is one, too. NULL is fine. */
 enum status split_check_plan(const char *plan, const char *model, bool automatic) MUST_USE;
 
-/* Into *request, which points into *o. STATUS_USAGE for a bad --replicas. */
+/* Into *request, which points into *o. STATUS_USAGE for a bad --replicas, or for --sync
+ * hierarchical without its nodes. */
 enum status split_request(struct split_options *o, struct plan_request *request) MUST_USE;
 
 #endif
