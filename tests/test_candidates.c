@@ -305,6 +305,33 @@ static struct candidate_set *find_tried(struct desk *d, const char *slow, double
     return s;
 }
 
+/* A noisy trial leaves the choice to the clock; but who fell clearly behind does not win. */
+static void test_behind_in_a_trial(void **state)
+{
+    (void)state;
+    struct plan *plan;
+    struct plan_request two = {.n_workers = 2};
+    struct graph *g = build("lenet5", 8);
+    struct candidate_request request = {.graph = g};
+    struct candidate list[2] = {{.name = "data", .step_s = 2, .tried_s = 1},
+                                {.name = "owt", .step_s = 1, .tried_s = 1.2, .tried_noise = 0.3}};
+    struct candidate_set s = {.n = 2, .list = list, .n_tried = 2};
+    assert_ok(plan_build("data", g, &two, &plan));
+    for (int k = 0; k < 2; k++) {
+        list[k].plan = plan;
+        list[k].state = CANDIDATE_CLOCKED;
+        list[k].fits = list[k].checked = true;
+    }
+    assert_ok(candidates_choose(&request, &s));
+    assert_string_equal(list[s.best].name, "owt"); /* such a trial says little */
+    list[1].tried_behind = true;
+    assert_ok(candidates_choose(&request, &s));
+    assert_string_equal(list[s.best].name, "data");
+    assert_near(candidates_known_s(&s, 1), 1.2, 1e-12);
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
 /* Who wins by the clock does not where it is slow for real; data parallelism is always tried. */
 static void test_trial_decides(void **state)
 {
@@ -513,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_the_test),
+        cmocka_unit_test(test_behind_in_a_trial),
         cmocka_unit_test(test_trial_decides),
         cmocka_unit_test(test_noise_of_a_trial),
         cmocka_unit_test(test_stopped),

@@ -71,6 +71,7 @@ struct candidate {
     /* Of a step, in a trial beside the other finalists; 0: it was not in one. */
     double tried_s;
     double tried_noise; /* relative, of tried_s against that of the others */
+    bool tried_behind;  /* clearly behind another: it cannot win */
 };
 
 struct candidate_request {
@@ -87,7 +88,7 @@ struct candidate_request {
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
     /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped
-     * early) and tried_noise. NULL: the clock decides. */
+     * early), tried_noise and tried_behind. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
@@ -126,8 +127,10 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_GUESSED 0.05
 /* After a trial: no more of a step than this. */
 #define CANDIDATES_TRIED 0.01
-/* How far predictions of plans of this host are off against each other (docs/measurements). */
-#define CANDIDATES_CLOCK_ERROR 0.05
+/* How far predictions of plans of this host are off against each other, with costs that were
+ * measured at different moments of a machine that is not always equally fast
+ * (docs/measurements/recommend.md). */
+#define CANDIDATES_CLOCK_ERROR 0.10
 /* Who is in a trial: by the clock not slower than the choice by more than this factor. */
 #define CANDIDATES_NEAR 1.3
 enum { CANDIDATES_MOST_TRIED = 8 };

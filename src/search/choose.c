@@ -66,33 +66,29 @@ static int compare_simplicity(const struct candidate *a, const struct candidate 
 
 /* ---- the choice ---- */
 
+/* Of those that were tried, and to the end. */
+static bool is_finalist(const struct candidate *c)
+{
+    return c->tried_s > 0 && !c->tried_behind;
+}
+
 /* Once some were tried, one of them it is. */
 static bool is_eligible(const struct candidate_request *r, const struct candidate_set *s, int i)
 {
-    return candidates_may_win(r, &s->list[i]) && (s->n_tried == 0 || s->list[i].tried_s > 0);
-}
-
-/* How far a trial's figures are off, on average over those that had some rounds. */
-static double find_trial_noise(const struct candidate_set *s)
-{
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < s->n; i++)
-        if (s->list[i].tried_noise > 0) {
-            sum += s->list[i].tried_noise;
-            n++;
-        }
-    return n ? sum / n : 0;
+    return candidates_may_win(r, &s->list[i]) && (s->n_tried == 0 || is_finalist(&s->list[i]));
 }
 
 /* How much slower or faster than predicted the machine was during the trial. */
 static double find_weather(const struct candidate_set *s)
 {
     double sum = 0;
+    int n = 0;
     for (int i = 0; i < s->n; i++)
-        if (s->list[i].tried_s > 0)
+        if (is_finalist(&s->list[i])) {
             sum += log(s->list[i].tried_s / s->list[i].step_s);
-    return exp(sum / s->n_tried);
+            n++;
+        }
+    return n ? exp(sum / n) : 1;
 }
 
 double candidates_known_s(const struct candidate_set *s, int i)
@@ -103,8 +99,8 @@ double candidates_known_s(const struct candidate_set *s, int i)
     double clocked_s = c->step_s * find_weather(s);
     if (c->tried_s <= 0)
         return clocked_s;
-    double noise = find_trial_noise(s), clock = CANDIDATES_CLOCK_ERROR;
-    double trust = clock * clock / (clock * clock + noise * noise);
+    double noise = c->tried_noise, clock = CANDIDATES_CLOCK_ERROR;
+    double trust = c->tried_behind ? 1 : clock * clock / (clock * clock + noise * noise);
     return pow(c->tried_s, trust) * pow(clocked_s, 1 - trust);
 }
 
@@ -112,8 +108,9 @@ static bool is_beaten(const struct candidate_set *s, int i)
 {
     if (s->n_tried == 0)
         return candidates_beats(&s->list[s->fastest], &s->list[i]);
-    double noise = fmin(fmax(CANDIDATES_NOISE, find_trial_noise(s)), CANDIDATES_TRIED);
-    return candidates_known_s(s, i) > (1 + noise) * candidates_known_s(s, s->fastest);
+    double noise = hypot(s->list[i].tried_noise, s->list[s->fastest].tried_noise);
+    double margin = fmin(fmax(CANDIDATES_NOISE, noise), CANDIDATES_TRIED);
+    return candidates_known_s(s, i) > (1 + margin) * candidates_known_s(s, s->fastest);
 }
 
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to

@@ -135,6 +135,7 @@ static enum status try_plans(void *user, int n, struct candidate *const *finalis
     for (int i = 0; i < n && plans[0].n_rounds >= TRIAL_LEAST_ROUNDS; i++) {
         finalists[i]->tried_s = plans[i].step_s;
         finalists[i]->tried_noise = plans[i].noise;
+        finalists[i]->tried_behind = plans[i].behind;
     }
     return STATUS_OK;
 }

@@ -18,7 +18,6 @@ static const double slice_s = 0.1, long_s = 0.03;
 struct entrant {
     char *text; /* of the plan, for the training */
     training *training;
-    bool out;                         /* of further rounds */
     int64_t n_seen;                   /* of the training's times */
     double round_s[TRIAL_MAX_ROUNDS]; /* of a step; the first n_rounds of the plan are set */
 };
@@ -105,7 +104,7 @@ static enum status play_round(struct trial *t)
     for (int i = 0; i < t->n; i++) {
         int who = (t->n_rounds + i) % t->n;
         struct entrant *e = &t->entrants[who];
-        if (e->out)
+        if (t->plans[who].behind)
             continue;
         if (!t->request->quiet)
             log_progress("trying %s, round %d", t->plans[who].name, t->n_rounds + 1);
@@ -168,9 +167,9 @@ static void leave_out(struct trial *t)
             best_s = fmin(best_s, t->plans[i].step_s);
     double margin = fmax(0.05, 1.0 / t->n_rounds);
     for (int i = 1; i < t->n; i++) {
-        const struct trial_plan *p = &t->plans[i];
+        struct trial_plan *p = &t->plans[i];
         if (p->aside || p->step_s > best_s * (1 + fmax(margin, 3 * p->noise)))
-            t->entrants[i].out = true;
+            p->behind = true;
     }
 }
 
@@ -180,13 +179,12 @@ static bool is_decided(const struct trial *t)
     static const double EQUAL = 0.003;
     const struct trial_plan *best = &t->plans[0]; /* is never left out */
     for (int i = 1; i < t->n; i++)
-        if (!t->entrants[i].out && t->plans[i].step_s < best->step_s)
+        if (!t->plans[i].behind && t->plans[i].step_s < best->step_s)
             best = &t->plans[i];
     for (int i = 0; i < t->n; i++) {
         const struct trial_plan *p = &t->plans[i];
         double noise = hypot(p->noise, best->noise);
-        if (!t->entrants[i].out && p != best && noise > EQUAL &&
-            p->step_s < best->step_s * (1 + 3 * noise))
+        if (!p->behind && p != best && noise > EQUAL && p->step_s < best->step_s * (1 + 3 * noise))
             return false;
     }
     return t->n_rounds >= ENOUGH_ROUNDS;
@@ -219,6 +217,7 @@ enum status trial_run(const struct trial_request *request, struct trial_plan *pl
     for (int i = 0; i < n; i++) {
         plans[i].step_s = plans[i].noise = 0;
         plans[i].n_rounds = 0;
+        plans[i].behind = false;
     }
     enum status st = play(&t);
     log_progress_end();

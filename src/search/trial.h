@@ -43,6 +43,7 @@ struct trial_plan {
     double step_s; /* 0: there was no round of it */
     double noise;  /* relative: of step_s against the first plan's */
     int n_rounds;
+    bool behind; /* clearly: it was left out */
 };
 
 /* Stopping (Ctrl-C) is no failure: the rounds so far count. */
