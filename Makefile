@@ -47,6 +47,7 @@ bench:
 tsan:
 	@tools/install-deps.sh build test
 	@tools/build.sh build-tsan -DCLEAVE_TESTS=ON -DCLEAVE_SANITIZE=thread
+	@echo 'Some tests take many minutes under it; for parts see docs/testing.md.'
 	@ctest --test-dir build-tsan -LE check --output-on-failure -j $(JOBS)
 
 install: build
