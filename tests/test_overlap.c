@@ -257,7 +257,7 @@ static void test_memory_is_that_of_the_programs(void **state)
         struct plan *plan = build(strategies[s], g, 4, 0);
         struct program_options o = options_for(plan);
         struct program_set set;
-        int64_t slabs[4][BUFFER_CLASS_COUNT];
+        int64_t slabs[4][BUFFER_CLASS_COUNT] = {{0}};
         lower(g, plan, &set);
         assert_ok(program_find_memory(g, &o, NULL, slabs));
         for (int w = 0; w < 4; w++)

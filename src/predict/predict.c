@@ -39,13 +39,15 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
         to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
-/* The slabs of the k-th other program, by worker. */
+/* The slabs of the k-th other program, by worker, where they are larger than the step's. */
 static enum status measure_other(const struct predict_request *r, const struct prediction *p, int k,
                                  int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
 {
     struct program_options o = describe(r, p);
     o.training = r->others[k].training;
     o.n_steps = 1;
+    for (int i = 0; i < p->n_workers; i++)
+        memcpy(slab_bytes[i], p->programs[i]->slab_bytes, sizeof slab_bytes[i]);
     return program_find_memory(r->others[k].graph, &o, &p->set, slab_bytes);
 }
 

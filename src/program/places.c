@@ -349,7 +349,24 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
 
 /* ---- placing ---- */
 
-static enum status place_class(struct program *p, enum buffer_class class, arena *scratch)
+/* Whether those from number i on can do with `enough`. It costs as much as placing some of them, so
+ * it is asked only before the first, and each time that as many have been placed as before. */
+static enum status has_enough(const struct program *p, enum buffer_class class, int64_t enough,
+                              const struct buffer *const *order, int i, int n, arena *scratch,
+                              bool *out)
+{
+    int64_t ceiling = 0;
+    bool ask = i == 0 || (i >= n / 64 && i >= 32 && (i & (i - 1)) == 0);
+    *out = false;
+    if (enough == 0 || !ask)
+        return STATUS_OK;
+    TRY(ceiling_find(p, order + i, n - i, scratch, &ceiling));
+    *out = p->slab_bytes[class] + ceiling <= enough;
+    return STATUS_OK;
+}
+
+static enum status place_class(struct program *p, enum buffer_class class, int64_t enough,
+                               arena *scratch)
 {
     struct slab slab = {.scratch = scratch};
     while (p->n_instrs >> slab.slice >= SLICES)
@@ -368,6 +385,11 @@ static enum status place_class(struct program *p, enum buffer_class class, arena
     qsort(order, (size_t)n, sizeof(struct buffer *), larger_first);
     for (int i = 0; i < n; i++) {
         struct buffer *b = order[i];
+        bool done;
+        TRY(has_enough(p, class, enough, (const struct buffer *const *)order, i, n, scratch,
+                       &done));
+        if (done)
+            return STATUS_OK;
         b->offset = lowest_gap(&slab, b);
         int64_t end = b->offset + b->n_bytes;
         TRY(insert(&slab, b->offset, &(struct placed){end, b->first_write, b->last_use}));
@@ -377,18 +399,19 @@ static enum status place_class(struct program *p, enum buffer_class class, arena
     return STATUS_OK;
 }
 
-static enum status place_classes(struct program *p, arena *scratch)
+static enum status place_classes(struct program *p, const struct lowering *given)
 {
     for (int class = 0; class < BUFFER_CLASS_COUNT; class ++)
         if (!lives_always(&(struct buffer){.class = (enum buffer_class) class}))
-            TRY(place_class(p, (enum buffer_class) class, scratch));
+            TRY(place_class(p, (enum buffer_class) class, given->enough ? given->enough[class] : 0,
+                            given->scratch));
     return STATUS_OK;
 }
 
 enum status lowering_place_buffers(struct program *p, const struct lowering *given)
 {
     place_params(p, given->shares);
-    TRY(place_classes(p, given->scratch));
+    TRY(place_classes(p, given));
     for (int i = 0; i < p->n_buffers; i++) {
         struct buffer *b = &p->buffers[i];
         if (b->parent != NO_BUFFER)

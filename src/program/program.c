@@ -199,7 +199,8 @@ struct workshop {
     int n_rooms;
     struct room *rooms;
     struct program **programs;                 /* where they go, by worker; or */
-    int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]; /* what is wanted of them */
+    int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]; /* what is wanted of them, */
+    int64_t (*enough)[BUFFER_CLASS_COUNT];     /* where it is more than this; of each one's twins */
 };
 
 static enum status find_twins(const struct groundwork *work, bool twins, arena *memory, int **out)
@@ -315,13 +316,34 @@ static enum status measure_item(void *user, int item, int thread)
     int worker = s->items[item];
     struct lowering given = lowering_in(s, room, worker);
     struct program *p;
+    given.enough = s->enough[worker];
     TRY(start(&given, s->options, worker, room->memory, &p));
     enum status st = place(p, &given);
-    memcpy(s->slab_bytes[worker], p->slab_bytes, sizeof p->slab_bytes);
+    memcpy(s->enough[worker], p->slab_bytes, sizeof p->slab_bytes);
     destroy_groups(p);
     arena_reset(room->memory);
     arena_reset(room->scratch);
     return st;
+}
+
+/* Of twins what the one with the least has. */
+static enum status find_enough(struct workshop *s, const int *twin_of)
+{
+    int n = s->work->plan->n_workers;
+    TRY(arena_alloc_array(s->work->memory, (size_t)n, sizeof *s->enough, &s->enough));
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < BUFFER_CLASS_COUNT; k++) {
+            int64_t *least = &s->enough[twin_of[i]][k];
+            if (twin_of[i] == i || s->slab_bytes[i][k] < *least)
+                *least = s->slab_bytes[i][k];
+        }
+    return STATUS_OK;
+}
+
+static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFER_CLASS_COUNT])
+{
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
 static enum status find_memory(const struct groundwork *work, const struct program_options *options,
@@ -333,11 +355,11 @@ static enum status find_memory(const struct groundwork *work, const struct progr
     int *twin_of;
     enum status st;
     TRY(groundwork_find_twins(work, work->memory, &twin_of));
+    TRY(find_enough(&s, twin_of));
     TRY_GOTO(st, list_items(&s, twin_of), out);
     TRY_GOTO(st, parallel_run(s.n_items, s.n_rooms, measure_item, &s), out);
     for (int i = 0; i < work->plan->n_workers; i++)
-        if (twin_of[i] != i)
-            memcpy(slab_bytes[i], slab_bytes[twin_of[i]], sizeof slab_bytes[i]);
+        take_larger(slab_bytes[i], s.enough[twin_of[i]]);
 out:
     close_workshop(&s);
     return st;

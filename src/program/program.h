@@ -244,7 +244,9 @@ enum status program_create_all(const struct graph *graph, const struct program_o
 void program_destroy_all(struct program_set *set); /* the programs, too; a zeroed set is fine */
 
 /* The slabs alone, by worker: what slab_bytes would be in the programs of program_create_all, of
- * which no more than one exists at a time, and none has waits. */
+ * which no more than one exists at a time, and none has waits. What slab_bytes holds already, slabs
+ * that another program needs, is only made larger: programs that share memory are asked one after
+ * the other, the largest first, because those that certainly need less are soon done with. */
 enum status program_find_memory(const struct graph *graph, const struct program_options *options,
                                 const struct program_set *shares,
                                 int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]) MUST_USE;
