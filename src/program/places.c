@@ -349,25 +349,58 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
 
 /* ---- placing ---- */
 
+/* ---- where larger slabs are there in any case ---- */
+
+static const struct buffer *next_to_place(const struct program *p, enum buffer_class class, int *i)
+{
+    for (; *i < p->n_buffers; ++*i) {
+        const struct buffer *b = &p->buffers[*i];
+        if (b->class == class && b->first_write >= 0 && b->parent == NO_BUFFER)
+            return &p->buffers[(*i)++];
+    }
+    return NULL;
+}
+
+/* Whether the buffers of a class are of the same sizes and lives as another program's: then they
+ * lie as far. So do gradients of parameters for any number of samples. */
+static bool is_placed_like(const struct program *p, const struct program *other,
+                           enum buffer_class class)
+{
+    for (int i = 0, k = 0;;) {
+        const struct buffer *a = next_to_place(p, class, &i), *b = next_to_place(other, class, &k);
+        if (!a || !b)
+            return a == b;
+        if (a->n_bytes != b->n_bytes || a->first_write != b->first_write ||
+            a->last_use != b->last_use)
+            return false;
+    }
+}
+
 /* Whether those from number i on can do with `enough`. It costs as much as placing some of them, so
- * it is asked only before the first, and each time that as many have been placed as before. */
+ * it is asked before the first, and then now and again. */
 static enum status has_enough(const struct program *p, enum buffer_class class, int64_t enough,
                               const struct buffer *const *order, int i, int n, arena *scratch,
                               bool *out)
 {
     int64_t ceiling = 0;
-    bool ask = i == 0 || (i >= n / 64 && i >= 32 && (i & (i - 1)) == 0);
+    int apart = n / 16 > 32 ? n / 16 : 32;
     *out = false;
-    if (enough == 0 || !ask)
+    if (enough == 0 || i % apart != 0)
         return STATUS_OK;
     TRY(ceiling_find(p, order + i, n - i, scratch, &ceiling));
     *out = p->slab_bytes[class] + ceiling <= enough;
     return STATUS_OK;
 }
 
-static enum status place_class(struct program *p, enum buffer_class class, int64_t enough,
-                               arena *scratch)
+static enum status place_class(struct program *p, enum buffer_class class,
+                               const struct lowering *given)
 {
+    arena *scratch = given->scratch;
+    int64_t enough = given->enough ? given->enough[class] : 0;
+    if (enough && given->shares && is_placed_like(p, given->shares, class)) {
+        p->slab_bytes[class] = given->shares->slab_bytes[class];
+        return STATUS_OK;
+    }
     struct slab slab = {.scratch = scratch};
     while (p->n_instrs >> slab.slice >= SLICES)
         slab.slice++;
@@ -403,8 +436,7 @@ static enum status place_classes(struct program *p, const struct lowering *given
 {
     for (int class = 0; class < BUFFER_CLASS_COUNT; class ++)
         if (!lives_always(&(struct buffer){.class = (enum buffer_class) class}))
-            TRY(place_class(p, (enum buffer_class) class, given->enough ? given->enough[class] : 0,
-                            given->scratch));
+            TRY(place_class(p, (enum buffer_class) class, given));
     return STATUS_OK;
 }
 
