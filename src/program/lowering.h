@@ -261,6 +261,14 @@ struct lowering {
 
 enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;
 
+/* ---- program.c: all steps of one worker ---- */
+enum status lowering_create(const struct lowering *given, const struct program_options *options,
+                            int worker, struct program **out) MUST_USE;
+/* The slabs alone: emission and places. The program is gone afterwards, and `memory` empty. */
+enum status lowering_measure(const struct lowering *given, const struct program_options *options,
+                             int worker, arena *memory,
+                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
+
 /* ---- ceiling.c ---- */
 /* However the n buffers of `rest` are placed, largest first and each at the lowest offset that is
  * free, behind others that reach up to some offset: no further than *out beyond that. */
