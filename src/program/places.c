@@ -125,6 +125,7 @@ struct slab {
     int slice; /* instructions in one, as a power of two */
     int n_blocks;
     struct block **blocks;
+    struct trail *trails; /* [TRAILS], see below */
 };
 
 static int least(int a, int b)
@@ -173,14 +174,15 @@ static int first_used_from(const struct column *c, int time, int slice)
     return low;
 }
 
-/* How far those reach that live together with b; 0: there are none. */
-static int64_t column_reach(const struct column *c, const struct buffer *b, int slice)
+/* The one that reaches farthest of those that live together with b; of no length: there are none. */
+static struct placed column_reach(const struct column *c, const struct buffer *b, int slice)
 {
-    int64_t end = 0;
+    struct placed most = {0};
     for (int i = first_used_from(c, b->first_write, slice);
          i < c->n && c->placed[i].first_write <= b->last_use; i++)
-        end = c->placed[i].end > end ? c->placed[i].end : end;
-    return end;
+        if (c->placed[i].end > most.end)
+            most = c->placed[i];
+    return most;
 }
 
 static enum status grow_column(struct slab *s, struct column *c)
@@ -297,6 +299,77 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
     return STATUS_OK;
 }
 
+/* ---- trails ----
+ *
+ * Looking for the place of a buffer, one passes others that live together with it and leave no gap
+ * of its size. There is none for any later buffer of the same size either that lives together with
+ * all of those, so it need not look there again: it begins where they end. Micro-batches bring many
+ * buffers of one size, and so do the messages of a layer.
+ *
+ *     passed          [ a ][ b ]  [ c  ]         offset ->
+ *     latest_write      5    5      9            of those so far: who is used then or later, and
+ *     earliest_use     80   70     12            written then or before, lives together with them
+ *
+ * A buffer that is written at 20 and used until 30 passes a and b in one step, but not c. Short and
+ * long lives are blocked by others, so buffers of about the same length of life have a trail. */
+
+enum { TRAILS = 32, TRAIL_LENGTH = 64 };
+
+struct step {
+    int64_t offset;
+    int latest_write, earliest_use;
+};
+
+struct trail {
+    int64_t n_bytes; /* of whom it is for */
+    int n;
+    struct step steps[TRAIL_LENGTH];
+};
+
+static struct trail *find_trail(const struct slab *s, const struct buffer *b)
+{
+    int number = 0;
+    for (int life = b->last_use - b->first_write; life > 0; life >>= 1)
+        number++;
+    struct trail *t = &s->trails[number];
+    if (t->n_bytes != b->n_bytes)
+        t->n = 0;
+    t->n_bytes = b->n_bytes;
+    return t;
+}
+
+/* Cuts off what b does not live together with; how far the rest goes. */
+static int64_t follow(struct trail *t, const struct buffer *b)
+{
+    int low = 0, high = t->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        const struct step *s = &t->steps[middle];
+        if (s->latest_write <= b->last_use && b->first_write <= s->earliest_use)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    t->n = low;
+    return low ? t->steps[low - 1].offset : 0;
+}
+
+/* Goes on behind one (or several) that b lives together with. */
+static int64_t pass(struct trail *t, int64_t end, int latest_write, int earliest_use)
+{
+    if (t->n == TRAIL_LENGTH)
+        return end;
+    struct step *s = &t->steps[t->n++];
+    *s = (struct step){end, latest_write, earliest_use};
+    if (t->n > 1) {
+        s->latest_write = most(latest_write, s[-1].latest_write);
+        s->earliest_use = least(earliest_use, s[-1].earliest_use);
+    }
+    return end;
+}
+
+/* ---- looking for a place ---- */
+
 /* Whether b lives together with all of the column. */
 static bool lives_throughout(const struct block *k, int i, const struct buffer *b)
 {
@@ -305,7 +378,8 @@ static bool lives_throughout(const struct block *k, int i, const struct buffer *
 
 /* Goes on behind what lives together with b, from `offset`; true: there is a gap before the rest.
  * Who may do is as good as random, so it is listed first, in a loop without branches. */
-static bool search_block(const struct block *k, const struct buffer *b, int slice, int64_t *offset)
+static bool search_block(const struct block *k, const struct buffer *b, int slice,
+                         struct trail *trail, int64_t *offset)
 {
     int together[BLOCK_SIZE], n = 0;
     int64_t at = *offset;
@@ -319,10 +393,15 @@ static bool search_block(const struct block *k, const struct buffer *b, int slic
             *offset = at;
             return true;
         }
-        int64_t end = k->ends[t];
-        if (end > at && k->column[t].n && !lives_throughout(k, t, b))
-            end = column_reach(&k->column[t], b, slice);
-        at = end > at ? end : at;
+        if (k->ends[t] <= at)
+            continue;
+        struct placed blocker = {k->ends[t], k->first_write[t], k->last_use[t]};
+        if (k->column[t].n && lives_throughout(k, t, b))
+            blocker = (struct placed){k->ends[t], k->last_use[t], k->first_write[t]};
+        else if (k->column[t].n)
+            blocker = column_reach(&k->column[t], b, slice);
+        if (blocker.end > at)
+            at = pass(trail, blocker.end, blocker.first_write, blocker.last_use);
     }
     *offset = at;
     return false;
@@ -331,7 +410,8 @@ static bool search_block(const struct block *k, const struct buffer *b, int slic
 /* The lowest gap of b's size between the placed buffers that live together with it. */
 static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
 {
-    int64_t offset = 0;
+    struct trail *trail = find_trail(s, b);
+    int64_t offset = follow(trail, b);
     for (int i = 0; i < s->n_blocks; i++) {
         const struct block *k = s->blocks[i];
         if (offset + b->n_bytes <= k->offset[0])
@@ -340,8 +420,8 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
             continue;
         bool all = k->single && k->latest_write <= b->last_use && b->first_write <= k->earliest_use;
         if (all && k->widest_gap < b->n_bytes)
-            offset = k->end > offset ? k->end : offset;
-        else if (search_block(k, b, s->slice, &offset))
+            offset = pass(trail, k->end, k->latest_write, k->earliest_use);
+        else if (search_block(k, b, s->slice, trail, &offset))
             break;
     }
     return offset;
@@ -411,6 +491,7 @@ static enum status place_class(struct program *p, enum buffer_class class,
         capacity += p->buffers[i].class == class;
     TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &order));
     TRY(arena_alloc_array(scratch, capacity, sizeof(struct block *), &slab.blocks));
+    TRY(arena_alloc_array(scratch, TRAILS, sizeof *slab.trails, &slab.trails));
     for (int i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
             p->buffers[i].parent == NO_BUFFER)
