@@ -71,13 +71,52 @@ static void place_params(struct program *p, const struct program *like)
     }
 }
 
-static int larger_first(const void *a, const void *b)
+/* ---- the order ---- */
+
+/* The largest first, those of one size in the order of creation, which is how they come. By digits
+ * of the size, from the lowest on: `order` and `other` take turns; *sorted is one of them. */
+static void sort_by_size(struct buffer **order, struct buffer **other, int n,
+                         struct buffer ***sorted)
 {
-    const struct buffer *x = *(const struct buffer *const *)a,
-                        *y = *(const struct buffer *const *)b;
-    if (x->n_bytes != y->n_bytes)
-        return x->n_bytes < y->n_bytes ? 1 : -1;
-    return (x > y) - (x < y); /* the order of creation: the result must not depend on qsort */
+    enum { BITS = 8, VALUES = 1 << BITS };
+    int64_t all = 0;
+    for (int i = 0; i < n; i++)
+        all |= order[i]->n_bytes / BUFFER_ALIGNMENT;
+    for (int shift = 0; all >> shift; shift += BITS) {
+        int place[VALUES] = {0};
+        for (int i = 0; i < n; i++)
+            place[order[i]->n_bytes / BUFFER_ALIGNMENT >> shift & (VALUES - 1)]++;
+        for (int v = VALUES - 1, before = 0; v >= 0; v--) {
+            int here = place[v];
+            place[v] = before;
+            before += here;
+        }
+        for (int i = 0; i < n; i++)
+            other[place[order[i]->n_bytes / BUFFER_ALIGNMENT >> shift & (VALUES - 1)]++] = order[i];
+        struct buffer **now = other;
+        other = order;
+        order = now;
+    }
+    *sorted = order;
+}
+
+/* Those of a class that have a place of their own, the largest first. */
+static enum status list_class(struct program *p, enum buffer_class class, arena *scratch,
+                              struct buffer ***out, int *n)
+{
+    struct buffer **order, **other;
+    size_t capacity = 0;
+    for (int i = 0; i < p->n_buffers; i++)
+        capacity += p->buffers[i].class == class;
+    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &order));
+    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &other));
+    *n = 0;
+    for (int i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
+            p->buffers[i].parent == NO_BUFFER)
+            order[(*n)++] = &p->buffers[i];
+    sort_by_size(order, other, *n, out);
+    return STATUS_OK;
 }
 
 /* ---- what lies where already ----
@@ -427,6 +466,14 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
     return offset;
 }
 
+static enum status open_slab(struct slab *s, const struct program *p, int n_buffers)
+{
+    while (p->n_instrs >> s->slice >= SLICES)
+        s->slice++;
+    TRY(arena_alloc_array(s->scratch, TRAILS, sizeof *s->trails, &s->trails));
+    return arena_alloc_array(s->scratch, (size_t)n_buffers, sizeof(struct block *), &s->blocks);
+}
+
 /* ---- placing ---- */
 
 /* ---- where larger slabs are there in any case ---- */
@@ -456,59 +503,59 @@ static bool is_placed_like(const struct program *p, const struct program *other,
     }
 }
 
-/* Whether those from number i on can do with `enough`. It costs as much as placing some of them, so
- * it is asked before the first, and then now and again. */
-static enum status has_enough(const struct program *p, enum buffer_class class, int64_t enough,
-                              const struct buffer *const *order, int i, int n, arena *scratch,
-                              bool *out)
+/* Whether what is still to be placed can do with slabs that are there. Asking costs as much as
+ * placing some, so it is asked once, and again when so few bytes are left that it may be. */
+struct outlook {
+    int64_t enough; /* 0: all places are wanted */
+    int64_t rest;   /* bytes that are still to be placed */
+    double reach;   /* of one of them, when it was asked last: see ceiling.c */
+};
+
+static enum status has_enough(struct outlook *o, const struct program *p, enum buffer_class class,
+                              const struct buffer *const *rest, int n, arena *scratch, bool *out)
 {
-    int64_t ceiling = 0;
-    int apart = n / 16 > 32 ? n / 16 : 32;
+    int64_t ceiling = 0, room = o->enough - p->slab_bytes[class];
     *out = false;
-    if (enough == 0 || i % apart != 0)
+    if (o->enough == 0 || o->reach * (double)o->rest > (double)room)
         return STATUS_OK;
-    TRY(ceiling_find(p, order + i, n - i, scratch, &ceiling));
-    *out = p->slab_bytes[class] + ceiling <= enough;
+    TRY(ceiling_find(p, rest, n, scratch, &ceiling));
+    *out = ceiling <= room;
+    o->reach = (double)ceiling / (double)o->rest;
     return STATUS_OK;
+}
+
+static enum status place_one(struct program *p, struct slab *slab, struct buffer *b)
+{
+    b->offset = lowest_gap(slab, b);
+    int64_t end = b->offset + b->n_bytes;
+    if (p->slab_bytes[b->class] < end)
+        p->slab_bytes[b->class] = end;
+    return insert(slab, b->offset, &(struct placed){end, b->first_write, b->last_use});
 }
 
 static enum status place_class(struct program *p, enum buffer_class class,
                                const struct lowering *given)
 {
-    arena *scratch = given->scratch;
-    int64_t enough = given->enough ? given->enough[class] : 0;
-    if (enough && given->shares && is_placed_like(p, given->shares, class)) {
+    struct slab slab = {.scratch = given->scratch};
+    struct outlook outlook = {.enough = given->enough ? given->enough[class] : 0};
+    struct buffer **order;
+    int n = 0;
+    if (outlook.enough && given->shares && is_placed_like(p, given->shares, class)) {
         p->slab_bytes[class] = given->shares->slab_bytes[class];
         return STATUS_OK;
     }
-    struct slab slab = {.scratch = scratch};
-    while (p->n_instrs >> slab.slice >= SLICES)
-        slab.slice++;
-    struct buffer **order;
-    size_t capacity = 0;
-    int n = 0;
-    for (int i = 0; i < p->n_buffers; i++)
-        capacity += p->buffers[i].class == class;
-    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &order));
-    TRY(arena_alloc_array(scratch, capacity, sizeof(struct block *), &slab.blocks));
-    TRY(arena_alloc_array(scratch, TRAILS, sizeof *slab.trails, &slab.trails));
-    for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
-            p->buffers[i].parent == NO_BUFFER)
-            order[n++] = &p->buffers[i];
-    qsort(order, (size_t)n, sizeof(struct buffer *), larger_first);
+    TRY(list_class(p, class, given->scratch, &order, &n));
+    TRY(open_slab(&slab, p, n));
+    for (int i = 0; i < n; i++)
+        outlook.rest += order[i]->n_bytes;
     for (int i = 0; i < n; i++) {
-        struct buffer *b = order[i];
         bool done;
-        TRY(has_enough(p, class, enough, (const struct buffer *const *)order, i, n, scratch,
-                       &done));
+        TRY(has_enough(&outlook, p, class, (const struct buffer *const *)order + i, n - i,
+                       given->scratch, &done));
         if (done)
             return STATUS_OK;
-        b->offset = lowest_gap(&slab, b);
-        int64_t end = b->offset + b->n_bytes;
-        TRY(insert(&slab, b->offset, &(struct placed){end, b->first_write, b->last_use}));
-        if (p->slab_bytes[class] < end)
-            p->slab_bytes[class] = end;
+        TRY(place_one(p, &slab, order[i]));
+        outlook.rest -= order[i]->n_bytes;
     }
     return STATUS_OK;
 }
