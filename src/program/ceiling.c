@@ -9,9 +9,9 @@
  *
  *     end of b  <=  top + n_bytes of b + sum over those ( their n_bytes + n_bytes of b )
  *
- * and as whoever was placed before b is not smaller, the sum is at most twice their bytes. Who lives
- * together with b is all that begin before its end, less all that end before its begin: two sums
- * over time, for all buffers at once. */
+ * and as whoever was placed before b is not smaller, the sum is at most twice their bytes. Who
+ * lives together with b is all that begin before its end, less all that end before its begin: two
+ * sums over time, for all buffers at once. */
 #include "program/lowering.h"
 
 /* Bytes of the rest, and how many they are: that begin at an instruction or before, and that end

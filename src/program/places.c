@@ -213,7 +213,8 @@ static int first_used_from(const struct column *c, int time, int slice)
     return low;
 }
 
-/* The one that reaches farthest of those that live together with b; of no length: there are none. */
+/* The one that reaches farthest of those that live together with b; of no length: there are none.
+ */
 static struct placed column_reach(const struct column *c, const struct buffer *b, int slice)
 {
     struct placed most = {0};
