@@ -227,6 +227,10 @@ static bool find_area(struct clock_run *c, int resource, int first_mark)
     a->mark++;
     a->n_flows = a->n_resources = 0;
     add_resource(c, resource);
+    if (c->resources[resource].n_flows > MOST_TOGETHER) {
+        c->resources[resource].crowded = a->mark;
+        return false;
+    }
     for (int i = 0; i < a->n_resources; i++) {
         const struct resource *r = &c->resources[a->resources[i]];
         if (r->crowded <= first_mark && add_flows(c, r))
@@ -238,12 +242,16 @@ static bool find_area(struct clock_run *c, int resource, int first_mark)
     return true;
 }
 
-/* Even shares, nothing handed on. */
-static enum status settle_crowd(struct clock_run *c, const struct resource *r)
+/* Even shares, nothing handed on. Who uses several resources that changed is looked at once: shares
+ * stay as they are until the next flow comes or goes. */
+static enum status settle_crowd(struct clock_run *c, const struct resource *r, int first_mark)
 {
     for (int k = 0; k < r->n_flows; k++) {
-        const struct flow *f = &c->flows[r->flows[k]];
+        struct flow *f = &c->flows[r->flows[k]];
         double rate = f->limit, share = INFINITY;
+        if (f->evened > first_mark)
+            continue;
+        f->evened = first_mark + 1;
         for (int i = 0; i < f->n_demands; i++) {
             double own = c->resources[f->demands[i].resource].even_rate;
             if (f->even > 0)
@@ -278,7 +286,7 @@ enum status flows_settle(struct clock_run *c)
         if (r->filled > first_mark)
             continue; /* it is joined to another that changed */
         if (r->crowded > first_mark || !find_area(c, a->changed[i], first_mark)) {
-            TRY(settle_crowd(c, r));
+            TRY(settle_crowd(c, r, first_mark));
             continue;
         }
         TRY(fill(c));

@@ -91,7 +91,8 @@ struct flow {
     double limit; /* the rate that it can have at most */
     double even;  /* the amount of all demands, if they are alike; else 0 */
     int n_demands;
-    int mark; /* of the area that it was last part of */
+    int mark;   /* of the area that it was last part of */
+    int evened; /* behind the first mark of the moment in which it was last given an even share */
     const struct demand *demands;
     bool works;         /* some demand is a core's */
     bool sent;          /* its sender went on */

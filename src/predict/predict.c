@@ -39,14 +39,19 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
         to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
-/* The slabs of the k-th other program, by worker. */
-static enum status measure_other(const struct predict_request *r, const struct prediction *p, int k,
-                                 int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
+/* The k-th other program; its slabs, by worker, are only of interest where they are larger than the
+ * step's. */
+static enum status describe_other(const struct predict_request *r, const struct prediction *p,
+                                  int k, struct program_case *out)
 {
-    struct program_options o = describe(r, p);
-    o.training = r->others[k].training;
-    o.n_steps = 1;
-    return program_find_memory(r->others[k].graph, &o, &p->set, slab_bytes);
+    *out = (struct program_case){.graph = r->others[k].graph, .options = describe(r, p)};
+    out->options.training = r->others[k].training;
+    out->options.n_steps = 1;
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *out->slab_bytes,
+                          &out->slab_bytes));
+    for (int i = 0; i < p->n_workers; i++)
+        memcpy(out->slab_bytes[i], p->programs[i]->slab_bytes, sizeof out->slab_bytes[i]);
+    return STATUS_OK;
 }
 
 static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
@@ -58,13 +63,12 @@ static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
 }
 
 /* Of all programs together: they share one set of slabs. */
-static void unite_memory(const struct predict_request *r, struct prediction *p,
-                         int64_t (*const *others)[BUFFER_CLASS_COUNT])
+static void unite_memory(struct prediction *p, const struct program_case *others, int n_others)
 {
     for (int i = 0; i < p->n_workers; i++) {
         take_larger(p->memory[i], p->programs[i]->slab_bytes);
-        for (int k = 0; k < r->n_others; k++)
-            take_larger(p->memory[i], others[k][i]);
+        for (int k = 0; k < n_others; k++)
+            take_larger(p->memory[i], others[k].slab_bytes[i]);
         int64_t all = sum_classes(p->memory[i]);
         if (all > p->largest_bytes) {
             p->largest_bytes = all;
@@ -274,8 +278,8 @@ struct rest {
     const struct predict_request *request;
     struct prediction *prediction;
     bool with_time;
-    bool apart; /* each of the others is an item of its own, and not all of them one */
-    int64_t (*others[PREDICT_MAX_OTHERS])[BUFFER_CLASS_COUNT];
+    bool apart; /* the items of the study are items, and not all of them one */
+    struct program_study *study;
 };
 
 static enum status find_time(const struct predict_request *r, struct prediction *p)
@@ -284,10 +288,10 @@ static enum status find_time(const struct predict_request *r, struct prediction 
     return run_clock(r, p, r->free_communication, r->keep_times, &p->clock);
 }
 
-static enum status measure_others(const struct rest *rest)
+static enum status study_all(const struct rest *rest, int thread)
 {
-    for (int k = 0; k < rest->request->n_others; k++)
-        TRY(measure_other(rest->request, rest->prediction, k, rest->others[k]));
+    for (int i = 0; i < program_study_items(rest->study); i++)
+        TRY(program_study_do(rest->study, i, thread));
     return STATUS_OK;
 }
 
@@ -295,11 +299,9 @@ static enum status do_item(void *user, int item, int thread)
 {
     const struct rest *rest = user;
     int other = item - rest->with_time;
-    (void)thread;
     if (other < 0)
         return find_time(rest->request, rest->prediction);
-    return rest->apart ? measure_other(rest->request, rest->prediction, other, rest->others[other])
-                       : measure_others(rest);
+    return rest->apart ? program_study_do(rest->study, other, thread) : study_all(rest, thread);
 }
 
 static enum status find_rest(const struct predict_request *r, struct prediction *p, bool with_time)
@@ -308,13 +310,17 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
                         .prediction = p,
                         .with_time = with_time,
                         .apart = r->backend->describes_together};
-    size_t n = (size_t)p->n_workers;
-    TRY(arena_alloc_array(p->memory_arena, n, sizeof *p->memory, &p->memory));
+    struct program_case others[PREDICT_MAX_OTHERS];
+    int n_threads = parallel_threads(with_time + r->n_others * p->n_workers);
+    TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
     for (int k = 0; k < r->n_others; k++)
-        TRY(arena_alloc_array(p->memory_arena, n, sizeof *rest.others[k], &rest.others[k]));
-    int n_items = with_time + (rest.apart ? r->n_others : 1);
-    TRY(parallel_run(n_items, parallel_threads(n_items), do_item, &rest));
-    unite_memory(r, p, rest.others);
+        TRY(describe_other(r, p, k, &others[k]));
+    TRY(program_study_open(others, r->n_others, &p->set, n_threads, &rest.study));
+    int n_items = with_time + (rest.apart ? program_study_items(rest.study) : 1);
+    enum status st = parallel_run(n_items, n_threads, do_item, &rest);
+    program_study_close(rest.study);
+    TRY(st);
+    unite_memory(p, others, r->n_others);
     return check_fit(r, p);
 }
 

@@ -253,9 +253,27 @@ struct lowering {
     const struct program *shares; /* whose parameters are used, or NULL */
     struct tables *tables;
     arena *scratch; /* for what is not needed behind a step */
+    /* By class: slabs that are there in any case. A class that certainly needs no more is not
+     * placed to its end: its slab is then no larger than that, and places are not known. NULL: all
+     * places are wanted. */
+    const int64_t *enough;
 };
 
 enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;
+
+/* ---- program.c: all steps of one worker ---- */
+enum status lowering_create(const struct lowering *given, const struct program_options *options,
+                            int worker, struct program **out) MUST_USE;
+/* The slabs alone: emission and places. The program is gone afterwards, and `memory` empty. */
+enum status lowering_measure(const struct lowering *given, const struct program_options *options,
+                             int worker, arena *memory,
+                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
+
+/* ---- ceiling.c ---- */
+/* However the n buffers of `rest` are placed, largest first and each at the lowest offset that is
+ * free, behind others that reach up to some offset: no further than *out beyond that. */
+enum status ceiling_find(const struct program *p, const struct buffer *const *rest, int n,
+                         arena *scratch, int64_t *out) MUST_USE;
 
 /* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);

@@ -71,13 +71,52 @@ static void place_params(struct program *p, const struct program *like)
     }
 }
 
-static int larger_first(const void *a, const void *b)
+/* ---- the order ---- */
+
+/* The largest first, those of one size in the order of creation, which is how they come. By digits
+ * of the size, from the lowest on: `order` and `other` take turns; *sorted is one of them. */
+static void sort_by_size(struct buffer **order, struct buffer **other, int n,
+                         struct buffer ***sorted)
 {
-    const struct buffer *x = *(const struct buffer *const *)a,
-                        *y = *(const struct buffer *const *)b;
-    if (x->n_bytes != y->n_bytes)
-        return x->n_bytes < y->n_bytes ? 1 : -1;
-    return (x > y) - (x < y); /* the order of creation: the result must not depend on qsort */
+    enum { BITS = 8, VALUES = 1 << BITS };
+    int64_t all = 0;
+    for (int i = 0; i < n; i++)
+        all |= order[i]->n_bytes / BUFFER_ALIGNMENT;
+    for (int shift = 0; all >> shift; shift += BITS) {
+        int place[VALUES] = {0};
+        for (int i = 0; i < n; i++)
+            place[order[i]->n_bytes / BUFFER_ALIGNMENT >> shift & (VALUES - 1)]++;
+        for (int v = VALUES - 1, before = 0; v >= 0; v--) {
+            int here = place[v];
+            place[v] = before;
+            before += here;
+        }
+        for (int i = 0; i < n; i++)
+            other[place[order[i]->n_bytes / BUFFER_ALIGNMENT >> shift & (VALUES - 1)]++] = order[i];
+        struct buffer **now = other;
+        other = order;
+        order = now;
+    }
+    *sorted = order;
+}
+
+/* Those of a class that have a place of their own, the largest first. */
+static enum status list_class(struct program *p, enum buffer_class class, arena *scratch,
+                              struct buffer ***out, int *n)
+{
+    struct buffer **order, **other;
+    size_t capacity = 0;
+    for (int i = 0; i < p->n_buffers; i++)
+        capacity += p->buffers[i].class == class;
+    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &order));
+    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &other));
+    *n = 0;
+    for (int i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
+            p->buffers[i].parent == NO_BUFFER)
+            order[(*n)++] = &p->buffers[i];
+    sort_by_size(order, other, *n, out);
+    return STATUS_OK;
 }
 
 /* ---- what lies where already ----
@@ -125,6 +164,7 @@ struct slab {
     int slice; /* instructions in one, as a power of two */
     int n_blocks;
     struct block **blocks;
+    struct trail *trails; /* [TRAILS], see below */
 };
 
 static int least(int a, int b)
@@ -173,14 +213,16 @@ static int first_used_from(const struct column *c, int time, int slice)
     return low;
 }
 
-/* How far those reach that live together with b; 0: there are none. */
-static int64_t column_reach(const struct column *c, const struct buffer *b, int slice)
+/* The one that reaches farthest of those that live together with b; of no length: there are none.
+ */
+static struct placed column_reach(const struct column *c, const struct buffer *b, int slice)
 {
-    int64_t end = 0;
+    struct placed most = {0};
     for (int i = first_used_from(c, b->first_write, slice);
          i < c->n && c->placed[i].first_write <= b->last_use; i++)
-        end = c->placed[i].end > end ? c->placed[i].end : end;
-    return end;
+        if (c->placed[i].end > most.end)
+            most = c->placed[i];
+    return most;
 }
 
 static enum status grow_column(struct slab *s, struct column *c)
@@ -297,6 +339,77 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
     return STATUS_OK;
 }
 
+/* ---- trails ----
+ *
+ * Looking for the place of a buffer, one passes others that live together with it and leave no gap
+ * of its size. There is none for any later buffer of the same size either that lives together with
+ * all of those, so it need not look there again: it begins where they end. Micro-batches bring many
+ * buffers of one size, and so do the messages of a layer.
+ *
+ *     passed          [ a ][ b ]  [ c  ]         offset ->
+ *     latest_write      5    5      9            of those so far: who is used then or later, and
+ *     earliest_use     80   70     12            written then or before, lives together with them
+ *
+ * A buffer that is written at 20 and used until 30 passes a and b in one step, but not c. Short and
+ * long lives are blocked by others, so buffers of about the same length of life have a trail. */
+
+enum { TRAILS = 32, TRAIL_LENGTH = 64 };
+
+struct step {
+    int64_t offset;
+    int latest_write, earliest_use;
+};
+
+struct trail {
+    int64_t n_bytes; /* of whom it is for */
+    int n;
+    struct step steps[TRAIL_LENGTH];
+};
+
+static struct trail *find_trail(const struct slab *s, const struct buffer *b)
+{
+    int number = 0;
+    for (int life = b->last_use - b->first_write; life > 0; life >>= 1)
+        number++;
+    struct trail *t = &s->trails[number];
+    if (t->n_bytes != b->n_bytes)
+        t->n = 0;
+    t->n_bytes = b->n_bytes;
+    return t;
+}
+
+/* Cuts off what b does not live together with; how far the rest goes. */
+static int64_t follow(struct trail *t, const struct buffer *b)
+{
+    int low = 0, high = t->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        const struct step *s = &t->steps[middle];
+        if (s->latest_write <= b->last_use && b->first_write <= s->earliest_use)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    t->n = low;
+    return low ? t->steps[low - 1].offset : 0;
+}
+
+/* Goes on behind one (or several) that b lives together with. */
+static int64_t pass(struct trail *t, int64_t end, int latest_write, int earliest_use)
+{
+    if (t->n == TRAIL_LENGTH)
+        return end;
+    struct step *s = &t->steps[t->n++];
+    *s = (struct step){end, latest_write, earliest_use};
+    if (t->n > 1) {
+        s->latest_write = most(latest_write, s[-1].latest_write);
+        s->earliest_use = least(earliest_use, s[-1].earliest_use);
+    }
+    return end;
+}
+
+/* ---- looking for a place ---- */
+
 /* Whether b lives together with all of the column. */
 static bool lives_throughout(const struct block *k, int i, const struct buffer *b)
 {
@@ -305,7 +418,8 @@ static bool lives_throughout(const struct block *k, int i, const struct buffer *
 
 /* Goes on behind what lives together with b, from `offset`; true: there is a gap before the rest.
  * Who may do is as good as random, so it is listed first, in a loop without branches. */
-static bool search_block(const struct block *k, const struct buffer *b, int slice, int64_t *offset)
+static bool search_block(const struct block *k, const struct buffer *b, int slice,
+                         struct trail *trail, int64_t *offset)
 {
     int together[BLOCK_SIZE], n = 0;
     int64_t at = *offset;
@@ -319,10 +433,15 @@ static bool search_block(const struct block *k, const struct buffer *b, int slic
             *offset = at;
             return true;
         }
-        int64_t end = k->ends[t];
-        if (end > at && k->column[t].n && !lives_throughout(k, t, b))
-            end = column_reach(&k->column[t], b, slice);
-        at = end > at ? end : at;
+        if (k->ends[t] <= at)
+            continue;
+        struct placed blocker = {k->ends[t], k->first_write[t], k->last_use[t]};
+        if (k->column[t].n && lives_throughout(k, t, b))
+            blocker = (struct placed){k->ends[t], k->last_use[t], k->first_write[t]};
+        else if (k->column[t].n)
+            blocker = column_reach(&k->column[t], b, slice);
+        if (blocker.end > at)
+            at = pass(trail, blocker.end, blocker.first_write, blocker.last_use);
     }
     *offset = at;
     return false;
@@ -331,7 +450,8 @@ static bool search_block(const struct block *k, const struct buffer *b, int slic
 /* The lowest gap of b's size between the placed buffers that live together with it. */
 static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
 {
-    int64_t offset = 0;
+    struct trail *trail = find_trail(s, b);
+    int64_t offset = follow(trail, b);
     for (int i = 0; i < s->n_blocks; i++) {
         const struct block *k = s->blocks[i];
         if (offset + b->n_bytes <= k->offset[0])
@@ -340,55 +460,119 @@ static int64_t lowest_gap(const struct slab *s, const struct buffer *b)
             continue;
         bool all = k->single && k->latest_write <= b->last_use && b->first_write <= k->earliest_use;
         if (all && k->widest_gap < b->n_bytes)
-            offset = k->end > offset ? k->end : offset;
-        else if (search_block(k, b, s->slice, &offset))
+            offset = pass(trail, k->end, k->latest_write, k->earliest_use);
+        else if (search_block(k, b, s->slice, trail, &offset))
             break;
     }
     return offset;
 }
 
+static enum status open_slab(struct slab *s, const struct program *p, int n_buffers)
+{
+    while (p->n_instrs >> s->slice >= SLICES)
+        s->slice++;
+    TRY(arena_alloc_array(s->scratch, TRAILS, sizeof *s->trails, &s->trails));
+    return arena_alloc_array(s->scratch, (size_t)n_buffers, sizeof(struct block *), &s->blocks);
+}
+
 /* ---- placing ---- */
 
-static enum status place_class(struct program *p, enum buffer_class class, arena *scratch)
+/* ---- where larger slabs are there in any case ---- */
+
+static const struct buffer *next_to_place(const struct program *p, enum buffer_class class, int *i)
 {
-    struct slab slab = {.scratch = scratch};
-    while (p->n_instrs >> slab.slice >= SLICES)
-        slab.slice++;
+    for (; *i < p->n_buffers; ++*i) {
+        const struct buffer *b = &p->buffers[*i];
+        if (b->class == class && b->first_write >= 0 && b->parent == NO_BUFFER)
+            return &p->buffers[(*i)++];
+    }
+    return NULL;
+}
+
+/* Whether the buffers of a class are of the same sizes and lives as another program's: then they
+ * lie as far. So do gradients of parameters for any number of samples. */
+static bool is_placed_like(const struct program *p, const struct program *other,
+                           enum buffer_class class)
+{
+    for (int i = 0, k = 0;;) {
+        const struct buffer *a = next_to_place(p, class, &i), *b = next_to_place(other, class, &k);
+        if (!a || !b)
+            return a == b;
+        if (a->n_bytes != b->n_bytes || a->first_write != b->first_write ||
+            a->last_use != b->last_use)
+            return false;
+    }
+}
+
+/* Whether what is still to be placed can do with slabs that are there. Asking costs as much as
+ * placing some, so it is asked once, and again when so few bytes are left that it may be. */
+struct outlook {
+    int64_t enough; /* 0: all places are wanted */
+    int64_t rest;   /* bytes that are still to be placed */
+    double reach;   /* of one of them, when it was asked last: see ceiling.c */
+};
+
+static enum status has_enough(struct outlook *o, const struct program *p, enum buffer_class class,
+                              const struct buffer *const *rest, int n, arena *scratch, bool *out)
+{
+    int64_t ceiling = 0, room = o->enough - p->slab_bytes[class];
+    *out = false;
+    if (o->enough == 0 || o->reach * (double)o->rest > (double)room)
+        return STATUS_OK;
+    TRY(ceiling_find(p, rest, n, scratch, &ceiling));
+    *out = ceiling <= room;
+    o->reach = (double)ceiling / (double)o->rest;
+    return STATUS_OK;
+}
+
+static enum status place_one(struct program *p, struct slab *slab, struct buffer *b)
+{
+    b->offset = lowest_gap(slab, b);
+    int64_t end = b->offset + b->n_bytes;
+    if (p->slab_bytes[b->class] < end)
+        p->slab_bytes[b->class] = end;
+    return insert(slab, b->offset, &(struct placed){end, b->first_write, b->last_use});
+}
+
+static enum status place_class(struct program *p, enum buffer_class class,
+                               const struct lowering *given)
+{
+    struct slab slab = {.scratch = given->scratch};
+    struct outlook outlook = {.enough = given->enough ? given->enough[class] : 0};
     struct buffer **order;
-    size_t capacity = 0;
     int n = 0;
-    for (int i = 0; i < p->n_buffers; i++)
-        capacity += p->buffers[i].class == class;
-    TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &order));
-    TRY(arena_alloc_array(scratch, capacity, sizeof(struct block *), &slab.blocks));
-    for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
-            p->buffers[i].parent == NO_BUFFER)
-            order[n++] = &p->buffers[i];
-    qsort(order, (size_t)n, sizeof(struct buffer *), larger_first);
+    if (outlook.enough && given->shares && is_placed_like(p, given->shares, class)) {
+        p->slab_bytes[class] = given->shares->slab_bytes[class];
+        return STATUS_OK;
+    }
+    TRY(list_class(p, class, given->scratch, &order, &n));
+    TRY(open_slab(&slab, p, n));
+    for (int i = 0; i < n; i++)
+        outlook.rest += order[i]->n_bytes;
     for (int i = 0; i < n; i++) {
-        struct buffer *b = order[i];
-        b->offset = lowest_gap(&slab, b);
-        int64_t end = b->offset + b->n_bytes;
-        TRY(insert(&slab, b->offset, &(struct placed){end, b->first_write, b->last_use}));
-        if (p->slab_bytes[class] < end)
-            p->slab_bytes[class] = end;
+        bool done;
+        TRY(has_enough(&outlook, p, class, (const struct buffer *const *)order + i, n - i,
+                       given->scratch, &done));
+        if (done)
+            return STATUS_OK;
+        TRY(place_one(p, &slab, order[i]));
+        outlook.rest -= order[i]->n_bytes;
     }
     return STATUS_OK;
 }
 
-static enum status place_classes(struct program *p, arena *scratch)
+static enum status place_classes(struct program *p, const struct lowering *given)
 {
     for (int class = 0; class < BUFFER_CLASS_COUNT; class ++)
         if (!lives_always(&(struct buffer){.class = (enum buffer_class) class}))
-            TRY(place_class(p, (enum buffer_class) class, scratch));
+            TRY(place_class(p, (enum buffer_class) class, given));
     return STATUS_OK;
 }
 
 enum status lowering_place_buffers(struct program *p, const struct lowering *given)
 {
     place_params(p, given->shares);
-    TRY(place_classes(p, given->scratch));
+    TRY(place_classes(p, given));
     for (int i = 0; i < p->n_buffers; i++) {
         struct buffer *b = &p->buffers[i];
         if (b->parent != NO_BUFFER)

@@ -1,6 +1,5 @@
 #include "program/program.h"
 
-#include "base/parallel.h"
 #include "program/lowering.h"
 
 #include <assert.h>
@@ -106,8 +105,8 @@ static enum status start(const struct lowering *given, const struct program_opti
     return STATUS_OK;
 }
 
-static enum status create(const struct lowering *given, const struct program_options *options,
-                          int worker, struct program **out)
+enum status lowering_create(const struct lowering *given, const struct program_options *options,
+                            int worker, struct program **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -140,7 +139,7 @@ static enum status create_one(const struct graph *graph, const struct program_op
     TRY_GOTO(st, groundwork_create(graph, plan, options->training, options->n_steps, &work), out);
     given.work = work;
     TRY_GOTO(st, arena_create(&given.scratch), out);
-    TRY_GOTO(st, create(&given, options, options->worker, out), out);
+    TRY_GOTO(st, lowering_create(&given, options, options->worker, out), out);
 out:
     tables_deinit(&tables);
     arena_destroy(given.scratch);
@@ -170,6 +169,19 @@ static void destroy_groups(struct program *p)
             p->backend->group_destroy(p->groups[i].kernels);
 }
 
+enum status lowering_measure(const struct lowering *given, const struct program_options *options,
+                             int worker, arena *memory, int64_t slab_bytes[BUFFER_CLASS_COUNT])
+{
+    struct program *p;
+    TRY(start(given, options, worker, memory, &p));
+    enum status st = place(p, given);
+    memcpy(slab_bytes, p->slab_bytes, sizeof p->slab_bytes);
+    destroy_groups(p);
+    arena_reset(memory);
+    arena_reset(given->scratch);
+    return st;
+}
+
 void program_destroy(struct program *p)
 {
     if (!p)
@@ -178,189 +190,6 @@ void program_destroy(struct program *p)
     if (p->own_plan)
         arena_destroy(p->own_plan->memory);
     arena_destroy(p->memory);
-}
-
-/* ---- all workers ----
- *
- * Each worker is lowered by itself, so several are at the same time, where the backend lets its
- * device be asked by several threads. */
-
-/* What a thread needs for itself. */
-struct room {
-    struct tables tables;
-    arena *scratch, *memory; /* memory: of a program that is not kept */
-};
-
-struct workshop {
-    const struct groundwork *work;
-    const struct program_options *options;
-    const struct program_set *shares;
-    int n_items, *items; /* workers that are lowered: the lowest of their twins */
-    int n_rooms;
-    struct room *rooms;
-    struct program **programs;                 /* where they go, by worker; or */
-    int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]; /* what is wanted of them */
-};
-
-static enum status find_twins(const struct groundwork *work, bool twins, arena *memory, int **out)
-{
-    if (twins)
-        return groundwork_find_twins(work, memory, out);
-    TRY(arena_alloc_array(memory, (size_t)work->plan->n_workers, sizeof **out, out));
-    for (int i = 0; i < work->plan->n_workers; i++)
-        (*out)[i] = i;
-    return STATUS_OK;
-}
-
-static enum status list_items(struct workshop *s, const int *twin_of)
-{
-    int n = s->work->plan->n_workers;
-    TRY(arena_alloc_array(s->work->memory, (size_t)n, sizeof *s->items, &s->items));
-    for (int i = 0; i < n; i++)
-        if (twin_of[i] == i)
-            s->items[s->n_items++] = i;
-    s->n_rooms = s->options->backend->describes_together ? parallel_threads(s->n_items) : 1;
-    TRY(arena_alloc_array(s->work->memory, (size_t)s->n_rooms, sizeof *s->rooms, &s->rooms));
-    for (int i = 0; i < s->n_rooms; i++) {
-        TRY(arena_create(&s->rooms[i].scratch));
-        TRY(arena_create(&s->rooms[i].memory));
-    }
-    return STATUS_OK;
-}
-
-static void close_workshop(struct workshop *s)
-{
-    for (int i = 0; s->rooms && i < s->n_rooms; i++) {
-        tables_deinit(&s->rooms[i].tables);
-        arena_destroy(s->rooms[i].scratch);
-        arena_destroy(s->rooms[i].memory);
-    }
-}
-
-static struct lowering lowering_in(const struct workshop *s, struct room *room, int worker)
-{
-    return (struct lowering){.work = s->work,
-                             .shares = s->shares ? s->shares->programs[worker] : NULL,
-                             .tables = &room->tables,
-                             .scratch = room->scratch};
-}
-
-static enum status create_item(void *user, int item, int thread)
-{
-    const struct workshop *s = user;
-    int worker = s->items[item];
-    struct lowering given = lowering_in(s, &s->rooms[thread], worker);
-    return create(&given, s->options, worker, &s->programs[worker]);
-}
-
-static enum status create_set(const struct groundwork *work, const struct program_options *options,
-                              const struct program_set *shares, bool twins, struct program_set *set)
-{
-    struct workshop s = {.work = work, .options = options, .shares = shares};
-    enum status st;
-    set->n_workers = work->plan->n_workers;
-    TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
-                          &set->programs));
-    TRY(find_twins(work, twins, set->memory, &set->twin_of));
-    s.programs = set->programs;
-    TRY_GOTO(st, list_items(&s, set->twin_of), out);
-    TRY_GOTO(st, parallel_run(s.n_items, s.n_rooms, create_item, &s), out);
-    for (int i = 0; i < set->n_workers; i++)
-        set->programs[i] = set->programs[set->twin_of[i]];
-out:
-    close_workshop(&s);
-    return st;
-}
-
-/* As program_create; a set of one. */
-static enum status create_serial(const struct graph *graph, const struct program_options *options,
-                                 const struct program_set *shares, struct program_set *set)
-{
-    struct program_options one = *options;
-    one.worker = 0;
-    one.shares_params_of = shares ? shares->programs[0] : NULL;
-    set->n_workers = 1;
-    TRY(arena_alloc(set->memory, sizeof *set->twin_of, &set->twin_of));
-    TRY(arena_alloc(set->memory, sizeof(struct program *), &set->programs));
-    return program_create(graph, &one, &set->programs[0]);
-}
-
-enum status program_create_all(const struct graph *graph, const struct program_options *options,
-                               const struct program_set *shares, bool twins,
-                               struct program_set *set)
-{
-    struct groundwork *work = NULL;
-    enum status st;
-    *set = (struct program_set){0};
-    TRY(arena_create(&set->memory));
-    if (!options->plan) {
-        TRY_GOTO(st, create_serial(graph, options, shares, set), out);
-    } else {
-        TRY_GOTO(
-            st, groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
-            out);
-        TRY_GOTO(st, create_set(work, options, shares, twins, set), out);
-    }
-out:
-    groundwork_destroy(work);
-    if (st != STATUS_OK)
-        program_destroy_all(set);
-    return st;
-}
-
-static enum status measure_item(void *user, int item, int thread)
-{
-    const struct workshop *s = user;
-    struct room *room = &s->rooms[thread];
-    int worker = s->items[item];
-    struct lowering given = lowering_in(s, room, worker);
-    struct program *p;
-    TRY(start(&given, s->options, worker, room->memory, &p));
-    enum status st = place(p, &given);
-    memcpy(s->slab_bytes[worker], p->slab_bytes, sizeof p->slab_bytes);
-    destroy_groups(p);
-    arena_reset(room->memory);
-    arena_reset(room->scratch);
-    return st;
-}
-
-static enum status find_memory(const struct groundwork *work, const struct program_options *options,
-                               const struct program_set *shares,
-                               int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
-{
-    struct workshop s = {
-        .work = work, .options = options, .shares = shares, .slab_bytes = slab_bytes};
-    int *twin_of;
-    enum status st;
-    TRY(groundwork_find_twins(work, work->memory, &twin_of));
-    TRY_GOTO(st, list_items(&s, twin_of), out);
-    TRY_GOTO(st, parallel_run(s.n_items, s.n_rooms, measure_item, &s), out);
-    for (int i = 0; i < work->plan->n_workers; i++)
-        if (twin_of[i] != i)
-            memcpy(slab_bytes[i], slab_bytes[twin_of[i]], sizeof slab_bytes[i]);
-out:
-    close_workshop(&s);
-    return st;
-}
-
-enum status program_find_memory(const struct graph *graph, const struct program_options *options,
-                                const struct program_set *shares,
-                                int64_t (*slab_bytes)[BUFFER_CLASS_COUNT])
-{
-    struct groundwork *work;
-    TRY(groundwork_create(graph, options->plan, options->training, options->n_steps, &work));
-    enum status st = find_memory(work, options, shares, slab_bytes);
-    groundwork_destroy(work);
-    return st;
-}
-
-void program_destroy_all(struct program_set *set)
-{
-    for (int i = 0; set->programs && i < set->n_workers; i++)
-        if (set->twin_of && set->twin_of[i] == i)
-            program_destroy(set->programs[i]);
-    arena_destroy(set->memory);
-    *set = (struct program_set){0};
 }
 
 /* ---- what it holds and sends ---- */

@@ -243,11 +243,38 @@ enum status program_create_all(const struct graph *graph, const struct program_o
                                struct program_set *set) MUST_USE;
 void program_destroy_all(struct program_set *set); /* the programs, too; a zeroed set is fine */
 
-/* The slabs alone, by worker: what slab_bytes would be in the programs of program_create_all, of
- * which no more than one exists at a time, and none has waits. */
-enum status program_find_memory(const struct graph *graph, const struct program_options *options,
-                                const struct program_set *shares,
-                                int64_t (*slab_bytes)[BUFFER_CLASS_COUNT]) MUST_USE;
+/* ---- the slabs alone ----
+ *
+ * Of programs that share memory with each other, as those of a run do: what slab_bytes would be in
+ * the programs of program_create_all. The work comes in items, one for each worker of each program,
+ * which may be done in any order, and at the same time by several threads if the backend
+ * describes_together.
+ *
+ *     struct program_case cases[1] = {{graph, options, slab_bytes}};
+ *     struct program_study *study;
+ *     TRY(program_study_open(cases, 1, &set, n_threads, &study));
+ *     for (int i = 0; i < program_study_items(study); i++)
+ *         TRY_GOTO(st, program_study_do(study, i, 0), out);   // 0: the first thread
+ *     program_study_close(study);
+ */
+struct program_case {
+    const struct graph *graph;
+    struct program_options options; /* with a plan; as for program_create_all */
+    /* By worker. What it holds before, slabs that there are in any case, is only made larger: a
+     * program that certainly needs less is soon done with. */
+    int64_t (*slab_bytes)[BUFFER_CLASS_COUNT];
+};
+
+struct program_study;
+
+/* `cases` must outlive it, and so must `shares` (as in program_create_all; may be NULL). */
+enum status program_study_open(const struct program_case *cases, int n_cases,
+                               const struct program_set *shares, int n_threads,
+                               struct program_study **out) MUST_USE;
+int program_study_items(const struct program_study *s);
+/* `thread`: below n_threads, and of one caller at a time. */
+enum status program_study_do(struct program_study *s, int item, int thread) MUST_USE;
+void program_study_close(struct program_study *s); /* NULL is fine */
 
 /* Proves the program sound from its instructions alone; STATUS_FAILED names the instruction and
  * the buffer. */

@@ -9,7 +9,8 @@
  *
  * A write makes its range one segment: whoever comes later waits for the write, and with it for
  * all that came before. Classes of which nothing is communicated have no line: computations run in
- * order anyway.
+ * order anyway. A line is cut into zones of equal length, so that little has to move when a segment
+ * comes or goes; a buffer that lies in several zones has a segment in each.
  *
  * Only what no other wait brings along becomes a wait. Waiting for an instruction, one also comes
  * behind all that it waited for; and a computation behind whatever an earlier one waited for. The
@@ -32,9 +33,16 @@ struct segment {
     const struct reader *readers; /* communication that read it since */
 };
 
-struct line {
-    int n, capacity; /* 0: nothing of the class is communicated */
+struct zone {
+    int64_t begin, end;
+    int n, capacity;
     struct segment *segments;
+};
+
+struct line {
+    int n_zones; /* 0: nothing of the class is communicated */
+    int64_t zone_bytes;
+    struct zone *zones;
 };
 
 struct tracker {
@@ -54,7 +62,7 @@ struct tracker {
 /* ---- segments ---- */
 
 /* The segment that `offset` lies in. */
-static int find_segment(const struct line *l, int64_t offset)
+static int find_segment(const struct zone *l, int64_t offset)
 {
     int low = 0, high = l->n;
     while (high - low > 1) {
@@ -68,7 +76,7 @@ static int find_segment(const struct line *l, int64_t offset)
 }
 
 /* Room for two more: no access adds more than that. */
-static enum status make_room(struct tracker *t, struct line *l)
+static enum status make_room(struct tracker *t, struct zone *l)
 {
     if (l->n + 2 <= l->capacity)
         return STATUS_OK;
@@ -82,7 +90,7 @@ static enum status make_room(struct tracker *t, struct line *l)
 }
 
 /* Makes segment i begin at `offset`, which lies in it or at its begin; its number then. */
-static int split(struct line *l, int i, int64_t offset)
+static int split(struct zone *l, int i, int64_t offset)
 {
     if (l->segments[i].begin == offset)
         return i;
@@ -93,21 +101,20 @@ static int split(struct line *l, int i, int64_t offset)
 }
 
 /* The number behind the last segment before `end`; afterwards none reaches across it. */
-static int split_end(struct line *l, int i, int64_t end, int64_t slab_bytes)
+static int split_end(struct zone *l, int i, int64_t end)
 {
     while (i + 1 < l->n && l->segments[i + 1].begin < end)
         i++;
-    if (i + 1 < l->n ? l->segments[i + 1].begin == end : end == slab_bytes)
+    if (i + 1 < l->n ? l->segments[i + 1].begin == end : end == l->end)
         return i + 1;
     return split(l, i, end);
 }
 
 /* Segments `first` to `last` make way for one from `begin` to `end`; of these two what lies outside
- * of it stays. The rest of the line moves once at most. */
-static void replace(struct line *l, int first, int last, int64_t end, int64_t slab_bytes,
-                    const struct segment *by)
+ * of it stays. The rest of the zone moves once at most. */
+static void replace(struct zone *l, int first, int last, int64_t end, const struct segment *by)
 {
-    int64_t behind = last + 1 < l->n ? l->segments[last + 1].begin : slab_bytes;
+    int64_t behind = last + 1 < l->n ? l->segments[last + 1].begin : l->end;
     bool left = l->segments[first].begin < by->begin, right = end < behind;
     struct segment rest = l->segments[last];
     int from = last + 1, to = first + left + 1 + right;
@@ -123,16 +130,30 @@ static void replace(struct line *l, int first, int last, int64_t end, int64_t sl
 
 /* ---- creating ---- */
 
+static enum status open_zone(struct tracker *t, struct zone *z, int64_t begin, int64_t end)
+{
+    enum { FIRST_CAPACITY = 16 };
+    *z = (struct zone){.begin = begin, .end = end, .n = 1, .capacity = FIRST_CAPACITY};
+    TRY(arena_alloc_array(t->scratch, FIRST_CAPACITY, sizeof *z->segments, &z->segments));
+    z->segments[0] = (struct segment){.begin = begin, .writer = -1, .computing_reader = -1};
+    return STATUS_OK;
+}
+
 static enum status open_line(struct tracker *t, enum buffer_class class)
 {
-    enum { FIRST_CAPACITY = 256 };
+    enum { INSTRS_PER_ZONE = 64, MOST_ZONES = 64 };
     struct line *l = &t->lines[class];
-    if (l->capacity || t->p->slab_bytes[class] == 0)
+    int64_t all = t->p->slab_bytes[class];
+    if (l->n_zones || all == 0)
         return STATUS_OK;
-    TRY(arena_alloc_array(t->scratch, FIRST_CAPACITY, sizeof *l->segments, &l->segments));
-    l->capacity = FIRST_CAPACITY;
-    l->n = 1;
-    l->segments[0] = (struct segment){.writer = -1, .computing_reader = -1};
+    int n = 1 + t->p->n_instrs / INSTRS_PER_ZONE;
+    l->n_zones = n < MOST_ZONES ? n : MOST_ZONES;
+    l->zone_bytes = (all + l->n_zones - 1) / l->n_zones;
+    TRY(arena_alloc_array(t->scratch, (size_t)l->n_zones, sizeof *l->zones, &l->zones));
+    for (int i = 0; i < l->n_zones; i++) {
+        int64_t begin = i * l->zone_bytes, end = begin + l->zone_bytes;
+        TRY(open_zone(t, &l->zones[i], begin, end < all ? end : all));
+    }
     return STATUS_OK;
 }
 
@@ -195,25 +216,11 @@ static enum status note_read(struct tracker *t, struct segment *s, int number)
     return STATUS_OK;
 }
 
-/* The segments of its class's line that make up a buffer, cut out of it: none if nobody meets on
- * that line. */
-static enum status find_segments(struct tracker *t, const struct buffer *b, int *first, int *behind)
+static enum status read_zone(struct tracker *t, int number, struct zone *l, int64_t begin,
+                             int64_t end)
 {
-    struct line *l = &t->lines[b->class];
-    *first = *behind = 0;
-    if (l->n == 0)
-        return STATUS_OK;
     TRY(make_room(t, l));
-    *first = split(l, find_segment(l, b->offset), b->offset);
-    *behind = split_end(l, *first, b->offset + b->n_bytes, t->p->slab_bytes[b->class]);
-    return STATUS_OK;
-}
-
-static enum status read_buffer(struct tracker *t, int number, const struct buffer *b)
-{
-    struct line *l = &t->lines[b->class];
-    int first, behind;
-    TRY(find_segments(t, b, &first, &behind));
+    int first = split(l, find_segment(l, begin), begin), behind = split_end(l, first, end);
     for (int i = first; i < behind; i++) {
         come_behind(t, number, l->segments[i].writer);
         TRY(note_read(t, &l->segments[i], number));
@@ -221,15 +228,12 @@ static enum status read_buffer(struct tracker *t, int number, const struct buffe
     return STATUS_OK;
 }
 
-static enum status write_buffer(struct tracker *t, int number, const struct buffer *b)
+static enum status write_zone(struct tracker *t, int number, struct zone *l, int64_t begin,
+                              int64_t end)
 {
-    struct line *l = &t->lines[b->class];
-    struct segment written = {.begin = b->offset, .writer = number, .computing_reader = -1};
-    int64_t end = b->offset + b->n_bytes;
-    if (l->n == 0)
-        return STATUS_OK;
+    struct segment written = {.begin = begin, .writer = number, .computing_reader = -1};
     TRY(make_room(t, l));
-    int first = find_segment(l, b->offset), last = first;
+    int first = find_segment(l, begin), last = first;
     for (int i = first; i < l->n && (i == first || l->segments[i].begin < end); i++) {
         const struct segment *s = &l->segments[i];
         come_behind(t, number, s->writer);
@@ -238,7 +242,26 @@ static enum status write_buffer(struct tracker *t, int number, const struct buff
             come_behind(t, number, r->instr);
         last = i;
     }
-    replace(l, first, last, end, t->p->slab_bytes[b->class], &written);
+    replace(l, first, last, end, &written);
+    return STATUS_OK;
+}
+
+typedef enum status access_zone(struct tracker *t, int number, struct zone *l, int64_t begin,
+                                int64_t end);
+
+/* In every zone that the buffer lies in; nothing if nobody meets on its class's line. */
+static enum status access_buffer(struct tracker *t, int number, const struct buffer *b,
+                                 access_zone *access)
+{
+    const struct line *l = &t->lines[b->class];
+    int64_t begin = b->offset, end = b->offset + b->n_bytes;
+    if (l->n_zones == 0)
+        return STATUS_OK;
+    for (struct zone *z = &l->zones[begin / l->zone_bytes]; begin < end; z++) {
+        int64_t here = end < z->end ? end : z->end;
+        TRY(access(t, number, z, begin, here));
+        begin = here;
+    }
     return STATUS_OK;
 }
 
@@ -248,9 +271,9 @@ static enum status gather(struct tracker *t, int number)
     t->n_found = 0;
     t->last_compute = -1;
     for (int k = 0; k < instr->n_reads; k++)
-        TRY(read_buffer(t, number, &t->p->buffers[instr->reads[k]]));
+        TRY(access_buffer(t, number, &t->p->buffers[instr->reads[k]], read_zone));
     for (int k = 0; k < instr->n_writes; k++)
-        TRY(write_buffer(t, number, &t->p->buffers[instr->writes[k]]));
+        TRY(access_buffer(t, number, &t->p->buffers[instr->writes[k]], write_zone));
     return STATUS_OK;
 }
 
