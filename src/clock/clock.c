@@ -128,9 +128,13 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_workers, sizeof *c->workers, &c->workers));
     TRY(prepare_hosts(c));
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_resources, sizeof *c->resources, &c->resources));
-    for (int i = 0; i < c->n_resources; i++)
-        c->resources[i].capacity =
-            i < c->n_workers ? 1 : c->machine->links[i - c->n_workers].bytes_per_s;
+    for (int i = 0; i < c->n_workers; i++)
+        c->resources[i].capacity = 1;
+    for (int i = 0; i < c->machine->n_links; i++) {
+        struct resource *r = &c->resources[c->n_workers + i];
+        r->capacity = c->machine->links[i].bytes_per_s;
+        r->burst = c->machine->links[i].burst_bytes;
+    }
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
     TRY(prepare_result(c));

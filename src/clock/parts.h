@@ -102,6 +102,8 @@ struct flow {
 
 struct resource {
     double capacity;
+    double burst, saved, idle_since; /* of a link: what it lets through at once at most, what of it
+                                        was saved up until then, and since when nothing passes */
     int n_flows, flow_capacity;
     int *flows;       /* their numbers */
     double even_rate; /* capacity / n_flows */
@@ -140,6 +142,10 @@ struct meeting {
     int *workers, *instrs; /* [n_members]: who came, and with which instruction */
     double latency_s;
     struct load load;
+    /* A message that flows as soon as its sender has come (see meetings.c): */
+    bool streams, arrived;
+    bool told;        /* its sender went on when it came */
+    int next_in_line; /* -1: the last */
 };
 
 /* ---- workers.c ---- */
@@ -210,6 +216,7 @@ struct clock_run {
     int n_flows, flow_capacity, free_flow; /* likewise */
     struct flow *flows;
     int n_buckets, *buckets;
+    int *lines; /* [n_buckets]: the first meeting in line; -1: none */
     struct flow_area area;
     double *amounts; /* [n_resources], see demands.c */
     int *touched;

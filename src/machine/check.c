@@ -124,6 +124,9 @@ static enum status check_link(const struct machine_link *link)
     if (!is_duration(link->latency_s))
         return status_fail(STATUS_FAILED, "link '%.80s': its latency must be 0 or more",
                            link->name);
+    if (!(link->burst_bytes >= 0) || !isfinite(link->burst_bytes))
+        return status_fail(STATUS_FAILED, "link '%.80s': its burst must be 0 or more bytes",
+                           link->name);
     return STATUS_OK;
 }
 

@@ -78,6 +78,9 @@ struct machine_link {
     const char *name;   /* "node0.out", "dev3.in" */
     double bytes_per_s; /* shared by all transfers on it */
     double latency_s;   /* added once per message that passes */
+    /* A shaper (of a cloud, of tc) lets so much through at once after a rest, and saves it up again
+     * at bytes_per_s; 0: a link that does not. */
+    double burst_bytes;
 };
 
 /* Two devices of a node with a link of their own (a bridge), which messages take instead of the

@@ -132,18 +132,21 @@ static enum status read_kind(struct reading *r, const struct machine_place *at,
 static enum status read_link(struct reading *r, const struct machine_place *at,
                              const json_t *object)
 {
-    static const char *const keys[] = {"name", "bytes_per_s", "latency_s", NULL};
+    static const char *const keys[] = {"name", "bytes_per_s", "latency_s", "burst_bytes", NULL};
     const char *name = NULL;
     struct machine_port port = {0};
+    double burst_bytes = 0;
     int link;
     TRY(machine_read_object(at, object, keys));
     TRY(machine_read_text(at, object, "name", &name));
     TRY(machine_read_bandwidth(at, object, "bytes_per_s", &port.bytes_per_s));
     TRY(machine_read_seconds(at, object, "latency_s", &port.latency_s));
+    TRY(machine_read_real(at, object, "burst_bytes", &burst_bytes));
     if (!name || !*name || !(port.bytes_per_s > 0))
         return machine_place_fail(at, "a link needs its \"%s\"",
                                   name && *name ? "bytes_per_s" : "name");
     TRY(machine_add_link(&r->builder, name, port, &link));
+    r->builder.m->links[link].burst_bytes = burst_bytes;
     r->n_named++;
     return STATUS_OK;
 }

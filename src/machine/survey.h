@@ -19,7 +19,7 @@ struct survey_time {
 
 /* Figures of a link from one node to another; 0 bandwidth: not measured. */
 struct survey_link {
-    double latency_s, bytes_per_s;
+    double latency_s, bytes_per_s, burst_bytes;
 };
 
 struct survey {

@@ -81,6 +81,8 @@ static enum status write_link(FILE *f, const struct machine_link *l)
     TRY(write_member(f, "name", l->name));
     write_real(f, "bytes_per_s", l->bytes_per_s);
     write_real(f, "latency_s", l->latency_s);
+    if (l->burst_bytes > 0)
+        write_real(f, "burst_bytes", l->burst_bytes);
     (void)fputc('}', f);
     return STATUS_OK;
 }
