@@ -182,6 +182,8 @@ struct worker {
     int under_way;
     double under_way_since;
     double comm_usage;              /* share of its core that transfers and sums take now */
+    double usage;                   /* the same, or what waiting for them takes if that is more */
+    int far_under_way;              /* of what is under way, what members of other nodes are in */
     double began_s;                 /* when what runs began */
     int cores;                      /* of its device */
     double feed_left_s, feed_since; /* making the next step's samples: one thread's time */

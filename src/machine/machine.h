@@ -72,6 +72,7 @@ struct machine_node {
     /* Nodes with the same text here (containers, namespaces) are on one host and share its cores;
      * "": the node has its own. */
     const char *host;
+    int own_cores; /* of its cores, those that no other node of the host uses: none or all */
 };
 
 struct machine_link {
@@ -135,6 +136,9 @@ struct machine {
      * ringing takes the one who does it; and what a step costs beside its instructions (starting
      * and gathering the workers). */
     double wake_s, deep_wake_s, ring_s, step_s;
+    /* Of a CPU host's core: what a worker takes of it while something of another host is under way
+     * for it, and be it only to look whether it has come. */
+    double wait_share;
 };
 
 /* `text` is one of

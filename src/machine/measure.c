@@ -207,6 +207,7 @@ static enum status measure_processes(struct machine *m, struct survey *s)
     TRY(survey_run(s));
     TRY(measure_wake(m, s->end, s->options));
     m->step_s = s->exchange_s;
+    m->wait_share = s->wait_share;
     set_links(m, s);
     TRY(machine_replace_curves(m, s->end->table->name, s->curves, s->n_curves));
     return machine_check(m);

@@ -379,16 +379,19 @@ static enum status add_repeated(struct reading *r, const struct machine_place *a
 static enum status read_node(struct reading *r, const struct machine_place *at,
                              const json_t *object)
 {
-    static const char *const keys[] = {"name",  "about", "count", "memory_bytes",  "devices",
-                                       "intra", "inter", "pairs", "intra_latency", "latency",
-                                       "out",   "in",    "cores", "host",          NULL};
+    static const char *const keys[] = {"name",          "about",   "count",     "memory_bytes",
+                                       "devices",       "intra",   "inter",     "pairs",
+                                       "intra_latency", "latency", "out",       "in",
+                                       "cores",         "host",    "own_cores", NULL};
     struct machine_node node = {0};
-    int64_t count = 1, cores = 0;
+    int64_t count = 1, cores = 0, own_cores = 0;
     TRY(machine_read_object(at, object, keys));
     TRY(machine_read_text(at, object, "name", &node.name));
     TRY(machine_read_text(at, object, "about", &node.about));
     TRY(machine_read_bytes(at, object, "memory_bytes", &node.memory_bytes));
     TRY(machine_read_text(at, object, "host", &node.host));
+    TRY(machine_read_integer(at, object, "own_cores", 0, MACHINE_MAX_DEVICES, &own_cores));
+    node.own_cores = (int)own_cores;
     TRY(machine_read_integer(at, object, "cores", 0, MACHINE_MAX_DEVICES, &cores));
     node.cores = (int)cores;
     TRY(machine_read_integer(at, object, "count", 1, MOST_REPEATS, &count));
@@ -495,6 +498,7 @@ static enum status read_all(struct reading *r)
     TRY(machine_read_seconds(r->top, r->root, "wake_s", &m->wake_s));
     m->deep_wake_s = m->wake_s;
     TRY(machine_read_seconds(r->top, r->root, "deep_wake_s", &m->deep_wake_s));
+    TRY(machine_read_real(r->top, r->root, "wait_share", &m->wait_share));
     TRY(machine_read_seconds(r->top, r->root, "ring_s", &m->ring_s));
     return machine_read_seconds(r->top, r->root, "step_s", &m->step_s);
 }
@@ -513,10 +517,11 @@ static enum status finish(struct reading *r, struct machine **out)
 static enum status read_machine(const struct machine_place *top, const json_t *root,
                                 struct machine **out)
 {
-    static const char *const keys[] = {"cleave_machine", "name",   "source",        "kinds",
-                                       "links",          "nodes",  "intra",         "inter",
-                                       "latency",        "curves", "intra_latency", "wake_s",
-                                       "deep_wake_s",    "ring_s", "step_s",        NULL};
+    static const char *const keys[] = {
+        "cleave_machine", "name",   "source",      "kinds",   "links",
+        "nodes",          "intra",  "inter",       "latency", "curves",
+        "intra_latency",  "wake_s", "deep_wake_s", "ring_s",  "step_s",
+        "wait_share",     NULL};
     struct reading r = {.top = top, .root = root};
     const char *name = top->file, *source = top->file;
     if (!json_is_object(root))

@@ -38,6 +38,7 @@ struct survey {
     int n_curves;
     struct survey_link *links; /* [n_nodes][n_nodes], from, to; NULL: one node */
     double exchange_s;         /* of a small message of everybody to everybody */
+    double wait_share;         /* of a core: what waiting for another node takes */
 };
 
 /* Measures everything. On failure the end's others are told (abort). The arena holds the results;
@@ -52,6 +53,9 @@ enum status survey_finish(comm *end, comm_op *op) MUST_USE;
 
 /* survey_links.c: figures of every pair of nodes into s->links. */
 enum status survey_measure_links(struct survey *s) MUST_USE;
+
+/* survey_wait.c: wait_share, where there are several nodes. */
+enum status survey_measure_wait(struct survey *s) MUST_USE;
 
 /* Sorts; the middle one. */
 double survey_median(double *values, int n);

@@ -5,6 +5,7 @@
 #include "runtime/executor_parts.h"
 
 #include "base/timer.h"
+#include "comm/bell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -228,6 +229,7 @@ static enum status communicate(executor *e, struct flight *f)
 static void *communicate_forever(void *user)
 {
     executor *e = user;
+    bell_be_prompt();
     pthread_mutex_lock(&e->lock);
     while (!e->quit) {
         if (!e->running) {
