@@ -182,7 +182,7 @@ struct worker {
     int under_way;
     double under_way_since;
     double comm_usage;              /* share of its core that transfers and sums take now */
-    double usage;                   /* the same, or what waiting for them takes if that is more */
+    double usage;                   /* the same, with what waiting for them takes */
     int far_under_way;              /* of what is under way, what members of other nodes are in */
     double began_s;                 /* when what runs began */
     int cores;                      /* of its device */

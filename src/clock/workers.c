@@ -229,7 +229,8 @@ static enum status settle_usage(struct clock_run *c, int number)
     struct worker *w = &c->workers[number];
     struct host *h = &c->hosts[w->host];
     double before = pool_speed(h), waiting = w->far_under_way > 0 ? c->machine->wait_share : 0;
-    double usage = fmax(w->comm_usage, w->on_cpu && !c->options->free_communication ? waiting : 0);
+    bool counts = w->on_cpu && !c->options->free_communication;
+    double usage = fmin(1, w->comm_usage + (counts ? waiting : 0));
     if (fabs(usage - w->usage) < 1e-12)
         return STATUS_OK;
     h->comm_usage = fmax(0, h->comm_usage + usage - w->usage);

@@ -242,8 +242,9 @@ enum status machine_check(const struct machine *m)
         TRY(check_pair(m, i));
     for (int i = 0; i < m->n_curves; i++)
         TRY(check_curve(m, i));
-    if (!(m->wait_share >= 0 && m->wait_share < 1))
-        return status_fail(STATUS_FAILED, "wait_share must be 0 or more, and less than 1");
+    if (!(m->wait_share >= 0 && m->wait_share < 1) || !is_duration(m->far_byte_s))
+        return status_fail(STATUS_FAILED,
+                           "wait_share and far_byte_s must be 0 or more, wait_share less than 1");
     if (!is_duration(m->wake_s) || !is_duration(m->deep_wake_s) || !is_duration(m->ring_s) ||
         !is_duration(m->step_s))
         return status_fail(STATUS_FAILED,

@@ -139,6 +139,7 @@ struct machine {
     /* Of a CPU host's core: what a worker takes of it while something of another host is under way
      * for it, and be it only to look whether it has come. */
     double wait_share;
+    double far_byte_s; /* and what each byte from or to another host takes in addition */
 };
 
 /* `text` is one of

@@ -208,6 +208,7 @@ static enum status measure_processes(struct machine *m, struct survey *s)
     TRY(measure_wake(m, s->end, s->options));
     m->step_s = s->exchange_s;
     m->wait_share = s->wait_share;
+    m->far_byte_s = s->far_byte_s;
     set_links(m, s);
     TRY(machine_replace_curves(m, s->end->table->name, s->curves, s->n_curves));
     return machine_check(m);

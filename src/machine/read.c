@@ -499,6 +499,7 @@ static enum status read_all(struct reading *r)
     m->deep_wake_s = m->wake_s;
     TRY(machine_read_seconds(r->top, r->root, "deep_wake_s", &m->deep_wake_s));
     TRY(machine_read_real(r->top, r->root, "wait_share", &m->wait_share));
+    TRY(machine_read_real(r->top, r->root, "far_byte_s", &m->far_byte_s));
     TRY(machine_read_seconds(r->top, r->root, "ring_s", &m->ring_s));
     return machine_read_seconds(r->top, r->root, "step_s", &m->step_s);
 }
@@ -518,10 +519,9 @@ static enum status read_machine(const struct machine_place *top, const json_t *r
                                 struct machine **out)
 {
     static const char *const keys[] = {
-        "cleave_machine", "name",   "source",      "kinds",   "links",
-        "nodes",          "intra",  "inter",       "latency", "curves",
-        "intra_latency",  "wake_s", "deep_wake_s", "ring_s",  "step_s",
-        "wait_share",     NULL};
+        "cleave_machine", "name",   "source",  "kinds",      "links",         "nodes",
+        "intra",          "inter",  "latency", "curves",     "intra_latency", "wake_s",
+        "deep_wake_s",    "ring_s", "step_s",  "wait_share", "far_byte_s",    NULL};
     struct reading r = {.top = top, .root = root};
     const char *name = top->file, *source = top->file;
     if (!json_is_object(root))

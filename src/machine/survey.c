@@ -296,7 +296,8 @@ static enum status measure_network(struct survey *s)
         s->members[i] = i;
     TRY(measure_sums(s, s->end->size, s->n_nodes));
     TRY(survey_measure_links(s));
-    return survey_measure_wait(s);
+    TRY(survey_measure_wait(s));
+    return survey_measure_streams(s);
 }
 
 /* ---- all of it ---- */

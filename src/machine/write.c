@@ -217,6 +217,8 @@ enum status machine_write(const struct machine *m, FILE *out)
     write_real(out, "step_s", m->step_s);
     if (m->wait_share > 0)
         write_real(out, "wait_share", m->wait_share);
+    if (m->far_byte_s > 0)
+        write_real(out, "far_byte_s", m->far_byte_s);
     (void)fputs("\n}\n", out);
     if (fflush(out) != 0 || ferror(out))
         return status_fail(STATUS_FAILED, "cannot write the machine: %s", strerror(errno));

@@ -57,6 +57,7 @@ struct mpi_end {
     int n_requests_open;  /* MPI requests of operations under way: only polling moves them */
     bool busy;            /* the last polls moved something, or left work */
     int64_t moved_ns;     /* when something last moved */
+    bool crowded;         /* the ranks of this host have no core to spare */
     comm_op *control_ops; /* [2 * size] */
     MPI_Request abort_request;
     bool aborted;

@@ -15,9 +15,11 @@
 #include <unistd.h>
 
 static const int64_t longest_spin_ns = 50000;
-static const int64_t poll_spin_ns = 60000; /* how long pause lets polls follow each other */
-static const double nap_s = 50e-6;         /* MPI wakes nobody: a sleeper looks again after this */
-static const double end_abort_s = 2;       /* others' time to end by themselves */
+/* How long pause lets polls follow each other; where ranks have no core to spare, and compute, the
+ * computation would pay for it. */
+static const int64_t poll_spin_ns = 60000, crowded_spin_ns = 15000;
+static const double nap_s = 50e-6;   /* MPI wakes nobody: a sleeper looks again after this */
+static const double end_abort_s = 2; /* others' time to end by themselves */
 
 static struct mpi_end *end_of(comm *c)
 {
@@ -230,6 +232,11 @@ static enum status mpi_poll(comm *c, comm_op *op, bool *done)
     return unlock(end, st);
 }
 
+static int64_t find_spin_ns(struct mpi_end *end)
+{
+    return end->crowded && atomic_load(&end->c.computes) ? crowded_spin_ns : poll_spin_ns;
+}
+
 /* The bell is rung by ranks of this host and by wake; messages ring no bell, so while some are
  * under way this returns at once for a while, and then naps. */
 static enum status mpi_pause(comm *c, double seconds)
@@ -245,7 +252,7 @@ static enum status mpi_pause(comm *c, double seconds)
         return STATUS_OK;
     }
     if (end->n_requests_open > 0) {
-        if (now_ns - end->moved_ns < poll_spin_ns) {
+        if (now_ns - end->moved_ns < find_spin_ns(end)) {
             if (end->ear.yields)
                 (void)sched_yield();
             bell_wait(end->bell, &end->ear, 0);
@@ -457,6 +464,7 @@ static enum status init_end(struct mpi_end *end)
     end->ear = (struct bell_ear){.spin_ns = longest_spin_ns,
                                  .max_spin_ns = longest_spin_ns,
                                  .yields = ranks_here > bell_cores()};
+    end->crowded = ranks_here >= bell_cores();
     if (end->c.size > 1)
         TRY_MPI(MPI_Irecv(&end->abort_incoming, (int)sizeof end->abort_incoming, MPI_BYTE,
                           MPI_ANY_SOURCE, 0, end->aborts, &end->abort_request));
