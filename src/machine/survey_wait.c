@@ -18,6 +18,9 @@
 #include <time.h>
 
 enum { WAIT_TAG = 5, TURNS = 5, WORK_BYTES = 1 << 18, WORK_ROUNDS = 1000 };
+enum {
+    LEAST_BYTES = 2 * WORK_BYTES
+}; /* of the survey's data; with less nothing is measured here */
 static const double work_s = 0.02, stream_s = 0.05;
 
 struct waiter {
@@ -154,8 +157,10 @@ enum status survey_measure_streams(struct survey *s)
     int node = s->node_of[s->end->rank], n = s->n_nodes;
     int before = (node + n - 1) % n, after = (node + 1) % n;
     double found[TURNS], mine = 0, *all;
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
     TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
-    bool takes_part = s->end->rank == survey_first_worker(s, node) && s->data_bytes > WORK_BYTES;
+    bool takes_part = s->end->rank == survey_first_worker(s, node);
     double round_s = work(s->data, WORK_ROUNDS) / WORK_ROUNDS;
     for (int i = 0; i < TURNS; i++) {
         struct streamer w = {.s = s,
@@ -198,8 +203,10 @@ enum status survey_measure_wait(struct survey *s)
 {
     int node = s->node_of[s->end->rank], n = s->n_nodes;
     double shares[TURNS], mine = 0, *all;
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
     TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
-    bool takes_part = s->end->rank == survey_first_worker(s, node) && s->data_bytes >= WORK_BYTES;
+    bool takes_part = s->end->rank == survey_first_worker(s, node);
     int rounds = (int)fmax(1, WORK_ROUNDS * work_s / work(s->data, WORK_ROUNDS));
     for (int i = 0; i < TURNS; i++) {
         TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
