@@ -89,9 +89,19 @@ class Cluster:
             check([*ip, "link", "set", port, "master", "bridge"])
         agent = os.path.join(self.folder, "agent")
         with open(agent, "w", encoding="utf-8") as f:  # what mpirun calls instead of ssh
-            f.write('#!/bin/sh\nhost=$1\nshift\n'
-                    'exec ip netns exec "$host" unshare --uts sh -c "hostname $host && $*"\n')
+            f.write('#!/bin/sh\nhost=$1\nshift\n' + self.binding() +
+                    'exec $bound ip netns exec "$host" unshare --uts sh -c "hostname $host && $*"\n')
         os.chmod(agent, 0o755)
+
+    def binding(self):
+        """A host has cores of its own, as many as all others, where there are enough."""
+        cores = sorted(os.sched_getaffinity(0))
+        each = len(cores) // len(self.hosts)
+        lines = ["bound="]
+        for i, host in enumerate(self.hosts if each else []):
+            own = ",".join(map(str, cores[i * each:(i + 1) * each]))
+            lines.append(f'[ "$host" = {host} ] && bound="taskset -c {own}"')
+        return "\n".join(lines) + "\n"
 
     def command(self, arguments):
         net = "10.78.0.0/24"

@@ -134,6 +134,28 @@ static void test_networks_buffer_messages(void **state)
     scene_close(&s);
 }
 
+/* Messages of a pair of hosts pass one after the other; a burst that was saved up passes at once.
+ */
+static void test_messages_between_hosts_stream(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
+    scene_place(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1MB/s,latency=0");
+    const struct program *p = s.programs[0];
+    int send = scene_find_kind(p, INSTR_SEND, 0);
+    double n_bytes = (double)p->messages[p->instrs[send].index].n_bytes;
+    (void)scene_run(&s);
+    assert_seconds(scene_took(&s, 0, send), n_bytes / 1e6);
+    s.machine->links[s.machine->node_out[0]].burst_bytes = n_bytes / 2;
+    s.machine->links[s.machine->node_in[1]].burst_bytes = n_bytes / 2;
+    scene_cost(&s, 0, scene_find_run(p, false, 0, 0), 10);
+    (void)scene_run(&s);
+    assert_seconds(scene_took(&s, 0, send), n_bytes / 2e6);
+    scene_close(&s);
+}
+
 /* Two nodes on one host: with a core for each they do not hinder each other; with one in all they
  * do, and so does communication. */
 static void test_nodes_share_a_host(void **state)
@@ -156,6 +178,8 @@ static void test_nodes_share_a_host(void **state)
     assert_seconds(scene_step(&s), 10 + 1); /* 0.32 of the third core are enough */
     s.machine->nodes[0].cores = 1;
     assert_seconds(scene_step(&s), 20 + 0.32 + 1);
+    s.machine->nodes[0].own_cores = s.machine->nodes[1].own_cores = 1;
+    assert_seconds(scene_step(&s), 10.16 + 1);
     s.machine->nodes[1].host = "";
     assert_seconds(scene_step(&s), 10.16 + 1);
     scene_close(&s);
@@ -283,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_messages_take_cores),
         cmocka_unit_test(test_networks_take_cores),
         cmocka_unit_test(test_networks_buffer_messages),
+        cmocka_unit_test(test_messages_between_hosts_stream),
         cmocka_unit_test(test_nodes_share_a_host),
         cmocka_unit_test(test_cores_are_shared_by_sums),
         cmocka_unit_test(test_busy_neighbours),

@@ -81,8 +81,9 @@ static enum status prepare_hosts(struct clock_run *c)
     const struct machine *m = c->machine;
     TRY(arena_alloc_array(c->scratch, (size_t)m->n_nodes, sizeof *c->hosts, &c->hosts));
     for (int i = 0; i < m->n_nodes; i++)
-        c->hosts[i] = (struct host){
-            .cores = m->nodes[i].cores, .first_worker = -1, .pooled = m->nodes[i].cores > 0};
+        c->hosts[i] = (struct host){.cores = m->nodes[i].cores,
+                                    .first_worker = -1,
+                                    .pooled = m->nodes[i].cores > 0 && !m->nodes[i].own_cores};
     return STATUS_OK;
 }
 
@@ -128,9 +129,13 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_workers, sizeof *c->workers, &c->workers));
     TRY(prepare_hosts(c));
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_resources, sizeof *c->resources, &c->resources));
-    for (int i = 0; i < c->n_resources; i++)
-        c->resources[i].capacity =
-            i < c->n_workers ? 1 : c->machine->links[i - c->n_workers].bytes_per_s;
+    for (int i = 0; i < c->n_workers; i++)
+        c->resources[i].capacity = 1;
+    for (int i = 0; i < c->machine->n_links; i++) {
+        struct resource *r = &c->resources[c->n_workers + i];
+        r->capacity = c->machine->links[i].bytes_per_s;
+        r->burst = c->machine->links[i].burst_bytes;
+    }
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
     TRY(prepare_result(c));
@@ -295,10 +300,11 @@ static int64_t find_sent_bytes(const struct worker *w, int number)
     return sum;
 }
 
-/* Starting and gathering the workers. */
+/* Starting and gathering the workers; what was measured of those of one host is not of several. */
 static double find_step(const struct clock_run *c)
 {
-    double step_s = c->options->step_s > 0 ? c->options->step_s : c->machine->step_s;
+    bool several = c->workers[0].node != c->workers[c->n_workers - 1].node;
+    double step_s = c->options->step_s > 0 && !several ? c->options->step_s : c->machine->step_s;
     return c->workers[0].on_cpu && c->n_workers > 1 ? step_s : 0;
 }
 

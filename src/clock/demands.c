@@ -156,6 +156,16 @@ static double find_slowness(const struct machine_curve *curve, const struct bask
     return fmax(1, p->seconds / (each / b->slowest + 2 * (n - 1) * b->latency_s));
 }
 
+/* Each member's bytes out, and as many in; a message's go out here and in there. */
+static void demand_bytes(struct basket *b, const struct meeting *m, const int *members, int n,
+                         double n_bytes)
+{
+    for (int i = 0; i < n; i++) {
+        double bytes = m->reduces ? 2.0 * (double)comm_reduce_sent_bytes(m->reduction, i) : n_bytes;
+        demand_of(b, members[i], bytes * b->c->machine->far_byte_s);
+    }
+}
+
 /* Networks take time of the cores, too: what was measured. How long it takes follows from the
  * links, unless a sum over just as many was measured itself; other sums are slower than their bytes
  * by as much as the one that was measured. */
@@ -172,7 +182,10 @@ static void demand_network(struct basket *b, struct meeting *m, const int *membe
     if (!curve)
         return;
     struct machine_point p = machine_curve_at(curve, n_bytes);
-    demand_cores(b, members, n, NEEDED * p.cpu_s);
+    if (c->machine->far_byte_s > 0)
+        demand_bytes(b, m, members, n, n_bytes);
+    else
+        demand_cores(b, members, n, NEEDED * p.cpu_s);
     if (!m->reduces) {
         m->load.sent_left = p.sent_s > 0 ? 1 - p.sent_s / p.seconds : 0;
     } else if (curve->method == method && curve->members == n && curve->nodes == nodes) {

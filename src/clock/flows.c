@@ -24,6 +24,7 @@
 enum { MOST_TOGETHER = 128 };
 /* What is as good as full, or as slow as. */
 static const double NEARLY = 1 - 1e-12;
+static const double BURST_MOST = 0.98; /* of a load, so that some is left to flow */
 
 static double least(double a, double b)
 {
@@ -367,6 +368,26 @@ static double find_even(const struct load *load)
     return load->n_demands ? load->demands[0].amount : 0;
 }
 
+/* After a rest a shaped link lets some of it through at once: that is taken off the load, which
+ * ends sooner by as much. What was saved up before the step is not known: nothing. */
+static void use_bursts(struct clock_run *c, struct load *load)
+{
+    double spared_s = 0;
+    for (int i = 0; i < load->n_demands; i++) {
+        struct demand *d = &load->demands[i];
+        struct resource *r = &c->resources[d->resource];
+        if (r->burst <= 0)
+            continue;
+        if (r->n_flows == 0)
+            r->saved = fmin(r->burst, r->saved + (c->now_s - r->idle_since) * r->capacity);
+        double used = fmin(r->saved, BURST_MOST * d->amount);
+        r->saved -= used;
+        d->amount -= used;
+        spared_s = fmax(spared_s, used / r->capacity);
+    }
+    load->least_s = fmax((1 - BURST_MOST) * load->least_s, load->least_s - spared_s);
+}
+
 static struct flow make_flow(const struct clock_run *c, int meeting)
 {
     const struct load *load = &c->meetings[meeting].load;
@@ -388,6 +409,7 @@ enum status flow_begin(struct clock_run *c, int number)
     int at = -1;
     TRY(take_free(c, &at));
     struct flow *f = &c->flows[at];
+    use_bursts(c, &c->meetings[number].load);
     *f = make_flow(c, number);
     for (int i = 0; i < f->n_demands; i++) {
         TRY(join(c, &c->resources[f->demands[i].resource], at));
@@ -413,6 +435,7 @@ enum status flow_end(struct clock_run *c, int flow)
         TRY(tell_cores(c, f, -f->rate));
     for (int i = 0; i < f->n_demands; i++) {
         leave(&c->resources[f->demands[i].resource], flow);
+        c->resources[f->demands[i].resource].idle_since = c->now_s;
         note_change(c, f->demands[i].resource);
     }
     f->meeting = c->free_flow;

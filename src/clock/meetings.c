@@ -1,6 +1,10 @@
 /* Transfers and reductions. Both sides of a message, or all members of a sum, must have come; then
- * it takes its latency, flows, and ends for all of them at once, as the transports do it. Only the
- * sender of a message over a network may go on earlier, when the rest of it is in buffers. */
+ * it takes its latency, flows, and ends for all of them at once, as the transports do it.
+ *
+ * A message between CPU hosts streams: all messages from one worker to another go through one
+ * connection, in the order in which they were sent, whether the receiver has asked for them or not.
+ * So it flows when its sender has come and those before it have passed. Its sender may go on
+ * earlier, when the rest of it is in buffers. */
 #include "clock/parts.h"
 
 enum { LEAST_BUCKETS = 1024 };
@@ -14,6 +18,9 @@ enum status meetings_init(struct clock_run *c)
     TRY(arena_alloc_array(c->scratch, (size_t)c->n_buckets, sizeof *c->buckets, &c->buckets));
     for (int i = 0; i < c->n_buckets; i++)
         c->buckets[i] = -1;
+    TRY(arena_alloc_array(c->scratch, (size_t)c->n_buckets, sizeof *c->lines, &c->lines));
+    for (int i = 0; i < c->n_buckets; i++)
+        c->lines[i] = -1;
     return STATUS_OK;
 }
 
@@ -139,6 +146,85 @@ static void ring_for_sleepers(struct clock_run *c, struct meeting *m, int w)
         }
 }
 
+/* ---- streaming ---- */
+
+/* A message whose sender may go on before this share of it has flowed is in buffers at once. */
+static const double AT_ONCE = 0.1;
+
+static bool is_streamed(const struct clock_run *c, const struct meeting *m)
+{
+    const struct worker *from = &c->workers[m->first], *to = &c->workers[m->last];
+    return !m->reduces && from->on_cpu && to->on_cpu && from->node != to->node &&
+           !c->options->free_communication;
+}
+
+/* Of the connection; others may share it. */
+static int *line_of(const struct clock_run *c, const struct meeting *m)
+{
+    uint64_t h = ((uint64_t)m->first << 32 ^ (uint64_t)m->last) * 0x9e3779b97f4a7c15u;
+    return &c->lines[(h >> 32) % (uint64_t)c->n_buckets];
+}
+
+static bool same_way(const struct meeting *a, const struct meeting *b)
+{
+    return a->first == b->first && a->last == b->last;
+}
+
+/* Behind the others; *first: there is none before it on the same way. */
+static void get_in_line(struct clock_run *c, int number, bool *first)
+{
+    struct meeting *m = &c->meetings[number];
+    int *link = line_of(c, m);
+    *first = true;
+    for (; *link >= 0; link = &c->meetings[*link].next_in_line)
+        *first = *first && !same_way(&c->meetings[*link], m);
+    *link = number;
+    m->next_in_line = -1;
+}
+
+/* Returns who is next on the same way; -1: none. */
+static int leave_line(struct clock_run *c, int number)
+{
+    const struct meeting *m = &c->meetings[number];
+    int *link = line_of(c, m), next = m->next_in_line;
+    while (*link != number)
+        link = &c->meetings[*link].next_in_line;
+    *link = next;
+    while (next >= 0 && !same_way(&c->meetings[next], m))
+        next = c->meetings[next].next_in_line;
+    return next;
+}
+
+/* The sender has come. */
+static enum status start_stream(struct clock_run *c, int number, int w, int instr)
+{
+    struct meeting *m = &c->meetings[number];
+    bool first = false;
+    m->streams = true;
+    TRY(demands_find(c, m));
+    get_in_line(c, number, &first);
+    if (first)
+        return events_add(&c->events, c->now_s + m->latency_s, EVENT_FLOW_BEGIN, number, 0);
+    m->told = m->load.sent_left > 1 - AT_ONCE;
+    return m->told ? worker_communicated(c, w, instr) : STATUS_OK;
+}
+
+/* One side of a message that streams, or may. */
+static enum status post_side(struct clock_run *c, int number, int w, int instr)
+{
+    struct meeting *m = &c->meetings[number];
+    if (m->n_posted == m->n_members)
+        leave_bucket(c, number);
+    if (w == m->first)
+        return start_stream(c, number, w, instr);
+    if (!m->arrived)
+        return STATUS_OK;
+    set_free(c, number);
+    return worker_communicated(c, w, instr);
+}
+
+/* ---- posting and ending ---- */
+
 enum status meetings_post(struct clock_run *c, int w, int instr)
 {
     struct meeting like = describe(&c->workers[w], w, instr);
@@ -147,6 +233,8 @@ enum status meetings_post(struct clock_run *c, int w, int instr)
     struct meeting *m = &c->meetings[number];
     m->workers[m->n_posted] = w;
     m->instrs[m->n_posted++] = instr;
+    if (is_streamed(c, m))
+        return post_side(c, number, w, instr);
     if (m->n_posted < m->n_members)
         return STATUS_OK;
     leave_bucket(c, number);
@@ -157,14 +245,29 @@ enum status meetings_post(struct clock_run *c, int w, int instr)
     return events_add(&c->events, c->now_s + m->latency_s, EVENT_FLOW_BEGIN, number, 0);
 }
 
-/* Of all members, or of the sender of a message alone. */
+/* Of all members that have come, or of the sender of a message alone. */
 static enum status tell(struct clock_run *c, int number, bool sender, bool others)
 {
-    for (int i = 0; i < c->meetings[number].n_members; i++) {
+    for (int i = 0; i < c->meetings[number].n_posted; i++) {
         const struct meeting *m = &c->meetings[number];
         if (!m->reduces && m->workers[i] == m->first ? sender : others)
             TRY(worker_communicated(c, m->workers[i], m->instrs[i]));
     }
+    return STATUS_OK;
+}
+
+/* What streams stays until its receiver has come. */
+static enum status finish(struct clock_run *c, int number, bool sender_waits)
+{
+    struct meeting *m = &c->meetings[number];
+    int next = m->streams ? leave_line(c, number) : -1;
+    bool waits = m->n_posted < m->n_members;
+    m->arrived = true;
+    if (next >= 0) /* right behind it: no latency of its own */
+        TRY(events_add(&c->events, c->now_s, EVENT_FLOW_BEGIN, next, 0));
+    TRY(tell(c, number, sender_waits && !m->told, true));
+    if (!waits)
+        set_free(c, number);
     return STATUS_OK;
 }
 
@@ -177,9 +280,7 @@ enum status meetings_begin(struct clock_run *c, int number)
                 load->demands[i].amount;
     if (load->n_demands > 0 || load->least_s > 0)
         return flow_begin(c, number);
-    TRY(tell(c, number, true, true));
-    set_free(c, number);
-    return STATUS_OK;
+    return finish(c, number, true);
 }
 
 enum status meetings_flowed(struct clock_run *c, int flow)
@@ -189,10 +290,8 @@ enum status meetings_flowed(struct clock_run *c, int flow)
     bool was_sent = f->sent;
     if (f->sent_left > 0 && !f->sent) {
         flow_pass(c, flow);
-        return tell(c, number, true, false);
+        return tell(c, number, !c->meetings[number].told, false);
     }
     TRY(flow_end(c, flow));
-    TRY(tell(c, number, !was_sent, true));
-    set_free(c, number);
-    return STATUS_OK;
+    return finish(c, number, !was_sent);
 }

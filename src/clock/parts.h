@@ -103,6 +103,8 @@ struct flow {
 
 struct resource {
     double capacity;
+    double burst, saved, idle_since; /* of a link: what it lets through at once at most, what of it
+                                        was saved up until then, and since when nothing passes */
     int n_flows, flow_capacity;
     int *flows;       /* their numbers */
     double even_rate; /* capacity / n_flows */
@@ -141,6 +143,10 @@ struct meeting {
     int *workers, *instrs; /* [n_members]: who came, and with which instruction */
     double latency_s;
     struct load load;
+    /* A message that flows as soon as its sender has come (see meetings.c): */
+    bool streams, arrived;
+    bool told;        /* its sender went on when it came */
+    int next_in_line; /* -1: the last */
 };
 
 /* ---- workers.c ---- */
@@ -177,6 +183,8 @@ struct worker {
     int under_way;
     double under_way_since;
     double comm_usage;              /* share of its core that transfers and sums take now */
+    double usage;                   /* the same, with what waiting for them takes */
+    int far_under_way;              /* of what is under way, what members of other nodes are in */
     double began_s;                 /* when what runs began */
     int cores;                      /* of its device */
     double feed_left_s, feed_since; /* making the next step's samples: one thread's time */
@@ -211,6 +219,7 @@ struct clock_run {
     int n_flows, flow_capacity, free_flow; /* likewise */
     struct flow *flows;
     int n_buckets, *buckets;
+    int *lines; /* [n_buckets]: the first meeting in line; -1: none */
     struct flow_area area;
     double *amounts; /* [n_resources], see demands.c */
     int *touched;

@@ -120,7 +120,7 @@ static double pool_speed(const struct host *h)
 static double find_speed(const struct clock_run *c, const struct worker *w)
 {
     const struct host *h = &c->hosts[w->host];
-    double speed = h->pooled ? pool_speed(h) : 1 - w->comm_usage;
+    double speed = h->pooled ? pool_speed(h) : 1 - w->usage;
     return w->on_cpu ? fmax(LEAST_RATE, speed - feed_usage(c, w)) : 1;
 }
 
@@ -223,14 +223,43 @@ enum status worker_computed(struct clock_run *c, int number)
     return go_on(c, number);
 }
 
-enum status worker_change_usage(struct clock_run *c, int number, double usage)
+/* Who waits looks again and again. */
+static enum status settle_usage(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
     struct host *h = &c->hosts[w->host];
-    double before = pool_speed(h), new_usage = usage > 1e-9 ? usage : 0;
-    h->comm_usage = fmax(0, h->comm_usage + new_usage - w->comm_usage);
-    w->comm_usage = new_usage;
+    double before = pool_speed(h), waiting = w->far_under_way > 0 ? c->machine->wait_share : 0;
+    bool counts = w->on_cpu && !c->options->free_communication;
+    double usage = fmin(1, w->comm_usage + (counts ? waiting : 0));
+    if (fabs(usage - w->usage) < 1e-12)
+        return STATUS_OK;
+    h->comm_usage = fmax(0, h->comm_usage + usage - w->usage);
+    w->usage = usage;
     return h->pooled ? change_pool(c, h, before) : change_speed(c, number);
+}
+
+enum status worker_change_usage(struct clock_run *c, int number, double usage)
+{
+    c->workers[number].comm_usage = usage > 1e-9 ? usage : 0;
+    return settle_usage(c, number);
+}
+
+static bool is_far(const struct clock_run *c, const struct worker *w, int instr)
+{
+    const struct instr *i = &w->program->instrs[instr];
+    if (i->kind != INSTR_REDUCE)
+        return c->workers[w->program->messages[i->index].peer].node != w->node;
+    const struct comm_reduction *r = &w->program->reductions[i->index].spec;
+    return c->workers[r->members[0]].node != c->workers[r->members[r->n_members - 1]].node;
+}
+
+static enum status change_under_way(struct clock_run *c, int number, int instr, int change)
+{
+    struct worker *w = &c->workers[number];
+    if (!(c->machine->wait_share > 0) || !is_far(c, w, instr))
+        return STATUS_OK;
+    w->far_under_way += change;
+    return settle_usage(c, number);
 }
 
 enum status worker_fed(struct clock_run *c, int number)
@@ -255,6 +284,7 @@ enum status worker_start_comm(struct clock_run *c, int number)
             w->under_way_since = c->now_s;
         if (r->times)
             r->times[instr].begin_s = c->now_s;
+        TRY(change_under_way(c, number, instr, 1));
         TRY(meetings_post(c, number, instr));
     }
     return STATUS_OK;
@@ -269,6 +299,7 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
         r->times[instr].end_s = c->now_s;
     if (--w->under_way == 0)
         r->communicate_s += c->now_s - w->under_way_since;
+    TRY(change_under_way(c, number, instr, -1));
     if (c->attends && w->on_cpu && w->computing) {
         w->starts_later = true;
     } else if (!w->starting && w->comm_at < w->streams->n_comm) {

@@ -33,6 +33,7 @@
 
 #include "base/status.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 enum comm_type { COMM_FLOAT, COMM_DOUBLE };
@@ -119,6 +120,10 @@ struct comm {
     int64_t sent_bytes; /* payload handed to peers since the start, reductions included, counted as
                            the method on a network would: ring 2 (N-1)/N of the array per member */
     int64_t sent_messages;
+    /* Set by the user: another thread of this worker computes. Then polling is not to take its
+     * core.
+     */
+    atomic_bool computes;
     /* Workers that are processes: what the first call of abort anywhere gave, once it is known
      * here, and whether another worker made it. A job has one exit code: that of its first failure,
      * and not of those that ended because of it. */

@@ -156,8 +156,10 @@ enum status machine_add_node(struct machine_builder *b, const struct machine_nod
     TRY(grow(m->memory, &m->node_out, n, &again, sizeof *m->node_out));
     TRY(grow(m->memory, &m->node_in, n, &room, sizeof *m->node_in));
     struct machine_node *to = &m->nodes[n];
-    *to = (struct machine_node){
-        .first_device = m->n_devices, .memory_bytes = node->memory_bytes, .cores = node->cores};
+    *to = (struct machine_node){.first_device = m->n_devices,
+                                .memory_bytes = node->memory_bytes,
+                                .cores = node->cores,
+                                .own_cores = node->own_cores};
     if (node->name)
         TRY(copy(m->memory, node->name, &to->name));
     else

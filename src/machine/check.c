@@ -68,6 +68,14 @@ static enum status check_devices_of(const struct machine *m, int node)
     return STATUS_OK;
 }
 
+static enum status check_cores(const struct machine_node *n)
+{
+    if (n->own_cores != 0 && n->own_cores != n->cores)
+        return status_fail(STATUS_FAILED, "node '%.80s': own_cores is 0 or its %d cores", n->name,
+                           n->cores);
+    return STATUS_OK;
+}
+
 static enum status check_nodes(const struct machine *m)
 {
     int first = 0;
@@ -84,6 +92,7 @@ static enum status check_nodes(const struct machine *m)
             return status_fail(STATUS_FAILED,
                                "node '%.80s': its devices do not follow those of the node before",
                                n->name);
+        TRY(check_cores(n));
         TRY(check_devices_of(m, i));
         first += n->n_devices;
     }
@@ -123,6 +132,9 @@ static enum status check_link(const struct machine_link *link)
                            link->name);
     if (!is_duration(link->latency_s))
         return status_fail(STATUS_FAILED, "link '%.80s': its latency must be 0 or more",
+                           link->name);
+    if (!(link->burst_bytes >= 0) || !isfinite(link->burst_bytes))
+        return status_fail(STATUS_FAILED, "link '%.80s': its burst must be 0 or more bytes",
                            link->name);
     return STATUS_OK;
 }
@@ -230,6 +242,9 @@ enum status machine_check(const struct machine *m)
         TRY(check_pair(m, i));
     for (int i = 0; i < m->n_curves; i++)
         TRY(check_curve(m, i));
+    if (!(m->wait_share >= 0 && m->wait_share < 1) || !is_duration(m->far_byte_s))
+        return status_fail(STATUS_FAILED,
+                           "wait_share and far_byte_s must be 0 or more, wait_share less than 1");
     if (!is_duration(m->wake_s) || !is_duration(m->deep_wake_s) || !is_duration(m->ring_s) ||
         !is_duration(m->step_s))
         return status_fail(STATUS_FAILED,

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -145,12 +146,27 @@ static void read_boot(char *text, int size)
     text[strcspn(text, "\n")] = '\0';
 }
 
+/* Behind the boot: the cores that this process may use. */
+static void add_cores(char *text, size_t size)
+{
+    cpu_set_t set;
+    size_t n = strlen(text);
+    uint64_t hash = 1;
+    if (!*text || sched_getaffinity(0, sizeof set, &set) != 0)
+        return;
+    for (size_t i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &set))
+            hash = (hash ^ (uint64_t)(i + 1)) * 0x100000001b3u;
+    (void)snprintf(text + n, size - n, "/%016llx", (unsigned long long)hash);
+}
+
 static enum status add_host(struct machine_builder *b, const struct machine_host *h, int threads,
                             bool gpus_alone)
 {
     char boot[64] = "";
     if (h->here)
-        read_boot(boot, sizeof boot);
+        read_boot(boot, (int)sizeof boot);
+    add_cores(boot, sizeof boot);
     struct machine_node node = {.name = *h->name ? h->name : NULL,
                                 .about = h->about,
                                 .memory_bytes = h->memory_bytes,

@@ -117,19 +117,29 @@ static int count_ranks(const comm *process, const int *node_of_rank, int node)
     return n;
 }
 
+/* What names a host before: "BOOT/CORES", see host.c. */
+static bool same_host(const struct machine_node *a, const struct machine_node *b)
+{
+    size_t n = strcspn(a->host, "/");
+    return n == strcspn(b->host, "/") && strncmp(a->host, b->host, n) == 0;
+}
+
 /* A host that several nodes share is named after the first of them; others need no name. */
 static enum status name_hosts(struct machine *m)
 {
     const char **names;
     TRY(arena_alloc_array(m->memory, (size_t)m->n_nodes, sizeof *names, &names));
     for (int i = 0; i < m->n_nodes; i++) {
-        int first = i, n = 0;
+        struct machine_node *node = &m->nodes[i];
+        int first = i, n = 0, n_on_cores = 0;
         for (int k = m->n_nodes - 1; k >= 0; k--)
-            if (!strcmp(m->nodes[k].host, m->nodes[i].host)) {
+            if (same_host(&m->nodes[k], node)) {
                 first = k;
                 n++;
+                n_on_cores += !strcmp(m->nodes[k].host, node->host);
             }
-        names[i] = *m->nodes[i].host && n > 1 ? m->nodes[first].name : "";
+        names[i] = *node->host && n > 1 ? m->nodes[first].name : "";
+        node->own_cores = n > 1 && n_on_cores == 1 ? node->cores : 0;
     }
     for (int i = 0; i < m->n_nodes; i++)
         m->nodes[i].host = names[i];

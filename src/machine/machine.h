@@ -72,12 +72,16 @@ struct machine_node {
     /* Nodes with the same text here (containers, namespaces) are on one host and share its cores;
      * "": the node has its own. */
     const char *host;
+    int own_cores; /* of its cores, those that no other node of the host uses: none or all */
 };
 
 struct machine_link {
     const char *name;   /* "node0.out", "dev3.in" */
     double bytes_per_s; /* shared by all transfers on it */
     double latency_s;   /* added once per message that passes */
+    /* A shaper (of a cloud, of tc) lets so much through at once after a rest, and saves it up again
+     * at bytes_per_s; 0: a link that does not. */
+    double burst_bytes;
 };
 
 /* Two devices of a node with a link of their own (a bridge), which messages take instead of the
@@ -132,6 +136,10 @@ struct machine {
      * ringing takes the one who does it; and what a step costs beside its instructions (starting
      * and gathering the workers). */
     double wake_s, deep_wake_s, ring_s, step_s;
+    /* Of a CPU host's core: what a worker takes of it while something of another host is under way
+     * for it, and be it only to look whether it has come. */
+    double wait_share;
+    double far_byte_s; /* and what each byte from or to another host takes in addition */
 };
 
 /* `text` is one of

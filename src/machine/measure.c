@@ -135,31 +135,34 @@ static double half_latency(const struct survey *s, int node, bool out)
     return n ? survey_median(values, n) : 0;
 }
 
-/* The most that went through: a slower way is slow because of the other node. */
-static double most_bytes_per_s(const struct survey *s, int node, bool out)
+/* The way on which most went through: a slower one is slow because of the other node. */
+static struct survey_link best_way(const struct survey *s, int node, bool out)
 {
-    double most = 0;
+    struct survey_link best = {0};
     for (int i = 0; i < s->n_nodes; i++) {
         const struct survey_link *l =
             out ? &s->links[node * s->n_nodes + i] : &s->links[i * s->n_nodes + node];
-        most = fmax(most, l->bytes_per_s);
+        if (l->bytes_per_s > best.bytes_per_s)
+            best = *l;
     }
-    return most;
+    best.latency_s = half_latency(s, node, out);
+    return best;
 }
 
-static void set_link(struct machine *m, int link, double bytes_per_s, double latency_s)
+static void set_link(struct machine *m, int link, struct survey_link found)
 {
-    if (link < 0 || !(bytes_per_s > 0))
+    if (link < 0 || !(found.bytes_per_s > 0))
         return;
-    m->links[link].bytes_per_s = bytes_per_s;
-    m->links[link].latency_s = latency_s;
+    m->links[link].bytes_per_s = found.bytes_per_s;
+    m->links[link].latency_s = found.latency_s;
+    m->links[link].burst_bytes = found.burst_bytes;
 }
 
 static void set_links(struct machine *m, const struct survey *s)
 {
     for (int i = 0; i < s->n_nodes && s->links; i++) {
-        set_link(m, m->node_out[i], most_bytes_per_s(s, i, true), half_latency(s, i, true));
-        set_link(m, m->node_in[i], most_bytes_per_s(s, i, false), half_latency(s, i, false));
+        set_link(m, m->node_out[i], best_way(s, i, true));
+        set_link(m, m->node_in[i], best_way(s, i, false));
     }
 }
 
@@ -204,6 +207,8 @@ static enum status measure_processes(struct machine *m, struct survey *s)
     TRY(survey_run(s));
     TRY(measure_wake(m, s->end, s->options));
     m->step_s = s->exchange_s;
+    m->wait_share = s->wait_share;
+    m->far_byte_s = s->far_byte_s;
     set_links(m, s);
     TRY(machine_replace_curves(m, s->end->table->name, s->curves, s->n_curves));
     return machine_check(m);

@@ -132,18 +132,21 @@ static enum status read_kind(struct reading *r, const struct machine_place *at,
 static enum status read_link(struct reading *r, const struct machine_place *at,
                              const json_t *object)
 {
-    static const char *const keys[] = {"name", "bytes_per_s", "latency_s", NULL};
+    static const char *const keys[] = {"name", "bytes_per_s", "latency_s", "burst_bytes", NULL};
     const char *name = NULL;
     struct machine_port port = {0};
+    double burst_bytes = 0;
     int link;
     TRY(machine_read_object(at, object, keys));
     TRY(machine_read_text(at, object, "name", &name));
     TRY(machine_read_bandwidth(at, object, "bytes_per_s", &port.bytes_per_s));
     TRY(machine_read_seconds(at, object, "latency_s", &port.latency_s));
+    TRY(machine_read_real(at, object, "burst_bytes", &burst_bytes));
     if (!name || !*name || !(port.bytes_per_s > 0))
         return machine_place_fail(at, "a link needs its \"%s\"",
                                   name && *name ? "bytes_per_s" : "name");
     TRY(machine_add_link(&r->builder, name, port, &link));
+    r->builder.m->links[link].burst_bytes = burst_bytes;
     r->n_named++;
     return STATUS_OK;
 }
@@ -376,16 +379,19 @@ static enum status add_repeated(struct reading *r, const struct machine_place *a
 static enum status read_node(struct reading *r, const struct machine_place *at,
                              const json_t *object)
 {
-    static const char *const keys[] = {"name",  "about", "count", "memory_bytes",  "devices",
-                                       "intra", "inter", "pairs", "intra_latency", "latency",
-                                       "out",   "in",    "cores", "host",          NULL};
+    static const char *const keys[] = {"name",          "about",   "count",     "memory_bytes",
+                                       "devices",       "intra",   "inter",     "pairs",
+                                       "intra_latency", "latency", "out",       "in",
+                                       "cores",         "host",    "own_cores", NULL};
     struct machine_node node = {0};
-    int64_t count = 1, cores = 0;
+    int64_t count = 1, cores = 0, own_cores = 0;
     TRY(machine_read_object(at, object, keys));
     TRY(machine_read_text(at, object, "name", &node.name));
     TRY(machine_read_text(at, object, "about", &node.about));
     TRY(machine_read_bytes(at, object, "memory_bytes", &node.memory_bytes));
     TRY(machine_read_text(at, object, "host", &node.host));
+    TRY(machine_read_integer(at, object, "own_cores", 0, MACHINE_MAX_DEVICES, &own_cores));
+    node.own_cores = (int)own_cores;
     TRY(machine_read_integer(at, object, "cores", 0, MACHINE_MAX_DEVICES, &cores));
     node.cores = (int)cores;
     TRY(machine_read_integer(at, object, "count", 1, MOST_REPEATS, &count));
@@ -492,6 +498,8 @@ static enum status read_all(struct reading *r)
     TRY(machine_read_seconds(r->top, r->root, "wake_s", &m->wake_s));
     m->deep_wake_s = m->wake_s;
     TRY(machine_read_seconds(r->top, r->root, "deep_wake_s", &m->deep_wake_s));
+    TRY(machine_read_real(r->top, r->root, "wait_share", &m->wait_share));
+    TRY(machine_read_real(r->top, r->root, "far_byte_s", &m->far_byte_s));
     TRY(machine_read_seconds(r->top, r->root, "ring_s", &m->ring_s));
     return machine_read_seconds(r->top, r->root, "step_s", &m->step_s);
 }
@@ -510,10 +518,10 @@ static enum status finish(struct reading *r, struct machine **out)
 static enum status read_machine(const struct machine_place *top, const json_t *root,
                                 struct machine **out)
 {
-    static const char *const keys[] = {"cleave_machine", "name",   "source",        "kinds",
-                                       "links",          "nodes",  "intra",         "inter",
-                                       "latency",        "curves", "intra_latency", "wake_s",
-                                       "deep_wake_s",    "ring_s", "step_s",        NULL};
+    static const char *const keys[] = {
+        "cleave_machine", "name",   "source",  "kinds",      "links",         "nodes",
+        "intra",          "inter",  "latency", "curves",     "intra_latency", "wake_s",
+        "deep_wake_s",    "ring_s", "step_s",  "wait_share", "far_byte_s",    NULL};
     struct reading r = {.top = top, .root = root};
     const char *name = top->file, *source = top->file;
     if (!json_is_object(root))

@@ -295,7 +295,9 @@ static enum status measure_network(struct survey *s)
     for (int i = 0; i < s->end->size; i++)
         s->members[i] = i;
     TRY(measure_sums(s, s->end->size, s->n_nodes));
-    return survey_measure_links(s);
+    TRY(survey_measure_links(s));
+    TRY(survey_measure_wait(s));
+    return survey_measure_streams(s);
 }
 
 /* ---- all of it ---- */
@@ -345,6 +347,8 @@ static enum status measure_exchange(struct survey *s)
     double times[EXCHANGES];
     for (int i = 0; i < EXCHANGES; i++) {
         struct survey_time nothing = {0};
+        if (s->n_nodes > 1) /* as after a step: nobody has looked for a while */
+            (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         int64_t begin_ns = timer_now_ns();
         TRY(s->end->table->exchange(s->end, &nothing, sizeof nothing, s->all));
         times[i] = (double)(timer_now_ns() - begin_ns) / 1e9;

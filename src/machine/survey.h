@@ -19,7 +19,7 @@ struct survey_time {
 
 /* Figures of a link from one node to another; 0 bandwidth: not measured. */
 struct survey_link {
-    double latency_s, bytes_per_s;
+    double latency_s, bytes_per_s, burst_bytes;
 };
 
 struct survey {
@@ -38,6 +38,8 @@ struct survey {
     int n_curves;
     struct survey_link *links; /* [n_nodes][n_nodes], from, to; NULL: one node */
     double exchange_s;         /* of a small message of everybody to everybody */
+    double wait_share;         /* of a core: what waiting for another node takes */
+    double far_byte_s;         /* of a core: what a byte from or to another node takes */
 };
 
 /* Measures everything. On failure the end's others are told (abort). The arena holds the results;
@@ -52,6 +54,11 @@ enum status survey_finish(comm *end, comm_op *op) MUST_USE;
 
 /* survey_links.c: figures of every pair of nodes into s->links. */
 enum status survey_measure_links(struct survey *s) MUST_USE;
+
+/* survey_wait.c: wait_share, where there are several nodes. */
+enum status survey_measure_wait(struct survey *s) MUST_USE;
+/* far_byte_s, after the links and wait_share. */
+enum status survey_measure_streams(struct survey *s) MUST_USE;
 
 /* Sorts; the middle one. */
 double survey_median(double *values, int n);

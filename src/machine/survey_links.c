@@ -5,16 +5,20 @@
  * answer, and half of a tiny message's way there and back is the latency. Of growing messages the
  * slope between the last two gives the bandwidth: what a switch or a shaper lets through at first
  * (a burst) does not count. Of several messages the fastest counts: others were held up by
- * something else than the link. */
+ * something else than the link. How much less a message takes after a rest is the burst. */
 #include "machine/survey.h"
 
 #include "base/timer.h"
 
 #include <math.h>
+#include <time.h>
 
-enum { LINK_TAG = 3, ANSWER_TAG = 4, PINGS = 21, MOST_ROUNDS = 32, PULLS = 3 };
+enum { LINK_TAG = 3, ANSWER_TAG = 4, PINGS = 21, MOST_ROUNDS = 32, PULLS = 3, RESTED = 5 };
 static const int64_t first_bytes = 1 << 14;
 static const double long_enough_s = 0.2;
+/* A message after a rest is so long without a burst; a burst below a share of it is none. */
+static const double rested_s = 0.02, least_burst = 0.05;
+static const int64_t rest_ns = 40000000;
 
 /* What the sender tells the receiver before each message. */
 struct order {
@@ -84,6 +88,28 @@ static enum status time_least(struct survey *s, int peer, int64_t n_bytes, doubl
     return STATUS_OK;
 }
 
+static void rest(void)
+{
+    struct timespec time = {.tv_nsec = rest_ns};
+    (void)nanosleep(&time, NULL);
+}
+
+/* What of a message passes at once after a rest; `there_and_back` is a tiny message's time. */
+static enum status find_burst(struct survey *s, int peer, double there_and_back,
+                              struct survey_link *out)
+{
+    double times[RESTED], bytes = out->bytes_per_s * rested_s;
+    bytes = fmin(bytes, (double)s->data_bytes);
+    for (int i = 0; i < RESTED; i++) {
+        rest();
+        TRY(time_message(s, peer, (int64_t)bytes, &times[i]));
+    }
+    double took_s = survey_median(times, RESTED) - there_and_back;
+    double burst = bytes - out->bytes_per_s * took_s;
+    out->burst_bytes = burst > least_burst * bytes ? burst : 0;
+    return STATUS_OK;
+}
+
 static enum status measure_link(struct survey *s, int peer, struct survey_link *out)
 {
     double there_and_back = 0, before = 0, seconds = 0;
@@ -102,6 +128,7 @@ static enum status measure_link(struct survey *s, int peer, struct survey_link *
     }
     out->bytes_per_s = seconds > 1.2 * before ? (double)(bytes - before_bytes) / (seconds - before)
                                               : (double)bytes / seconds;
+    TRY(find_burst(s, peer, there_and_back, out));
     return send(s, peer, LINK_TAG, &stop, sizeof stop);
 }
 

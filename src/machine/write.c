@@ -81,6 +81,8 @@ static enum status write_link(FILE *f, const struct machine_link *l)
     TRY(write_member(f, "name", l->name));
     write_real(f, "bytes_per_s", l->bytes_per_s);
     write_real(f, "latency_s", l->latency_s);
+    if (l->burst_bytes > 0)
+        write_real(f, "burst_bytes", l->burst_bytes);
     (void)fputc('}', f);
     return STATUS_OK;
 }
@@ -135,6 +137,8 @@ static enum status write_node(FILE *f, const struct machine *m, int node)
         (void)fputs(", ", f);
         TRY(write_member(f, "host", n->host));
     }
+    if (n->own_cores)
+        (void)fprintf(f, ", \"own_cores\": %d", n->own_cores);
     TRY(write_end(f, m, "out", m->node_out[node]));
     TRY(write_end(f, m, "in", m->node_in[node]));
     (void)fputs(",\n     \"devices\": [\n", f);
@@ -211,6 +215,10 @@ enum status machine_write(const struct machine *m, FILE *out)
     write_real(out, "deep_wake_s", m->deep_wake_s);
     write_real(out, "ring_s", m->ring_s);
     write_real(out, "step_s", m->step_s);
+    if (m->wait_share > 0)
+        write_real(out, "wait_share", m->wait_share);
+    if (m->far_byte_s > 0)
+        write_real(out, "far_byte_s", m->far_byte_s);
     (void)fputs("\n}\n", out);
     if (fflush(out) != 0 || ferror(out))
         return status_fail(STATUS_FAILED, "cannot write the machine: %s", strerror(errno));

@@ -5,6 +5,7 @@
 #include "runtime/executor_parts.h"
 
 #include "base/timer.h"
+#include "comm/bell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -228,6 +229,7 @@ static enum status communicate(executor *e, struct flight *f)
 static void *communicate_forever(void *user)
 {
     executor *e = user;
+    bell_be_prompt();
     pthread_mutex_lock(&e->lock);
     while (!e->quit) {
         if (!e->running) {
@@ -333,6 +335,7 @@ enum status executor_comm_start(executor *e, const struct bound_program *b)
     }
     if (b->n_comm == 0)
         return STATUS_OK;
+    atomic_store(&e->comm->computes, true);
     pthread_mutex_lock(&e->lock);
     e->running = b;
     pthread_cond_broadcast(&e->changed);
@@ -359,6 +362,7 @@ enum status executor_comm_finish(executor *e)
         return atomic_load(&e->failed) ? given_error(e) : attend(e, NULL);
     if (!e->has_thread)
         return STATUS_OK;
+    atomic_store(&e->comm->computes, false);
     pthread_mutex_lock(&e->lock);
     while (e->running)
         sleep_a_moment(e);
@@ -371,6 +375,7 @@ enum status executor_comm_wait(executor *e, const struct bound_program *b, int n
     if (e->attends)
         return attend(e, &b->done[number]);
     int64_t start_ns = timer_now_ns();
+    atomic_store(&e->comm->computes, false);
     while (!atomic_load(&b->done[number]) && !atomic_load(&e->failed))
         if (timer_now_ns() - start_ns > SPIN_NS)
             break;
@@ -382,6 +387,7 @@ enum status executor_comm_wait(executor *e, const struct bound_program *b, int n
         atomic_store(&e->compute_waits, false);
         pthread_mutex_unlock(&e->lock);
     }
+    atomic_store(&e->comm->computes, true);
     return atomic_load(&e->failed) ? given_error(e) : STATUS_OK;
 }
 

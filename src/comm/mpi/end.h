@@ -23,7 +23,7 @@ enum {
     MPI_ABORT_TEXT_BYTES = 900,
     MPI_HOST_NAME_BYTES = 64,
     MPI_PART_BYTES = 1 << 30, /* a message's length is an int */
-    MPI_PARTS = 16,
+    MPI_PARTS = 16,           /* of one transfer at once */
     MPI_LANES = 4,
 };
 
@@ -57,6 +57,7 @@ struct mpi_end {
     int n_requests_open;  /* MPI requests of operations under way: only polling moves them */
     bool busy;            /* the last polls moved something, or left work */
     int64_t moved_ns;     /* when something last moved */
+    bool crowded;         /* the ranks of this host have no core to spare */
     comm_op *control_ops; /* [2 * size] */
     MPI_Request abort_request;
     bool aborted;
@@ -68,10 +69,12 @@ enum mpi_op_kind { OP_DONE, OP_TRANSFER, OP_LANES, OP_GATHER, OP_HOST };
 /* A message, in parts if it is long. */
 struct transfer_op {
     bool receives;
-    int n_parts, n_done;
-    int peer;
-    int64_t n_bytes;
-    MPI_Request requests[MPI_PARTS];
+    int peer, tag;
+    MPI_Comm mpi_comm;
+    char *data;
+    int64_t n_bytes, part_bytes;
+    int n_parts, n_started, n_done;
+    MPI_Request requests[MPI_PARTS]; /* of part i: number i % MPI_PARTS */
 };
 
 /* See lanes.c. */

@@ -11,52 +11,86 @@ enum status mpi_check(int error, const char *what)
     return status_fail(STATUS_LOST, "MPI: %s (%.40s)", text, what);
 }
 
-static enum status begin(struct mpi_end *end, int peer, int tag, int64_t n_bytes, bool receives,
-                         struct mpi_op *op)
+/* To other hosts messages go in parts that MPI sends at once, without asking the receiver whether
+ * it is ready: the answer would queue in the one connection of the pair behind what the receiver
+ * sends itself, and so the two directions of a link would take turns. 64 KiB less its header is
+ * what Open MPI sends so over TCP; see also init_mpi. Parts stay in order, since a pair has no two
+ * transfers of one tag at a time. */
+enum { AT_ONCE_BYTES = 60 * 1024 };
+
+static int64_t find_part_bytes(const struct mpi_end *end, MPI_Comm mpi_comm, int peer)
 {
-    int64_t most = (int64_t)MPI_PARTS * MPI_PART_BYTES;
-    if (peer < 0 || peer >= end->c.size || peer == end->c.rank || n_bytes < 0 || n_bytes > most)
-        return status_fail(STATUS_USAGE,
-                           "transfer %d between worker %d and worker %d: %lld bytes (at most %lld)",
-                           tag, end->c.rank, peer, (long long)n_bytes, (long long)most);
-    op->kind = OP_TRANSFER;
-    op->transfer = (struct transfer_op){.receives = receives, .peer = peer, .n_bytes = n_bytes};
-    op->transfer.n_parts = (int)((n_bytes + MPI_PART_BYTES - 1) / MPI_PART_BYTES);
-    if (op->transfer.n_parts == 0)
-        op->transfer.n_parts = 1; /* an empty message is one, too */
-    return STATUS_OK;
+    bool far = mpi_comm == end->transfers && end->peers[peer].host_rank < 0;
+    return far ? AT_ONCE_BYTES : MPI_PART_BYTES;
 }
 
 static int part_bytes(const struct transfer_op *op, int part)
 {
-    int64_t left = op->n_bytes - (int64_t)part * MPI_PART_BYTES;
-    return (int)(left < MPI_PART_BYTES ? left : MPI_PART_BYTES);
+    int64_t left = op->n_bytes - part * op->part_bytes;
+    return (int)(left < op->part_bytes ? left : op->part_bytes);
+}
+
+static enum status start_part(struct mpi_end *end, struct transfer_op *op)
+{
+    int part = op->n_started, n_bytes = part_bytes(op, part);
+    char *data = op->data + part * op->part_bytes;
+    MPI_Request *request = &op->requests[part % MPI_PARTS];
+    if (op->receives)
+        TRY_MPI(MPI_Irecv(data, n_bytes, MPI_BYTE, op->peer, op->tag, op->mpi_comm, request));
+    else
+        TRY_MPI(MPI_Isend(data, n_bytes, MPI_BYTE, op->peer, op->tag, op->mpi_comm, request));
+    op->n_started++;
+    end->n_requests_open++;
+    return STATUS_OK;
+}
+
+/* As many as there is room for. */
+static enum status start_parts(struct mpi_end *end, struct transfer_op *op)
+{
+    while (op->n_started < op->n_parts && op->n_started - op->n_done < MPI_PARTS)
+        TRY(start_part(end, op));
+    return STATUS_OK;
+}
+
+static enum status begin(struct mpi_end *end, const struct transfer_op *like, struct mpi_op *op)
+{
+    int64_t most = (int64_t)MPI_PARTS * MPI_PART_BYTES;
+    if (like->peer < 0 || like->peer >= end->c.size || like->peer == end->c.rank ||
+        like->n_bytes < 0 || like->n_bytes > most)
+        return status_fail(
+            STATUS_USAGE, "transfer %d between worker %d and worker %d: %lld bytes (at most %lld)",
+            like->tag, end->c.rank, like->peer, (long long)like->n_bytes, (long long)most);
+    struct transfer_op *t = &op->transfer;
+    op->kind = OP_TRANSFER;
+    *t = *like;
+    t->part_bytes = find_part_bytes(end, t->mpi_comm, t->peer);
+    t->n_parts = (int)((t->n_bytes + t->part_bytes - 1) / t->part_bytes);
+    if (t->n_parts == 0)
+        t->n_parts = 1; /* an empty message is one, too */
+    return start_parts(end, t);
 }
 
 enum status transfer_start_send(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
                                 const void *data, int64_t n_bytes, struct mpi_op *op)
 {
-    TRY(begin(end, peer, tag, n_bytes, false, op));
-    for (int i = 0; i < op->transfer.n_parts; i++) {
-        const char *part = (const char *)data + (int64_t)i * MPI_PART_BYTES;
-        TRY_MPI(MPI_Isend(part, part_bytes(&op->transfer, i), MPI_BYTE, peer, tag, mpi_comm,
-                          &op->transfer.requests[i]));
-        end->n_requests_open++;
-    }
-    return STATUS_OK;
+    struct transfer_op t = {.peer = peer,
+                            .tag = tag,
+                            .mpi_comm = mpi_comm,
+                            .data = (char *)data, /* is only read */
+                            .n_bytes = n_bytes};
+    return begin(end, &t, op);
 }
 
 enum status transfer_start_receive(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
                                    void *data, int64_t n_bytes, struct mpi_op *op)
 {
-    TRY(begin(end, peer, tag, n_bytes, true, op));
-    for (int i = 0; i < op->transfer.n_parts; i++) {
-        char *part = (char *)data + (int64_t)i * MPI_PART_BYTES;
-        TRY_MPI(MPI_Irecv(part, part_bytes(&op->transfer, i), MPI_BYTE, peer, tag, mpi_comm,
-                          &op->transfer.requests[i]));
-        end->n_requests_open++;
-    }
-    return STATUS_OK;
+    struct transfer_op t = {.receives = true,
+                            .peer = peer,
+                            .tag = tag,
+                            .mpi_comm = mpi_comm,
+                            .data = data,
+                            .n_bytes = n_bytes};
+    return begin(end, &t, op);
 }
 
 enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *done)
@@ -64,7 +98,7 @@ enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *don
     while (op->n_done < op->n_parts) {
         int arrived = 0;
         MPI_Status status;
-        TRY_MPI(MPI_Test(&op->requests[op->n_done], &arrived, &status));
+        TRY_MPI(MPI_Test(&op->requests[op->n_done % MPI_PARTS], &arrived, &status));
         if (!arrived)
             return STATUS_OK;
         int n_bytes = part_bytes(op, op->n_done);
@@ -76,6 +110,7 @@ enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *don
         op->n_done++;
         end->n_requests_open--;
         end->busy = true;
+        TRY(start_parts(end, op));
     }
     *done = true;
     return STATUS_OK;
@@ -85,8 +120,8 @@ enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *don
  * the end: it only happens on the way to giving up. */
 void transfer_withdraw(struct mpi_end *end, struct transfer_op *op)
 {
-    for (; op->n_done < op->n_parts; op->n_done++) {
-        MPI_Request *request = &op->requests[op->n_done];
+    for (; op->n_done < op->n_started; op->n_done++) {
+        MPI_Request *request = &op->requests[op->n_done % MPI_PARTS];
         if (op->receives && MPI_Cancel(request) == MPI_SUCCESS)
             (void)MPI_Wait(request, MPI_STATUS_IGNORE);
         else

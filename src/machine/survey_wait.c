@@ -1,0 +1,222 @@
+/* What messages of other hosts, and waiting for them, take from computing.
+ *
+ * MPI wakes nobody: a thread that waits for a message looks again and again. Where it has no core
+ * to itself, whoever computes there pays for it. So: work alone, then the same work while a second
+ * thread waits for a message of the node before, which is sent only when the work is done.
+ *
+ * And: how much work is done while messages flow in from the node before and out to the next one.
+ * What they take is more than a thread's own time: packets are handled in whatever runs. */
+#include "machine/survey.h"
+
+#include "base/timer.h"
+#include "comm/bell.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum { WAIT_TAG = 5, TURNS = 5, WORK_BYTES = 1 << 18, WORK_ROUNDS = 1000 };
+enum {
+    LEAST_BYTES = 2 * WORK_BYTES
+}; /* of the survey's data; with less nothing is measured here */
+static const double work_s = 0.02, stream_s = 0.05;
+
+struct waiter {
+    struct survey *s;
+    int from, to; /* workers */
+    atomic_bool worked;
+    double cpu_s;
+    enum status status;
+    struct status_error error;
+};
+
+static double thread_cpu_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum status wait_and_send(struct waiter *w)
+{
+    comm *end = w->s->end;
+    comm_op receive, send;
+    char in, out = 0;
+    TRY(end->table->start_receive(end, w->from, WAIT_TAG, &in, 1, &receive));
+    double before_s = thread_cpu_s();
+    while (!atomic_load(&w->worked)) {
+        bool done;
+        TRY(end->table->poll(end, &receive, &done));
+        if (done)
+            break; /* its sender was faster: the rest of the work is without it */
+        TRY(end->table->pause(end, work_s));
+    }
+    w->cpu_s = thread_cpu_s() - before_s;
+    while (!atomic_load(&w->worked))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    TRY(end->table->start_send(end, w->to, WAIT_TAG, &out, 1, &send));
+    TRY(survey_finish(end, &send));
+    return survey_finish(end, &receive);
+}
+
+static void *run_waiter(void *user)
+{
+    struct waiter *w = user;
+    bell_be_prompt();
+    w->status = wait_and_send(w);
+    if (w->status != STATUS_OK)
+        status_take(w->status, &w->error);
+    return NULL;
+}
+
+/* Reads and writes what fits into a core's cache, so often. */
+static double work(char *data, int rounds)
+{
+    int64_t begin_ns = timer_now_ns();
+    for (int i = 0; i < rounds; i++)
+        memmove(data, data + 64, WORK_BYTES - 64);
+    return (double)(timer_now_ns() - begin_ns) / 1e9;
+}
+
+/* ---- while messages flow ---- */
+
+/* What flows from node to node. */
+static int64_t find_stream_bytes(const struct survey *s, int from, int to)
+{
+    double bytes = stream_s * s->links[from * s->n_nodes + to].bytes_per_s;
+    return (int64_t)fmin(bytes, (double)(s->data_bytes - WORK_BYTES) / 2);
+}
+
+struct streamer {
+    struct survey *s;
+    int from, to; /* workers */
+    int64_t in_bytes, out_bytes;
+    atomic_bool done;
+    enum status status;
+    struct status_error error;
+};
+
+static enum status run_stream(struct streamer *w)
+{
+    comm *end = w->s->end;
+    comm_op receive, send;
+    char *in = w->s->data + WORK_BYTES, *out = in + w->in_bytes;
+    bool received = false, sent = false;
+    TRY(end->table->start_receive(end, w->from, WAIT_TAG, in, w->in_bytes, &receive));
+    TRY(end->table->start_send(end, w->to, WAIT_TAG, out, w->out_bytes, &send));
+    int64_t limit_ns = timer_now_ns() + (int64_t)(end->timeout_s * 1e9);
+    while (!received || !sent) {
+        if (!received)
+            TRY(end->table->poll(end, &receive, &received));
+        if (!sent)
+            TRY(end->table->poll(end, &send, &sent));
+        if (timer_now_ns() > limit_ns)
+            return status_fail(STATUS_TIMEOUT, "measuring: worker %d waited for worker %d",
+                               end->rank, w->from);
+        if (!received || !sent)
+            TRY(end->table->pause(end, work_s));
+    }
+    return STATUS_OK;
+}
+
+static void *run_streamer(void *user)
+{
+    struct streamer *w = user;
+    bell_be_prompt();
+    w->status = run_stream(w);
+    if (w->status != STATUS_OK)
+        status_take(w->status, &w->error);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+/* One turn: seconds of a core that a byte takes. */
+static enum status take_stream_turn(struct survey *s, struct streamer *w, double round_s,
+                                    double *per_byte)
+{
+    pthread_t thread;
+    int rounds = 0;
+    int64_t begin_ns = timer_now_ns();
+    atomic_store(&s->end->computes, true);
+    if (pthread_create(&thread, NULL, run_streamer, w) != 0)
+        return status_fail(STATUS_FAILED, "cannot start a thread");
+    for (; !atomic_load(&w->done); rounds++)
+        (void)work(s->data, 1);
+    double took_s = (double)(timer_now_ns() - begin_ns) / 1e9;
+    atomic_store(&s->end->computes, false);
+    (void)pthread_join(thread, NULL);
+    double taken_s = took_s * (1 - s->wait_share) - rounds * round_s;
+    *per_byte = fmax(0, taken_s) / (double)(w->in_bytes + w->out_bytes);
+    return w->status == STATUS_OK ? STATUS_OK : status_give(&w->error);
+}
+
+enum status survey_measure_streams(struct survey *s)
+{
+    int node = s->node_of[s->end->rank], n = s->n_nodes;
+    int before = (node + n - 1) % n, after = (node + 1) % n;
+    double found[TURNS], mine = 0, *all;
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
+    TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
+    bool takes_part = s->end->rank == survey_first_worker(s, node);
+    double round_s = work(s->data, WORK_ROUNDS) / WORK_ROUNDS;
+    for (int i = 0; i < TURNS; i++) {
+        struct streamer w = {.s = s,
+                             .from = survey_first_worker(s, before),
+                             .to = survey_first_worker(s, after),
+                             .in_bytes = find_stream_bytes(s, before, node),
+                             .out_bytes = find_stream_bytes(s, node, after)};
+        TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
+        if (takes_part)
+            TRY(take_stream_turn(s, &w, round_s, &found[i]));
+    }
+    mine = takes_part ? survey_median(found, TURNS) : 0;
+    TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
+    for (int i = 0; i < s->end->size; i++)
+        s->far_byte_s = fmax(s->far_byte_s, all[i]);
+    return STATUS_OK;
+}
+
+/* ---- while nothing does ---- */
+
+/* One turn: the share of the work's time that waiting took. */
+static enum status take_turn(struct survey *s, int from, int to, int rounds, double *share)
+{
+    struct waiter w = {.s = s, .from = from, .to = to};
+    pthread_t thread;
+    double alone_s = work(s->data, rounds);
+    if (pthread_create(&thread, NULL, run_waiter, &w) != 0)
+        return status_fail(STATUS_FAILED, "cannot start a thread");
+    atomic_store(&s->end->computes, true);
+    double beside_s = work(s->data, rounds);
+    atomic_store(&s->end->computes, false);
+    atomic_store(&w.worked, true);
+    s->end->table->wake(s->end);
+    (void)pthread_join(thread, NULL);
+    *share = fmax(1 - alone_s / beside_s, w.cpu_s / beside_s);
+    return w.status == STATUS_OK ? STATUS_OK : status_give(&w.error);
+}
+
+enum status survey_measure_wait(struct survey *s)
+{
+    int node = s->node_of[s->end->rank], n = s->n_nodes;
+    double shares[TURNS], mine = 0, *all;
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
+    TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
+    bool takes_part = s->end->rank == survey_first_worker(s, node);
+    int rounds = (int)fmax(1, WORK_ROUNDS * work_s / work(s->data, WORK_ROUNDS));
+    for (int i = 0; i < TURNS; i++) {
+        TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
+        if (takes_part)
+            TRY(take_turn(s, survey_first_worker(s, (node + n - 1) % n),
+                          survey_first_worker(s, (node + 1) % n), rounds, &shares[i]));
+    }
+    mine = takes_part ? survey_median(shares, TURNS) : 0;
+    TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
+    for (int i = 0; i < s->end->size; i++)
+        s->wait_share = fmax(s->wait_share, fmin(0.9, all[i]));
+    return STATUS_OK;
+}
