@@ -5,14 +5,11 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
     MIN_SPIN_NS = 10000, /* about what sleeping and waking takes: less would save nothing */
     RELAX_ROUNDS = 16,   /* between two looks at the clock */
-    SLICE_NS = 100000,   /* the shortest that Linux allows */
 };
 
 static int init_mutex(pthread_mutex_t *mutex, bool shared)
@@ -148,27 +145,6 @@ void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds)
             adapt(ear, timer_now_ns() - start_ns);
     }
     ear->heard = atomic_load(&bell->rings);
-}
-
-/* What sched_setattr takes, in its first form. */
-struct sched_request {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns;
-};
-
-/* A time slice that is shorter than others' comes first. */
-void bell_be_prompt(void)
-{
-#ifdef SYS_sched_setattr
-    struct sched_request r = {.size = sizeof r, .policy = SCHED_OTHER, .runtime_ns = SLICE_NS};
-    errno = 0;
-    r.nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
-    if (errno == 0)
-        (void)syscall(SYS_sched_setattr, 0, &r, 0);
-#endif
 }
 
 int bell_cores(void)

@@ -43,11 +43,6 @@ bool bell_rang(struct bell *bell, const struct bell_ear *ear);
 /* Returns after a ring, or after `seconds`. */
 void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds);
 
-/* Of the calling thread: when it wakes up, it is not to wait for the end of others' time slices.
- * For threads that communicate on cores that compute: they do little at a time, and others wait for
- * it. Linux 6.12 and later; elsewhere nothing happens. */
-void bell_be_prompt(void);
-
 /* Cores that this process may run on. */
 int bell_cores(void);
 

@@ -8,8 +8,8 @@
  * What they take is more than a thread's own time: packets are handled in whatever runs. */
 #include "machine/survey.h"
 
+#include "base/thread.h"
 #include "base/timer.h"
-#include "comm/bell.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -18,9 +18,8 @@
 #include <time.h>
 
 enum { WAIT_TAG = 5, TURNS = 5, WORK_BYTES = 1 << 18, WORK_ROUNDS = 1000 };
-enum {
-    LEAST_BYTES = 2 * WORK_BYTES
-}; /* of the survey's data; with less nothing is measured here */
+/* Of the survey's data; with less nothing is measured here. */
+enum { LEAST_BYTES = 2 * WORK_BYTES };
 static const double work_s = 0.02, stream_s = 0.05;
 
 struct waiter {
@@ -64,7 +63,7 @@ static enum status wait_and_send(struct waiter *w)
 static void *run_waiter(void *user)
 {
     struct waiter *w = user;
-    bell_be_prompt();
+    thread_be_prompt();
     w->status = wait_and_send(w);
     if (w->status != STATUS_OK)
         status_take(w->status, &w->error);
@@ -124,7 +123,7 @@ static enum status run_stream(struct streamer *w)
 static void *run_streamer(void *user)
 {
     struct streamer *w = user;
-    bell_be_prompt();
+    thread_be_prompt();
     w->status = run_stream(w);
     if (w->status != STATUS_OK)
         status_take(w->status, &w->error);

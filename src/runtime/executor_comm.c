@@ -4,8 +4,8 @@
  * and each turn costs more than a small message does. */
 #include "runtime/executor_parts.h"
 
+#include "base/thread.h"
 #include "base/timer.h"
-#include "comm/bell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -229,7 +229,7 @@ static enum status communicate(executor *e, struct flight *f)
 static void *communicate_forever(void *user)
 {
     executor *e = user;
-    bell_be_prompt();
+    thread_be_prompt();
     pthread_mutex_lock(&e->lock);
     while (!e->quit) {
         if (!e->running) {

@@ -31,7 +31,7 @@ enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_byte
     enum { PIECE = 1 << 14 }; /* floats: a few pages of each array, enough to share out */
     const device *d = s->device;
     int64_t n = n_bytes / (int64_t)sizeof(float), pieces = (n + PIECE - 1) / PIECE;
-    /* All threads or one: what a smaller team leaves out OpenMP ends, and makes anew for the next. */
+    /* All threads or one: those that a smaller team leaves out end, and are made anew later. */
 #pragma omp parallel for num_threads(pieces > 1 ? d->threads : 1) schedule(static)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t at = i * PIECE, count = n - at < PIECE ? n - at : PIECE;

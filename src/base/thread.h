@@ -1,0 +1,10 @@
+/* thread.h: what the kernel is told about a thread. */
+#ifndef CLEAVE_BASE_THREAD_H
+#define CLEAVE_BASE_THREAD_H
+
+/* Of the calling thread: when it wakes up, it is not to wait for the end of others' time slices.
+ * For threads that communicate on cores that compute: they do little at a time, and others wait for
+ * it. Linux 6.12 and later; elsewhere nothing happens. */
+void thread_be_prompt(void);
+
+#endif
