@@ -129,10 +129,10 @@ static void test_micro_batches(void **state)
         int64_t needed = weigh_micro_batches(&d, n);
         assert_true(needed < weigh_micro_batches(&d, n / 2));
         assert_true(advise(&d, needed, found) > 0);
-        assert_that(number_of(&found[0], "--micro-batches ") == n, "%s", found[0].change);
+        assert_that(number_of(&found[0], "\"micro_batches\": ") == n, "%s", found[0].change);
         assert_int_equal(found[0].memory_bytes, needed);
         assert_true(advise(&d, needed - 1, found) > 0);
-        assert_that(number_of(&found[0], "--micro-batches ") == 2 * n, "%s", found[0].change);
+        assert_that(number_of(&found[0], "\"micro_batches\": ") == 2 * n, "%s", found[0].change);
     }
     desk_close(&d);
 }
@@ -249,7 +249,7 @@ static void test_the_test_alone_is_too_large(void **state)
     limit = weigh_micro_batches(&d, 4);
     d.predict.n_others = 1;
     assert_true(advise(&d, limit, found) > 0);
-    assert_int_equal(number_of(&found[0], "--micro-batches "), 4);
+    assert_int_equal(number_of(&found[0], "\"micro_batches\": "), 4);
     assert_true(number_of(&found[0], "--eval-batch ") > 0);
     desk_close(&d);
 }

@@ -173,11 +173,16 @@ static void append(char text[ADVICE_BYTES], const char *format, ...)
     va_end(args);
 }
 
-/* What no option says is written into the plan's file. */
+/* What no option says is written into the plan's file; then all of how the plan is goes there. */
+static bool needs_file(const struct search *s, const struct change *c)
+{
+    return !s->request->strategy || c->in_turn || c->recompute;
+}
+
 static void describe_edits(const struct search *s, const struct change *c, char text[ADVICE_BYTES])
 {
     char edits[ADVICE_BYTES] = "";
-    if (c->micro_batches && !s->request->strategy)
+    if (c->micro_batches && needs_file(s, c))
         append(edits, ", \"micro_batches\": %d", c->micro_batches);
     if (c->in_turn)
         append(edits, ", \"schedule\": \"1f1b\"");
@@ -195,7 +200,7 @@ static void describe(const struct search *s, const struct change *c, int64_t eva
         append(options, " --plan %s", c->strategy);
     if (c->workers)
         append(options, " --workers %d", c->workers);
-    if (c->micro_batches && s->request->strategy)
+    if (c->micro_batches && !needs_file(s, c))
         append(options, " --micro-batches %d", c->micro_batches);
     if (c->batch)
         append(options, " --batch %lld", (long long)c->batch);
