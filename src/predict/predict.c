@@ -311,16 +311,17 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
                         .with_time = with_time,
                         .apart = r->backend->describes_together};
     struct program_case others[PREDICT_MAX_OTHERS];
-    int n_threads = parallel_threads(with_time + r->n_others * p->n_workers);
+    int n_others = r->n_others;
+    int n_threads = parallel_threads(with_time + n_others * p->n_workers);
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
-    for (int k = 0; k < r->n_others; k++)
+    for (int k = 0; k < n_others; k++)
         TRY(describe_other(r, p, k, &others[k]));
-    TRY(program_study_open(others, r->n_others, &p->set, n_threads, &rest.study));
+    TRY(program_study_open(others, n_others, &p->set, n_threads, &rest.study));
     int n_items = with_time + (rest.apart ? program_study_items(rest.study) : 1);
     enum status st = parallel_run(n_items, n_threads, do_item, &rest);
     program_study_close(rest.study);
     TRY(st);
-    unite_memory(p, others, r->n_others);
+    unite_memory(p, others, n_others);
     return check_fit(r, p);
 }
 
