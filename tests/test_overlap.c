@@ -1,37 +1,10 @@
 /* Programs that do not stand in their own way: receives are posted ahead, sent memory lives on,
  * nothing is waited for or computed again without need. */
-#include "session.h"
-
-#include "program/program.h"
-
-static const struct backend *backend;
-static device *on_device;
-
-static struct plan *build(const char *strategy, const struct graph *g, int n_workers, int micros)
-{
-    struct plan_request request = {.n_workers = n_workers, .micro_batches = micros};
-    struct plan *plan;
-    assert_ok(plan_build(strategy, g, &request, &plan));
-    return plan;
-}
-
-static struct graph *build_graph(const char *model)
-{
-    struct graph_variant v = {8, 3, 32, 32, 10, true, -1};
-    struct graph *g;
-    assert_ok(network_build(model, &v, &g));
-    return g;
-}
-
-static struct program_options options_for(const struct plan *plan)
-{
-    return (struct program_options){
-        .backend = backend, .device = on_device, .training = true, .n_states = 1, .plan = plan};
-}
+#include "described.h"
 
 static void lower(const struct graph *g, const struct plan *plan, struct program_set *set)
 {
-    struct program_options o = options_for(plan);
+    struct program_options o = described_options(plan);
     assert_ok(program_create_all(g, &o, NULL, false, set));
     assert_ok(program_check_all((const struct program *const *)set->programs, set->n_workers));
 }
@@ -93,10 +66,10 @@ static void test_waits_are_needed(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"data", "model", "spatial", "1f1b", "ps", "gpipe"};
-    struct graph *g = build_graph("resnet18");
+    struct graph *g = described_graph("resnet18", 8);
     for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
         bool pipeline = strcmp(strategies[s], "1f1b") == 0 || strcmp(strategies[s], "gpipe") == 0;
-        struct plan *plan = build(strategies[s], g, 4, pipeline ? 4 : 1);
+        struct plan *plan = described_plan(strategies[s], g, 4, pipeline ? 4 : 1);
         struct program_set set;
         int n = 0, implied = 0;
         lower(g, plan, &set);
@@ -133,8 +106,8 @@ static int find_message(const struct program *p, enum instr_kind kind, int micro
 static void test_receives_come_a_task_ahead(void **state)
 {
     (void)state;
-    struct graph *g = build_graph("vgg11");
-    struct plan *plan = build("gpipe", g, 3, 4);
+    struct graph *g = described_graph("vgg11", 8);
+    struct plan *plan = described_plan("gpipe", g, 3, 4);
     struct program_set set;
     lower(g, plan, &set);
     for (int m = 1; m < 4; m++) {
@@ -165,8 +138,8 @@ static bool is_waited_for(const struct program *p, int for_whom, int from, int t
 static void test_next_forward_does_not_wait_for_the_send(void **state)
 {
     (void)state;
-    struct graph *g = build_graph("vgg11");
-    struct plan *plan = build("gpipe", g, 2, 4);
+    struct graph *g = described_graph("vgg11", 8);
+    struct plan *plan = described_plan("gpipe", g, 2, 4);
     struct program_set set;
     for (int i = 1; i < plan->n_layers; i++)
         plan->layers[i].recompute = true; /* so that no output is kept for backward */
@@ -188,8 +161,8 @@ static void test_next_forward_does_not_wait_for_the_send(void **state)
 static void test_packing_does_not_wait_for_the_message_before(void **state)
 {
     (void)state;
-    struct graph *g = build_graph("vgg11");
-    struct plan *plan = build("model", g, 4, 1);
+    struct graph *g = described_graph("vgg11", 8);
+    struct plan *plan = described_plan("model", g, 4, 1);
     struct program_set set;
     int n_packs = 0;
     lower(g, plan, &set);
@@ -226,9 +199,9 @@ static void test_nothing_fresh_is_computed_again(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"gpipe", "1f1b"};
-    struct graph *g = build_graph("vgg11");
+    struct graph *g = described_graph("vgg11", 8);
     for (int s = 0; s < 2; s++) {
-        struct plan *plan = build(strategies[s], g, 2, 4);
+        struct plan *plan = described_plan(strategies[s], g, 2, 4);
         struct program_set set;
         for (int i = 1; i < plan->n_layers; i++)
             plan->layers[i].recompute = true;
@@ -246,55 +219,6 @@ static void test_nothing_fresh_is_computed_again(void **state)
     graph_destroy(g);
 }
 
-/* ---- slabs alone ---- */
-
-static void study(const struct graph *g, const struct program_options *o,
-                  const struct program_set *shares, int64_t (*slabs)[BUFFER_CLASS_COUNT])
-{
-    struct program_case one = {g, *o, slabs};
-    struct program_study *s;
-    assert_ok(program_study_open(&one, 1, shares, 1, &s));
-    for (int i = 0; i < program_study_items(s); i++)
-        assert_ok(program_study_do(s, i, 0));
-    program_study_close(s);
-}
-
-static void test_memory_is_that_of_the_programs(void **state)
-{
-    (void)state;
-    static const char *const strategies[] = {"data", "model", "1f1b", "owt"};
-    struct graph *g = build_graph("resnet18");
-    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
-        struct plan *plan = build(strategies[s], g, 4, 0);
-        struct program_options o = options_for(plan);
-        struct program_set set;
-        int64_t slabs[4][BUFFER_CLASS_COUNT] = {{0}};
-        lower(g, plan, &set);
-        study(g, &o, NULL, slabs);
-        for (int w = 0; w < 4; w++)
-            assert_memory_equal(slabs[w], set.programs[w]->slab_bytes, sizeof slabs[w]);
-        program_destroy_all(&set);
-        plan_destroy(plan);
-    }
-    graph_destroy(g);
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    struct device_options how = {.threads = 1, .describe_only = true};
-    if (backend_find("reference", &backend) != STATUS_OK)
-        return 1;
-    return backend->device_open(&how, &on_device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    backend->device_close(on_device);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,7 +227,6 @@ int main(void)
         cmocka_unit_test(test_next_forward_does_not_wait_for_the_send),
         cmocka_unit_test(test_packing_does_not_wait_for_the_message_before),
         cmocka_unit_test(test_nothing_fresh_is_computed_again),
-        cmocka_unit_test(test_memory_is_that_of_the_programs),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, described_open, described_close);
 }

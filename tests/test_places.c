@@ -1,11 +1,6 @@
 /* Where buffers lie: each at the lowest offset that is free, the largest first, whatever is done to
  * find that quickly; and slabs that are found without finding all places. */
-#include "session.h"
-
-#include "program/program.h"
-
-static const struct backend *backend;
-static device *on_device;
+#include "described.h"
 
 struct kind {
     const char *strategy;
@@ -17,26 +12,9 @@ static const struct kind kinds[] = {{"serial", 1, 1},  {"data", 4, 1},      {"mo
                                     {"1f1b", 4, 8},    {"pipedream", 3, 1}, {"ps", 4, 1}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MOST_WORKERS = 4 };
 
-static struct plan *build(const struct kind *kind, const struct graph *g)
+static struct plan *build(const struct kind *k, const struct graph *g)
 {
-    struct plan_request request = {.n_workers = kind->n_workers, .micro_batches = kind->micros};
-    struct plan *plan;
-    assert_ok(plan_build(kind->strategy, g, &request, &plan));
-    return plan;
-}
-
-static struct graph *build_graph(const char *model, int batch)
-{
-    struct graph_variant v = {batch, 3, 32, 32, 10, true, -1};
-    struct graph *g;
-    assert_ok(network_build(model, &v, &g));
-    return g;
-}
-
-static struct program_options options_for(const struct plan *plan)
-{
-    return (struct program_options){
-        .backend = backend, .device = on_device, .training = true, .n_states = 1, .plan = plan};
+    return described_plan(k->strategy, g, k->n_workers, k->micros);
 }
 
 /* ---- places ---- */
@@ -90,10 +68,10 @@ static void check_places(const struct program *p, const char *strategy)
 static void test_lowest_first(void **state)
 {
     (void)state;
-    struct graph *g = build_graph("resnet18", 16);
+    struct graph *g = described_graph("resnet18", 16);
     for (int k = 0; k < N_KINDS; k++) {
         struct plan *plan = build(&kinds[k], g);
-        struct program_options o = options_for(plan);
+        struct program_options o = described_options(plan);
         struct program_set set;
         assert_ok(program_create_all(g, &o, NULL, true, &set));
         for (int w = 0; w < set.n_workers; w++)
@@ -116,6 +94,16 @@ static void study(const struct graph *g, const struct program_options *o,
     for (int i = 0; i < program_study_items(s); i++)
         assert_ok(program_study_do(s, i, 0));
     program_study_close(s);
+}
+
+/* Of the step itself, with nothing there. */
+static void check_alone(const struct graph *g, const struct program_options *o,
+                        const struct program_set *step)
+{
+    int64_t slabs[MOST_WORKERS][BUFFER_CLASS_COUNT] = {{0}};
+    study(g, o, NULL, slabs);
+    for (int w = 0; w < step->n_workers; w++)
+        assert_memory_equal(slabs[w], step->programs[w]->slab_bytes, sizeof slabs[w]);
 }
 
 /* With slabs of `percent` of the step's there already. */
@@ -145,13 +133,14 @@ static void check_study(const struct graph *g, const struct program_options *o,
 static void test_slabs_beside_larger_ones(void **state)
 {
     (void)state;
-    struct graph *g = build_graph("resnet18", 16), *rest = build_graph("resnet18", 9);
+    struct graph *g = described_graph("resnet18", 16), *rest = described_graph("resnet18", 9);
     for (int k = 0; k < N_KINDS; k++) {
         struct plan *plan = build(&kinds[k], g);
-        struct program_options o = options_for(plan), test = o;
+        struct program_options o = described_options(plan), test = o;
         struct program_set step;
         test.training = false;
         assert_ok(program_create_all(g, &o, NULL, true, &step));
+        check_alone(g, &o, &step);
         o.n_steps = test.n_steps = 1;
         for (int percent = 0; percent <= 100; percent += 20) {
             check_study(rest, &o, &step, percent, kinds[k].strategy);
@@ -164,27 +153,11 @@ static void test_slabs_beside_larger_ones(void **state)
     graph_destroy(g);
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    struct device_options how = {.threads = 1, .describe_only = true};
-    if (backend_find("reference", &backend) != STATUS_OK)
-        return 1;
-    return backend->device_open(&how, &on_device) != STATUS_OK;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    backend->device_close(on_device);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lowest_first),
         cmocka_unit_test(test_slabs_beside_larger_ones),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, described_open, described_close);
 }
