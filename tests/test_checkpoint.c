@@ -512,14 +512,6 @@ static void test_commit_that_fails(void **state)
 /* Runs in a child with mounts of its own. Returns 0, a line number where something was wrong, or
  * NO_MOUNTS where this machine does not allow it. */
 enum { NO_MOUNTS = 255 };
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            print_error("line %d: %s: %s\n", __LINE__, #condition, status_message()); \
-            return 1;                                                                 \
-        }                                                                             \
-    } while (0)
-
 static bool enter_own_mounts(const char *folder, const char *size)
 {
     int flags = geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER;
@@ -544,38 +536,38 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    CHECK(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK);
+    child_check(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK);
     /* Pages are given out whole: leave room for none, then one, two ... until a save fits. */
     FILE *f = fopen(filler, "wb");
     int n_pages = 0, n_failed = 0;
     static const char page[4096];
     while (f && fwrite(page, 1, sizeof page, f) == sizeof page && fflush(f) == 0)
         n_pages++;
-    CHECK(f && n_pages > 2);
+    child_check(f && n_pages > 2);
     (void)fclose(f);
     for (; n_pages >= 0; n_pages--) {
-        CHECK(truncate(filler, (off_t)n_pages * 4096) == 0);
+        child_check(truncate(filler, (off_t)n_pages * 4096) == 0);
         s.step++;
         if (checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK)
             break;
         n_failed++;
-        CHECK(strstr(status_message(), "No space left on device"));
-        CHECK(strstr(status_message(), name));
+        child_check(strstr(status_message(), "No space left on device"));
+        child_check(strstr(status_message(), name));
         status_clear();
-        CHECK(stands_at(name, 1) && count_files(folder) == 3);
+        child_check(stands_at(name, 1) && count_files(folder) == 3);
     }
-    CHECK(n_failed >= 2);
-    CHECK(stands_at(name, s.step) && count_files(folder) == 3);
+    child_check(n_failed >= 2);
+    child_check(stands_at(name, s.step) && count_files(folder) == 3);
 
-    CHECK(mount(NULL, folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+    child_check(mount(NULL, folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
     s.step++;
-    CHECK(checkpoint_check_place(name) == STATUS_FAILED);
-    CHECK(strstr(status_message(), "Read-only file system"));
+    child_check(checkpoint_check_place(name) == STATUS_FAILED);
+    child_check(strstr(status_message(), "Read-only file system"));
     status_clear();
-    CHECK(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_FAILED);
-    CHECK(strstr(status_message(), "Read-only file system"));
+    child_check(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_FAILED);
+    child_check(strstr(status_message(), "Read-only file system"));
     status_clear();
-    CHECK(stands_at(name, s.step - 1));
+    child_check(stands_at(name, s.step - 1));
     bench_close(&b);
     return 0;
 }

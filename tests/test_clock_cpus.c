@@ -112,6 +112,28 @@ static void test_networks_take_cores(void **state)
     scene_close(&s);
 }
 
+/* Waiting for another host takes a share of the core that computes; where bytes were measured, they
+ * and not the curve say what transfers take of it. */
+static void test_waiting_for_hosts_takes_cores(void **state)
+{
+    (void)state;
+    struct machine_curve network[2] = {curves[0], curves[1]};
+    network[0].nodes = network[1].nodes = 2;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
+    s.machine->curves = network;
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    s.machine->wait_share = 0.25; /* for the second that the first sum takes */
+    assert_seconds(scene_step(&s), 10 + 0.16 + 0.25 + 1);
+    const struct comm_reduction *first = &s.programs[0]->reductions[0].spec;
+    s.machine->far_byte_s = 0.1 / (2 * (double)comm_reduce_sent_bytes(first, 0));
+    assert_seconds(scene_step(&s), 10 + 0.1 + 0.25 + 1);
+    scene_close(&s);
+}
+
 /* A sender goes on when the rest of its message is in buffers. */
 static void test_networks_buffer_messages(void **state)
 {
@@ -306,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_sleepers_are_rung_for),
         cmocka_unit_test(test_messages_take_cores),
         cmocka_unit_test(test_networks_take_cores),
+        cmocka_unit_test(test_waiting_for_hosts_takes_cores),
         cmocka_unit_test(test_networks_buffer_messages),
         cmocka_unit_test(test_messages_between_hosts_stream),
         cmocka_unit_test(test_nodes_share_a_host),

@@ -107,6 +107,33 @@ static void test_string_groups(void **state)
     machine_destroy(m);
 }
 
+/* What is only written where it was measured comes back, too. */
+static void test_measured_between_hosts(void **state)
+{
+    (void)state;
+    struct machine *m = parse("2x1:cpu"), *back = NULL;
+    int link = m->node_out[1];
+    m->wait_share = 0.125;
+    m->far_byte_s = 2.5e-10;
+    m->links[link].burst_bytes = 65536;
+    m->nodes[1].cores = m->nodes[1].own_cores = 3;
+    assert_ok(machine_check(m));
+    char *text = write_text(m);
+    assert_ok(machine_parse_json(text, strlen(text), "back", &back));
+    assert_true(back->wait_share == 0.125 && back->far_byte_s == 2.5e-10);
+    assert_true(back->links[link].burst_bytes == 65536);
+    assert_int_equal(back->nodes[1].own_cores, 3);
+    assert_int_equal(back->nodes[0].own_cores, 0);
+    machine_destroy(back);
+    free(text);
+    m->wait_share = 1;
+    assert_fails(machine_check(m), STATUS_FAILED, "wait_share");
+    m->wait_share = 0;
+    m->nodes[1].own_cores = 2;
+    assert_fails(machine_check(m), STATUS_FAILED, "own_cores");
+    machine_destroy(m);
+}
+
 static void test_string_limits(void **state)
 {
     (void)state;
@@ -575,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_string),
         cmocka_unit_test(test_string_defaults),
         cmocka_unit_test(test_string_groups),
+        cmocka_unit_test(test_measured_between_hosts),
         cmocka_unit_test(test_string_limits),
         cmocka_unit_test(test_string_mistakes),
         cmocka_unit_test(test_golden),

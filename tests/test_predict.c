@@ -54,17 +54,23 @@ struct trial {
 
 static struct machine *machine; /* any with enough devices */
 
+static struct predict_request request_for(const struct graph *g, const struct plan *plan,
+                                          const struct backend *backend)
+{
+    return (struct predict_request){.graph = g,
+                                    .plan = plan,
+                                    .machine = machine,
+                                    .backend = backend,
+                                    .transport = "threads",
+                                    .threads = 1,
+                                    .n_states = 1};
+}
+
 static struct prediction *predict(const struct trial *t, const struct backend *backend)
 {
-    struct predict_request r = {.graph = t->graph,
-                                .plan = t->plan,
-                                .machine = machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1,
-                                .n_others = 1,
-                                .others = {{t->graph, false}}};
+    struct predict_request r = request_for(t->graph, t->plan, backend);
+    r.n_others = 1;
+    r.others[0].graph = t->graph;
     struct prediction *p;
     assert_ok(predict_plan(&r, &p));
     return p;
@@ -295,15 +301,9 @@ static void test_other_programs_count(void **state)
     assert_ok(plan_build("data", small, &(struct plan_request){.n_workers = 2}, &plan));
     struct trial t = {"reference", small, plan, "small"};
     struct prediction *alone = predict(&t, backend), *both;
-    struct predict_request r = {.graph = small,
-                                .plan = plan,
-                                .machine = machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1,
-                                .n_others = 1,
-                                .others = {{large, false}}};
+    struct predict_request r = request_for(small, plan, backend);
+    r.n_others = 1;
+    r.others[0].graph = large;
     assert_ok(predict_plan(&r, &both));
     assert_int_equal(both->memory[0][BUFFER_WEIGHTS], alone->memory[0][BUFFER_WEIGHTS]);
     assert_true(both->memory[0][BUFFER_ACTIVATIONS] > alone->memory[0][BUFFER_ACTIVATIONS]);
@@ -328,13 +328,8 @@ static void test_workspace_of_processes(void **state)
     assert_ok(backend_find("reference", &backend));
     assert_ok(backend->device_open(&(struct device_options){.threads = 1}, &d));
     assert_ok(plan_build("data", g, &(struct plan_request){.n_workers = 3}, &plan));
-    struct predict_request r = {.graph = g,
-                                .plan = plan,
-                                .machine = machine,
-                                .backend = backend,
-                                .transport = "mpi",
-                                .threads = 1,
-                                .n_states = 1};
+    struct predict_request r = request_for(g, plan, backend);
+    r.transport = "mpi";
     struct prediction *p, *threads = predict(&(struct trial){"reference", g, plan, ""}, backend);
     assert_ok(predict_plan(&r, &p));
     assert_true(p->memory[0][BUFFER_TRANSFER] > threads->memory[0][BUFFER_TRANSFER]);
@@ -395,13 +390,7 @@ static void test_scales(void **state)
     const struct backend *backend;
     assert_ok(backend_find("reference", &backend));
     assert_ok(plan_build("serial", g, &(struct plan_request){.n_workers = 1}, &plan));
-    struct predict_request r = {.graph = g,
-                                .plan = plan,
-                                .machine = machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1};
+    struct predict_request r = request_for(g, plan, backend);
     struct prediction *plain, *scaled;
     assert_ok(predict_plan(&r, &plain));
     r.scales = (struct cost_scales){.convolutions = 3, .others = 0.5};
@@ -432,12 +421,7 @@ static void test_too_few_devices(void **state)
     const struct backend *backend;
     assert_ok(backend_find("reference", &backend));
     assert_ok(plan_build("data", g, &(struct plan_request){.n_workers = 8}, &plan));
-    struct predict_request r = {.graph = g,
-                                .plan = plan,
-                                .machine = machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1};
+    struct predict_request r = request_for(g, plan, backend);
     assert_fails(predict_plan(&r, &p), STATUS_USAGE, "has 7 devices");
     plan_destroy(plan);
     graph_destroy(g);

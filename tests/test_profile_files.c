@@ -242,14 +242,6 @@ static void in_child(int (*work)(void))
     assert_int_equal(WEXITSTATUS(how), 0);
 }
 
-#define EXPECT(condition)                                                             \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            print_error("line %d: %s: %s\n", __LINE__, #condition, status_message()); \
-            return 1;                                                                 \
-        }                                                                             \
-    } while (0)
-
 static bool fails_saying(enum status st, const char *part)
 {
     bool right = st == STATUS_FAILED && strstr(status_message(), part);
@@ -266,18 +258,21 @@ static int use_read_only(void)
     int64_t added;
     if (geteuid() == 0 && setuid(65534) != 0)
         return 77;
-    EXPECT(profile_open(test_path(path, "locked/p.db"), &p) == STATUS_OK);
-    EXPECT(has_numbered(p, &one, 3));
-    EXPECT(fails_saying(profile_add(p, &one, &e, 1), "p.db: cannot write: the file or its folder"));
-    EXPECT(fails_saying(profile_put_text(p, "a", "b"), "p.db: cannot write"));
-    EXPECT(fails_saying(profile_forget(p, NULL), "p.db: cannot write"));
-    EXPECT(fails_saying(profile_import(p, path, &added), "p.db: cannot write"));
-    EXPECT(has_numbered(p, &one, 3));
+    child_check(profile_open(test_path(path, "locked/p.db"), &p) == STATUS_OK);
+    child_check(has_numbered(p, &one, 3));
+    child_check(
+        fails_saying(profile_add(p, &one, &e, 1), "p.db: cannot write: the file or its folder"));
+    child_check(fails_saying(profile_put_text(p, "a", "b"), "p.db: cannot write"));
+    child_check(fails_saying(profile_forget(p, NULL), "p.db: cannot write"));
+    child_check(fails_saying(profile_import(p, path, &added), "p.db: cannot write"));
+    child_check(has_numbered(p, &one, 3));
     profile_close(p);
-    EXPECT(fails_saying(profile_open(test_path(path, "locked/new.db"), &p), "new.db: cannot open"));
-    EXPECT(fails_saying(profile_open(test_path(path, "locked/sub/new.db"), &p),
-                        "sub: cannot make the folder: Permission denied"));
-    EXPECT(fails_saying(profile_open(test_path(path, "secret.db"), &p), "secret.db: cannot open"));
+    child_check(
+        fails_saying(profile_open(test_path(path, "locked/new.db"), &p), "new.db: cannot open"));
+    child_check(fails_saying(profile_open(test_path(path, "locked/sub/new.db"), &p),
+                             "sub: cannot make the folder: Permission denied"));
+    child_check(
+        fails_saying(profile_open(test_path(path, "secret.db"), &p), "secret.db: cannot open"));
     return 0;
 }
 
@@ -301,7 +296,7 @@ static int use_limited_files(void)
     profile *p;
     struct rlimit before, small;
     int n_failed = 0;
-    EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    child_check(getrlimit(RLIMIT_FSIZE, &before) == 0);
     static struct profile_entry entries[2000];
     static char keys[2000][64];
     for (int i = 0; i < 2000; i++)
@@ -309,21 +304,21 @@ static int use_limited_files(void)
     for (rlim_t limit = 0;; limit += 5000) {
         small = before;
         small.rlim_cur = limit;
-        EXPECT(setrlimit(RLIMIT_FSIZE, &small) == 0);
-        EXPECT(profile_open(test_path(path, "limit.db"), &p) == STATUS_OK);
+        child_check(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        child_check(profile_open(test_path(path, "limit.db"), &p) == STATUS_OK);
         enum status st = profile_add(p, &one, entries, 2000);
-        EXPECT(setrlimit(RLIMIT_FSIZE, &before) == 0);
-        EXPECT(has_numbered(p, &one, 149));
+        child_check(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        child_check(has_numbered(p, &one, 149));
         if (st == STATUS_OK)
             break;
         n_failed++;
-        EXPECT(fails_saying(st, "limit.db: cannot"));
-        EXPECT(!has_numbered(p, &one, 1000));
+        child_check(fails_saying(st, "limit.db: cannot"));
+        child_check(!has_numbered(p, &one, 1000));
         profile_close(p);
     }
-    EXPECT(has_numbered(p, &one, 2999));
+    child_check(has_numbered(p, &one, 2999));
     profile_close(p);
-    EXPECT(n_failed > 10);
+    child_check(n_failed > 10);
     return 0;
 }
 
@@ -343,18 +338,19 @@ static int use_small_disk(void)
         mount("none", test_path(path, "disk"), "tmpfs", 0, "size=128k") != 0)
         return 77;
     test_path(path, "disk/p.db");
-    EXPECT(profile_open(path, &p) == STATUS_OK);
+    child_check(profile_open(path, &p) == STATUS_OK);
     add_numbered(p, &one, 0, 100);
     static struct profile_entry entries[2000];
     static char keys[2000][64];
     for (int i = 0; i < 2000; i++)
         entries[i] = make_entry(1000 + i, keys[i]);
-    EXPECT(fails_saying(profile_add(p, &one, entries, 2000), "p.db: cannot write: no space left"));
-    EXPECT(!has_numbered(p, &one, 1000) && has_numbered(p, &one, 99));
+    child_check(
+        fails_saying(profile_add(p, &one, entries, 2000), "p.db: cannot write: no space left"));
+    child_check(!has_numbered(p, &one, 1000) && has_numbered(p, &one, 99));
     add_numbered(p, &one, 100, 10);
     profile_close(p);
-    EXPECT(profile_open(path, &p) == STATUS_OK);
-    EXPECT(has_numbered(p, &one, 109) && !has_numbered(p, &one, 1000));
+    child_check(profile_open(path, &p) == STATUS_OK);
+    child_check(has_numbered(p, &one, 109) && !has_numbered(p, &one, 1000));
     profile_close(p);
     return 0;
 }

@@ -173,6 +173,15 @@ static inline int test_remove_folder(void **state)
     return 0;
 }
 
+/* In a child process, which cannot use cmocka's checks: says what is wrong, and returns 1. */
+#define child_check(condition)                                                        \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            print_error("line %d: %s: %s\n", __LINE__, #condition, status_message()); \
+            return 1;                                                                 \
+        }                                                                             \
+    } while (0)
+
 /* CLEAVE_TEST_CASE=PATTERN in the environment runs only the tests whose names match (* and ?),
  * before main so that programs that call cmocka themselves follow it, too. */
 __attribute__((constructor)) static inline void test_choose_case(void)
