@@ -100,6 +100,11 @@ static void sort_by_size(struct buffer **order, struct buffer **other, int n,
     *sorted = order;
 }
 
+static bool has_place(const struct buffer *b, enum buffer_class class)
+{
+    return b->class == class && b->first_write >= 0 && b->parent == NO_BUFFER;
+}
+
 /* Those of a class that have a place of their own, the largest first. */
 static enum status list_class(struct program *p, enum buffer_class class, arena *scratch,
                               struct buffer ***out, int *n)
@@ -112,8 +117,7 @@ static enum status list_class(struct program *p, enum buffer_class class, arena 
     TRY(arena_alloc_array(scratch, capacity, sizeof(struct buffer *), &other));
     *n = 0;
     for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].class == class && p->buffers[i].first_write >= 0 &&
-            p->buffers[i].parent == NO_BUFFER)
+        if (has_place(&p->buffers[i], class))
             order[(*n)++] = &p->buffers[i];
     sort_by_size(order, other, *n, out);
     return STATUS_OK;
@@ -481,11 +485,9 @@ static enum status open_slab(struct slab *s, const struct program *p, int n_buff
 
 static const struct buffer *next_to_place(const struct program *p, enum buffer_class class, int *i)
 {
-    for (; *i < p->n_buffers; ++*i) {
-        const struct buffer *b = &p->buffers[*i];
-        if (b->class == class && b->first_write >= 0 && b->parent == NO_BUFFER)
+    for (; *i < p->n_buffers; ++*i)
+        if (has_place(&p->buffers[*i], class))
             return &p->buffers[(*i)++];
-    }
     return NULL;
 }
 
