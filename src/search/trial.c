@@ -7,26 +7,23 @@
 #include "runtime/stop.h"
 #include "search/training.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { ENOUGH_ROUNDS = 8 };
 static const double slice_s = 0.1, long_s = 0.03;
 
 /* What is done with one of the plans. */
 struct entrant {
     char *text; /* of the plan, for the training */
     training *training;
-    int64_t n_seen;                   /* of the training's times */
-    double round_s[TRIAL_MAX_ROUNDS]; /* of a step; the first n_rounds of the plan are set */
+    int64_t n_seen; /* of the training's times */
 };
 
 struct trial {
     const struct trial_request *request;
     int n, n_rounds;
-    struct trial_plan *plans;
-    struct entrant *entrants; /* by plan */
+    const struct trial_plan *plans;
+    struct entrant *entrants;       /* by plan */
+    struct contestant *contestants; /* by plan */
     int64_t began_ns;
 };
 
@@ -68,6 +65,7 @@ static void close_all(struct trial *t)
         free(t->entrants[i].text);
     }
     free(t->entrants);
+    free(t->contestants);
 }
 
 /* ---- rounds ---- */
@@ -78,20 +76,21 @@ static double elapsed_s(const struct trial *t)
 }
 
 /* The middle of the steps that were not seen before. */
-static enum status take_times(struct trial_plan *p, struct entrant *e)
+static enum status take_times(const struct trial *t, int i)
 {
+    struct entrant *e = &t->entrants[i];
     const int64_t *times_ns;
     int64_t n = training_times(e->training, &times_ns) - e->n_seen;
     if (n < 1)
         return status_fail(STATUS_USAGE, "%s: the data have too few whole batches to try it",
-                           p->name);
+                           t->plans[i].name);
     double *sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted)
         return status_no_memory((size_t)n * sizeof *sorted);
-    for (int64_t i = 0; i < n; i++)
-        sorted[i] = (double)times_ns[e->n_seen + i] * 1e-9;
+    for (int64_t k = 0; k < n; k++)
+        sorted[k] = (double)times_ns[e->n_seen + k] * 1e-9;
     numbers_sort(sorted, (int)n);
-    e->round_s[p->n_rounds++] = numbers_middle(sorted, (int)n);
+    contest_add(&t->contestants[i], numbers_middle(sorted, (int)n));
     e->n_seen += n;
     free(sorted);
     return STATUS_OK;
@@ -103,98 +102,29 @@ static enum status play_round(struct trial *t)
 {
     for (int i = 0; i < t->n; i++) {
         int who = (t->n_rounds + i) % t->n;
-        struct entrant *e = &t->entrants[who];
-        if (t->plans[who].behind)
+        if (t->contestants[who].behind)
             continue;
         if (!t->request->quiet)
             log_progress("trying %s, round %d", t->plans[who].name, t->n_rounds + 1);
-        enum status st = training_let(e->training);
+        enum status st = training_let(t->entrants[who].training);
         if (stop_requested()) { /* the training may have heard of it as well */
             status_clear();
             return STATUS_OK;
         }
         TRY(st);
-        TRY(take_times(&t->plans[who], e));
+        TRY(take_times(t, who));
     }
     t->n_rounds++;
     return STATUS_OK;
 }
 
-/* ---- comparing ---- */
-
-/* A plan's steps against the first plan's in the rounds that both had: the middle, and how far off
- * it may be. */
-static void compare(struct trial *t, int i)
-{
-    double ratio[TRIAL_MAX_ROUNDS];
-    const double *first_s = t->entrants[0].round_s, *own_s = t->entrants[i].round_s;
-    struct trial_plan *p = &t->plans[i];
-    int n = p->n_rounds < t->plans[0].n_rounds ? p->n_rounds : t->plans[0].n_rounds;
-    p->step_s = 0;
-    if (n < 1)
-        return;
-    for (int k = 0; k < n; k++)
-        ratio[k] = own_s[k] / first_s[k];
-    numbers_sort(ratio, n);
-    double middle = numbers_middle(ratio, n);
-    double spread = numbers_quantile(ratio, n, 0.75) - numbers_quantile(ratio, n, 0.25);
-    p->step_s = middle;
-    p->noise = 0.93 * spread / sqrt(n) / middle; /* of a middle of normal numbers */
-}
-
-static void compare_all(struct trial *t)
-{
-    double sorted[TRIAL_MAX_ROUNDS];
-    int n = t->plans[0].n_rounds;
-    for (int i = 0; i < t->n; i++)
-        compare(t, i);
-    if (n < 1)
-        return;
-    memcpy(sorted, t->entrants[0].round_s, (size_t)n * sizeof *sorted);
-    numbers_sort(sorted, n);
-    double first_s = numbers_middle(sorted, n);
-    for (int i = 0; i < t->n; i++)
-        t->plans[i].step_s *= first_s;
-}
-
-/* The first one stays: all are compared with it. The more rounds there were, the less it takes; the
- * noise of few rounds is itself little known. */
-static void leave_out(struct trial *t)
-{
-    double best_s = INFINITY;
-    for (int i = 0; i < t->n; i++)
-        if (!t->plans[i].aside)
-            best_s = fmin(best_s, t->plans[i].step_s);
-    double margin = fmax(0.05, 1.0 / t->n_rounds);
-    for (int i = 1; i < t->n; i++) {
-        struct trial_plan *p = &t->plans[i];
-        if (p->aside || p->step_s > best_s * (1 + fmax(margin, 3 * p->noise)))
-            p->behind = true;
-    }
-}
-
-/* Enough rounds, and no two of those that are left whose order is still in doubt. */
-static bool is_decided(const struct trial *t)
-{
-    static const double EQUAL = 0.003;
-    const struct trial_plan *best = &t->plans[0]; /* is never left out */
-    for (int i = 1; i < t->n; i++)
-        if (!t->plans[i].behind && t->plans[i].step_s < best->step_s)
-            best = &t->plans[i];
-    for (int i = 0; i < t->n; i++) {
-        const struct trial_plan *p = &t->plans[i];
-        double noise = hypot(p->noise, best->noise);
-        if (!p->behind && p != best && noise > EQUAL && p->step_s < best->step_s * (1 + 3 * noise))
-            return false;
-    }
-    return t->n_rounds >= ENOUGH_ROUNDS;
-}
+/* ---- the whole ---- */
 
 static bool is_over(const struct trial *t)
 {
-    bool decided = !t->request->whole_time && is_decided(t);
+    bool decided = !t->request->whole_time && contest_is_decided(t->contestants, t->n);
     bool late = elapsed_s(t) > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
-    return decided || late || t->n_rounds == TRIAL_MAX_ROUNDS || stop_requested();
+    return decided || late || t->n_rounds == CONTEST_MAX_ROUNDS || stop_requested();
 }
 
 static enum status play(struct trial *t)
@@ -202,24 +132,38 @@ static enum status play(struct trial *t)
     TRY(open_all(t));
     while (!is_over(t)) {
         TRY(play_round(t));
-        compare_all(t);
-        leave_out(t);
+        if (t->contestants[0].n_rounds > 0) /* else stopped in the first */
+            contest_judge(t->contestants, t->n);
     }
     return STATUS_OK;
+}
+
+static void tell(const struct trial *t, struct trial_plan *plans)
+{
+    for (int i = 0; i < t->n; i++) {
+        const struct contestant *c = &t->contestants[i];
+        plans[i].step_s = c->step_s;
+        plans[i].noise = c->noise;
+        plans[i].n_rounds = c->n_rounds;
+        plans[i].behind = c->behind;
+    }
 }
 
 enum status trial_run(const struct trial_request *request, struct trial_plan *plans, int n)
 {
     struct trial t = {.request = request, .n = n, .plans = plans};
     t.entrants = calloc((size_t)n, sizeof *t.entrants);
-    if (!t.entrants)
-        return status_no_memory((size_t)n * sizeof *t.entrants);
-    for (int i = 0; i < n; i++) {
-        plans[i].step_s = plans[i].noise = 0;
-        plans[i].n_rounds = 0;
-        plans[i].behind = false;
+    t.contestants = calloc((size_t)n, sizeof *t.contestants);
+    enum status st = STATUS_OK;
+    if (!t.entrants || !t.contestants) {
+        t.n = 0;
+        st = status_no_memory((size_t)n * (sizeof *t.entrants + sizeof *t.contestants));
     }
-    enum status st = play(&t);
+    for (int i = 0; i < t.n; i++)
+        t.contestants[i].aside = plans[i].aside;
+    if (t.n > 0)
+        st = play(&t);
+    tell(&t, plans);
     log_progress_end();
     close_all(&t);
     return st;

@@ -7,20 +7,21 @@
  *     TRY(trial_run(&r, plans, 2));
  *     plans[0].step_s < plans[1].step_s ...
  *
- * Who is clearly behind has no further rounds, so that the time goes to those whose order is in
- * doubt. All plans are in memory at the same time.
+ * Who is clearly behind (contest.h) has no further rounds, so that the time goes to those whose
+ * order is in doubt. All plans are in memory at the same time.
  */
 #ifndef CLEAVE_SEARCH_TRIAL_H
 #define CLEAVE_SEARCH_TRIAL_H
 
 #include "base/status.h"
+#include "search/contest.h"
 
 #include <stdint.h>
 
 struct graph;
 struct plan;
 
-enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = 3, TRIAL_MAX_ROUNDS = 2000 };
+enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = CONTEST_LEAST_ROUNDS };
 
 struct trial_request {
     const char *model, *data, *backend; /* backend NULL: the best of this build */
@@ -37,13 +38,13 @@ struct trial_request {
 struct trial_plan {
     const char *name; /* for people */
     const struct plan *plan;
-    bool aside; /* no rival: it has one round, and nobody is behind because of it */
+    bool aside; /* these, and what follows, as in struct contestant */
 
     /* ---- set by trial_run ---- */
     double step_s; /* 0: there was no round of it */
-    double noise;  /* relative: of step_s against the first plan's */
+    double noise;
     int n_rounds;
-    bool behind; /* clearly: it was left out */
+    bool behind;
 };
 
 /* Stopping (Ctrl-C) is no failure: the rounds so far count. */

@@ -1,0 +1,114 @@
+/* Times of rounds that are made up: who is behind, who stays, and when the order is certain. */
+#include "search/contest.h"
+#include "testing.h"
+
+#include <math.h>
+
+/* One round of two: the second takes `ratio` times as long as the first, the machine `weather`
+ * times as long for both. */
+static void play(struct contestant *c, double weather, double ratio)
+{
+    contest_add(&c[0], weather);
+    if (!c[1].behind)
+        contest_add(&c[1], weather * ratio);
+    contest_judge(c, 2);
+}
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) < 1e-9;
+}
+
+/* Rounds until the second is left out. */
+static int rounds_of(double ratio)
+{
+    struct contestant c[2] = {{0}};
+    for (int k = 0; k < 100 && !c[1].behind; k++)
+        play(c, 1, ratio);
+    return c[1].behind ? c[1].n_rounds : 0;
+}
+
+static void test_weather_does_not_count(void **state)
+{
+    (void)state;
+    struct contestant c[2] = {{0}};
+    for (int k = 0; k < 12; k++)
+        play(c, k % 3 + 1, 0.9);
+    assert_true(is_near(c[1].step_s / c[0].step_s, 0.9));
+    assert_true(is_near(c[0].step_s, 2));
+    assert_true(c[1].noise < 1e-12 && !c[1].behind);
+}
+
+static void test_the_further_behind_the_sooner_out(void **state)
+{
+    (void)state;
+    assert_int_equal(rounds_of(5), 1);
+    assert_int_equal(rounds_of(2), CONTEST_LEAST_ROUNDS);
+    assert_int_equal(rounds_of(1.15), 7);
+    assert_int_equal(rounds_of(1.06), 17);
+    assert_int_equal(rounds_of(1.04), 0);
+}
+
+/* Wherever it is: a faster plan that met something else once is not lost. */
+static void test_one_bad_round_is_forgiven(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 6; bad++) {
+        struct contestant c[2] = {{0}};
+        for (int k = 0; k < 30; k++)
+            play(c, 1, k == bad ? 3.5 : 0.9);
+        assert_int_equal(c[1].n_rounds, 30);
+        assert_true(c[1].step_s < c[0].step_s);
+    }
+}
+
+/* All are compared with it. */
+static void test_first_one_stays(void **state)
+{
+    (void)state;
+    struct contestant c[2] = {{0}};
+    for (int k = 0; k < 10; k++)
+        play(c, 1, 0.1);
+    assert_true(!c[0].behind && !c[1].behind);
+}
+
+static void test_aside_is_no_rival(void **state)
+{
+    (void)state;
+    struct contestant c[3] = {{0}, {0}, {.aside = true}};
+    for (int k = 0; k < 10; k++) {
+        contest_add(&c[0], 1);
+        contest_add(&c[1], 1.01);
+        if (!c[2].behind)
+            contest_add(&c[2], 0.1);
+        contest_judge(c, 3);
+    }
+    assert_int_equal(c[2].n_rounds, 1);
+    assert_true(is_near(c[2].step_s, 0.1));
+    assert_false(c[1].behind);
+}
+
+static void test_decided(void **state)
+{
+    (void)state;
+    struct contestant clear[2] = {{0}}, doubtful[2] = {{0}};
+    for (int k = 0; k < 30; k++) {
+        assert_int_equal(contest_is_decided(clear, 2), k >= 8);
+        assert_false(contest_is_decided(doubtful, 2));
+        play(clear, 1, 0.9);
+        play(doubtful, 1, k % 2 ? 0.8 : 1.2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weather_does_not_count),
+        cmocka_unit_test(test_the_further_behind_the_sooner_out),
+        cmocka_unit_test(test_one_bad_round_is_forgiven),
+        cmocka_unit_test(test_first_one_stays),
+        cmocka_unit_test(test_aside_is_no_rival),
+        cmocka_unit_test(test_decided),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
