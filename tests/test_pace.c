@@ -7,14 +7,14 @@
 
 enum { ROUNDS = 8 };
 
-static double spread_of(const struct pace_row *rows, int n)
+static struct pace pace_of(const struct pace_row *rows, int n)
 {
     arena *memory;
-    double spread = -1;
+    struct pace pace;
     assert_ok(arena_create(&memory));
-    assert_ok(pace_find_spread(rows, n, memory, &spread));
+    assert_ok(pace_find(rows, n, memory, &pace));
     arena_destroy(memory);
-    return spread;
+    return pace;
 }
 
 static void test_middles(void **state)
@@ -33,9 +33,9 @@ static void test_middles(void **state)
 static void test_common_drift_does_not_count(void **state)
 {
     (void)state;
-    const double a[ROUNDS] = {1, 2, 1, 2, 1, 2, 1, 2}, b[ROUNDS] = {3, 6, 3, 6, 3, 6, 3, 6};
-    const struct pace_row rows[] = {{0, 1, ROUNDS, a}, {0, 2, ROUNDS, b}};
-    assert_true(spread_of(rows, 2) < 1e-12);
+    const double a[ROUNDS] = {2, 4, 2, 4, 2, 4, 2, 4}, b[ROUNDS] = {3, 6, 3, 6, 3, 6, 3, 6};
+    const struct pace_row rows[] = {{0, 1, ROUNDS, 1, a}, {0, 2, ROUNDS, 1, b}};
+    assert_true(fabs(pace_of(rows, 2).drift) < 1e-12);
 }
 
 /* One of two that do the same always takes 1.2 where the other takes 0.8. */
@@ -43,15 +43,41 @@ static void test_a_slow_core_counts(void **state)
 {
     (void)state;
     const double a[ROUNDS] = {8, 8, 8, 8, 8, 8, 8, 8}, b[ROUNDS] = {12, 12, 12, 12, 12, 12, 12, 12};
-    const struct pace_row same[] = {{0, 1, ROUNDS, a}, {0, 1, ROUNDS, b}};
-    assert_true(fabs(spread_of(same, 2) - 0.2 * sqrt(2)) < 1e-12);
+    const struct pace_row same[] = {{0, 1, ROUNDS, 1, a}, {0, 1, ROUNDS, 1, b}};
+    assert_true(fabs(pace_of(same, 2).drift - 0.2 * sqrt(2) / 0.6745) < 1e-12);
     /* with other programs it is what they take */
-    const struct pace_row others[] = {{0, 1, ROUNDS, a}, {0, 2, ROUNDS, b}};
-    assert_true(spread_of(others, 2) < 1e-12);
-    /* nor did rows of two rehearsals run together */
-    const struct pace_row apart[] = {{0, 1, ROUNDS, a}, {1, 1, ROUNDS, b}};
-    assert_true(spread_of(apart, 2) < 1e-12);
-    assert_true(spread_of(same, 1) < 1e-12);
+    const struct pace_row others[] = {{0, 1, ROUNDS, 1, a}, {0, 2, ROUNDS, 1, b}};
+    assert_true(fabs(pace_of(others, 2).drift) < 1e-12);
+    /* rows of two rehearsals did not run together, and one alone says nothing */
+    const struct pace_row apart[] = {{0, 1, ROUNDS, 1, a}, {1, 1, ROUNDS, 1, b}};
+    assert_true(pace_of(apart, 2).drift < 0);
+    assert_true(pace_of(same, 1).drift < 0);
+}
+
+/* A server's few microseconds scatter far, and nobody waits because of it. */
+static void test_who_has_little_to_do_does_not_count(void **state)
+{
+    (void)state;
+    const double a[ROUNDS] = {8, 8, 8, 8, 8, 8, 8, 8}, b[ROUNDS] = {1, 2, 1, 2, 1, 2, 1, 2};
+    const struct pace_row rows[] = {{0, 1, ROUNDS, 1, a}, {0, 2, ROUNDS, 1, b}};
+    assert_true(pace_of(rows, 2).drift < 0);
+}
+
+/* Blocks that take 1.1 or 0.9 times as long as usual, in rounds that take the same in all, or three
+ * times as long. */
+static void test_jitter_is_within_a_round(void **state)
+{
+    (void)state;
+    const double a[ROUNDS][2] = {{1.1, 0.9}, {0.9, 1.1}, {1.1, 0.9}, {0.9, 1.1},
+                                 {1.1, 0.9}, {0.9, 1.1}, {3.3, 2.7}, {2.7, 3.3}};
+    const double steady[ROUNDS][2] = {{1, 2}, {2, 4}, {1, 2}, {2, 4},
+                                      {1, 2}, {2, 4}, {1, 2}, {2, 4}};
+    const struct pace_row row = {0, 1, ROUNDS, 2, &a[0][0]};
+    const struct pace_row level = {0, 1, ROUNDS, 2, &steady[0][0]};
+    const struct pace_row whole = {0, 1, ROUNDS, 1, &a[0][0]};
+    assert_true(fabs(pace_of(&row, 1).jitter - 0.1 * sqrt(2) / 0.7979) < 1e-9);
+    assert_true(fabs(pace_of(&level, 1).jitter) < 1e-12);
+    assert_true(pace_of(&whole, 1).jitter < 0);
 }
 
 int main(void)
@@ -60,6 +86,8 @@ int main(void)
         cmocka_unit_test(test_middles),
         cmocka_unit_test(test_common_drift_does_not_count),
         cmocka_unit_test(test_a_slow_core_counts),
+        cmocka_unit_test(test_who_has_little_to_do_does_not_count),
+        cmocka_unit_test(test_jitter_is_within_a_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

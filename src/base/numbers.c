@@ -1,5 +1,6 @@
 #include "base/numbers.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int compare(const void *a, const void *b)
@@ -27,4 +28,9 @@ double numbers_middle(const double *sorted, int n)
     for (int i = cut; i < n - cut; i++)
         sum += sorted[i];
     return sum / (n - 2 * cut);
+}
+
+double numbers_normal(double share)
+{
+    return 4.91 * (pow(share, 0.14) - pow(1 - share, 0.14));
 }

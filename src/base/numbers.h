@@ -1,4 +1,4 @@
-/* numbers.h: the middle of measured numbers.
+/* numbers.h: the middle of measured numbers, and how they scatter.
  *
  *     numbers_sort(times, n);
  *     double median = numbers_quantile(times, n, 0.5);
@@ -16,5 +16,9 @@ double numbers_quantile(const double *sorted, int n, double share);
  * is left out, but where the speed of a shared core jumps between a few values, it does not jump
  * with it as a median would. */
 double numbers_middle(const double *sorted, int n);
+
+/* The quantile of a normal distribution, in deviations (Tukey's approximation, good to 0.01 where
+ * 0.005 < share < 0.995). */
+double numbers_normal(double share);
 
 #endif

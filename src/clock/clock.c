@@ -99,6 +99,7 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
     *w = (struct worker){.program = from->program,
                          .costs = from->costs,
                          .pace = from->pace > 0 ? from->pace : 1,
+                         .jitter = from->jitter,
                          .device = from->device,
                          .node = node,
                          .host = machine_find_host(m, node),

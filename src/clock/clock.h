@@ -32,6 +32,9 @@ struct clock_worker {
     const struct instr_cost *costs; /* by instruction; of communicating ones not read */
     int device;                     /* of the machine */
     double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
+    /* .. and by what deviation, relatively, that changes whenever it may have had to wait: it is
+     * drawn anew, the same in every run. */
+    double jitter;
 };
 
 /* The data side, per worker: a step's samples must have been made before its first LOAD. */

@@ -162,7 +162,9 @@ struct streams {
 struct worker {
     const struct program *program;
     const struct instr_cost *costs;
-    double pace;
+    double pace, jitter;
+    double pace_now;
+    double n_draws, draw_step; /* of pace_now; see draw_pace */
     const struct streams *streams;
     int device, node, host;
     int next_on_host; /* the next worker of its host; -1: none */

@@ -1,5 +1,6 @@
 /* The two streams of a worker, as the executor runs them: computation in order, one instruction at
  * a time; communication started in order as soon as what it waits for has ended. */
+#include "base/numbers.h"
 #include "clock/parts.h"
 
 #include <math.h>
@@ -89,6 +90,46 @@ double worker_feed_rest(struct clock_run *c, int number)
     return w->feed_left_s > 0 ? w->feed_left_s / feed_speed(c, w) : 0;
 }
 
+/* ---- pace ---- */
+
+/* Nobody is faster than that, however far the others drift. */
+static const double LEAST_PACE = 0.25;
+
+static bool waits_for_others(const struct worker *w, const struct instr *instr)
+{
+    for (int k = 0; k < instr->n_waits; k++)
+        if (w->program->instrs[instr->waits[k]].stream != STREAM_COMPUTE)
+            return true;
+    return false;
+}
+
+static bool is_prime(int n)
+{
+    for (int k = 2; k * k <= n; k++)
+        if (n % k == 0)
+            return false;
+    return true;
+}
+
+static double root_of_prime(int number)
+{
+    int prime = 2;
+    for (int left = number; left > 0 || !is_prime(prime); prime++)
+        left -= is_prime(prime);
+    return sqrt(prime);
+}
+
+/* The draws of a worker are those of a normal distribution at multiples (modulo 1) of the root of a
+ * prime of its own: they fill the distribution more evenly than chance would, so that its mean pace
+ * is what it should be after a few, and no two workers' draws go together. */
+static void draw_pace(struct worker *w, int number)
+{
+    if (w->n_draws == 0)
+        w->draw_step = root_of_prime(number);
+    double share = fmod(0.5 + ++w->n_draws * w->draw_step, 1);
+    w->pace_now = w->pace * fmax(LEAST_PACE, 1 + w->jitter * numbers_normal(share));
+}
+
 /* ---- computing ---- */
 
 /* As many as have a core, and were measured side by side. */
@@ -105,9 +146,9 @@ static double find_cost(const struct clock_run *c, const struct worker *w, int i
     const struct host *h = &c->hosts[w->host];
     int others = most_at_once(h, w) - 1;
     if (!w->on_cpu || others <= 0)
-        return w->pace * cost->busy_s;
+        return w->pace_now * cost->busy_s;
     double load = fmin(1, (double)(h->busy - 1) / others);
-    return w->pace * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+    return w->pace_now * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
 }
 
 /* Of those that compute on a host whose cores are anybody's; who communicates comes first. */
@@ -178,6 +219,8 @@ static enum status compute(struct clock_run *c, int number)
     settle_feed(c, w);
     TRY(set_busy(c, w, true));
     w->computing = true;
+    if (w->jitter > 0 && waits_for_others(w, &w->program->instrs[instr]))
+        draw_pace(w, number);
     w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = 0;
     keep_begin(c, number, instr);
@@ -324,6 +367,7 @@ enum status worker_prepare(struct clock_run *c, int number)
     const struct range *samples = &w->program->samples;
     const struct clock_feed *feed = &c->options->feed;
     w->computed = -1;
+    w->pace_now = w->pace;
     if (feed->sample_s > 0 && feed->threads > 0)
         w->feed_left_s =
             (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;

@@ -2,6 +2,7 @@
 
 #include "base/parallel.h"
 #include "base/timer.h"
+#include "predict/paces.h"
 #include "profile/costs.h"
 
 #include <math.h>
@@ -203,48 +204,24 @@ static enum status find_costs(const struct predict_request *r, struct prediction
     return STATUS_OK;
 }
 
-/* Nobody is faster than that, however far the others drift. */
-static const double LEAST_PACE = 0.25;
-
-/* How the workers of this host go together, if it is known. */
-static bool find_pace(const struct predict_request *r, const struct prediction *p,
-                      struct profile_cost *pace)
-{
-    return r->local && r->profile && p->n_workers > 1 &&
-           profile_find(r->profile, &p->measured.setting, MEASURE_PACE_KEY, pace);
-}
-
-/* Where a worker stands among the others when all drift alike: the expected place, in deviations,
- * of the rank-th of n draws (Blom's approximation; Tukey's of the normal quantile). Who stands
- * where is arbitrary; it must only not follow the stages. */
-static double find_place(int worker, int n)
-{
-    int rank = 0;
-    for (int i = 0; i < n; i++)
-        rank += (uint32_t)i * 2654435761u < (uint32_t)worker * 2654435761u;
-    double share = (rank + 0.625) / (n + 0.25);
-    return 4.91 * (pow(share, 0.14) - pow(1 - share, 0.14));
-}
-
 static enum status run_clock(const struct predict_request *r, struct prediction *p,
                              bool free_communication, bool keep_times, struct clock_result *out)
 {
     struct clock_worker *workers;
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
-    static const double QUARTILE = 0.6745; /* of a normal distribution, in deviations */
-    struct profile_cost pace = {0};
-    double drift = find_pace(r, p, &pace) ? pace.spread / QUARTILE : 0;
+    struct paces paces = {0};
+    if (r->local && r->profile && p->n_workers > 1)
+        paces_find(r->profile, &p->measured.setting, &paces);
     for (int i = 0; i < p->n_workers; i++)
         workers[i] =
-            (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i),
-                                  fmax(LEAST_PACE, 1 + drift * find_place(i, p->n_workers))};
+            (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i), 0, 0};
     struct clock_options o = {.machine = r->machine,
                               .transport = r->transport,
-                              .step_s = pace.seconds,
+                              .step_s = paces.start_s,
                               .feed = r->feed,
                               .free_communication = free_communication,
                               .keep_times = keep_times};
-    return clock_run(workers, p->n_workers, &o, p->memory_arena, out);
+    return paces_run_clock(&paces, workers, p->n_workers, &o, p->memory_arena, out);
 }
 
 enum status prediction_free_communication(const struct predict_request *r, struct prediction *p,

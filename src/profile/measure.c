@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 200 };
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 200, PACE_ENTRIES = 3 };
 static const double BUDGET_S = 1;
 
 /* A key of the plan that is not in the profile. */
@@ -303,13 +303,36 @@ static double find_scale(struct session *s, const struct take *t)
     return middles > 0 ? middle_of(s, t->n_rounds) / middles : 1;
 }
 
+/* Adds up instructions until they usually take as long as a block: to each one's block. */
+static enum status cut_into_blocks(struct session *s, const struct take *t, int **block_of, int *n)
+{
+    double usual_s = 0;
+    *n = 1;
+    TRY(arena_alloc_array(s->memory, (size_t)t->program->n_instrs + 1, sizeof **block_of,
+                          block_of));
+    for (int i = 0; i < t->program->n_instrs; i++) {
+        if (usual_s >= PACE_BLOCK_S) {
+            usual_s = 0;
+            ++*n;
+        }
+        (*block_of)[i] = *n - 1;
+        usual_s += middle_instr(s, t, i);
+    }
+    return STATUS_OK;
+}
+
 static enum status keep_pace(struct session *s, const struct take *t)
 {
+    int *block_of, n_blocks;
     double *seconds;
-    TRY(arena_alloc_array(s->memory, (size_t)t->n_rounds, sizeof *seconds, &seconds));
+    TRY(cut_into_blocks(s, t, &block_of, &n_blocks));
+    TRY(arena_alloc_array(s->memory, (size_t)t->n_rounds * (size_t)n_blocks, sizeof *seconds,
+                          &seconds));
     for (int round = 0; round < t->n_rounds; round++)
-        seconds[round] = sum_round(t, round);
-    s->paces[s->n_paces++] = (struct pace_row){s->turn, identify(t->program), t->n_rounds, seconds};
+        for (int i = 0; i < t->program->n_instrs; i++)
+            seconds[round * n_blocks + block_of[i]] += time_of(t, round, i);
+    s->paces[s->n_paces++] =
+        (struct pace_row){s->turn, identify(t->program), t->n_rounds, n_blocks, seconds};
     return STATUS_OK;
 }
 
@@ -373,20 +396,34 @@ static struct profile_cost cost_of(const struct session *s, struct range middles
                                  .count = (int)(rounds.end - rounds.begin)};
 }
 
-static enum status describe_pace(struct session *s, struct profile_entry *out)
+/* Up to PACE_ENTRIES of them. */
+static enum status describe_pace(struct session *s, struct profile_entry *out, int *n)
 {
-    *out = (struct profile_entry){.key = MEASURE_PACE_KEY,
-                                  .work = {.family = MEASURE_PACE_KEY},
-                                  .cost = {.seconds = s->start_s, .count = s->n_paces}};
-    return pace_find_spread(s->paces, s->n_paces, s->memory, &out->cost.spread);
+    struct pace pace;
+    TRY(pace_find(s->paces, s->n_paces, s->memory, &pace));
+    const struct {
+        const char *key;
+        double seconds, spread;
+    } known[PACE_ENTRIES] = {{MEASURE_START_KEY, s->start_s, 0},
+                             {MEASURE_DRIFT_KEY, 0, pace.drift},
+                             {MEASURE_JITTER_KEY, 0, pace.jitter}};
+    *n = 0;
+    for (int i = 0; i < PACE_ENTRIES; i++)
+        if (known[i].spread >= 0)
+            out[(*n)++] = (struct profile_entry){
+                .key = known[i].key,
+                .work = {.family = known[i].key},
+                .cost = {known[i].seconds, known[i].spread, .count = s->n_paces}};
+    return STATUS_OK;
 }
 
 /* Turns all samples into entries, and forgets them. */
 static enum status add_entries(struct session *s, int *n_added)
 {
     struct profile_entry *entries;
-    int n = 0, in_middles = 0, in_rounds = 0;
-    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *entries, &entries));
+    int n = 0, n_more = 0, in_middles = 0, in_rounds = 0;
+    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + PACE_ENTRIES, sizeof *entries,
+                          &entries));
     qsort(s->middles.of, (size_t)s->middles.n, sizeof *s->middles.of, compare_samples);
     qsort(s->rounds.of, (size_t)s->rounds.n, sizeof *s->rounds.of, compare_samples);
     for (int i = 0; i < s->n_wanted; i++) {
@@ -404,9 +441,9 @@ static enum status add_entries(struct session *s, int *n_added)
     }
     *n_added += n;
     if (s->n_paces > 1)
-        TRY(describe_pace(s, &entries[n++]));
+        TRY(describe_pace(s, entries + n, &n_more));
     s->middles.n = s->rounds.n = s->n_paces = 0;
-    return profile_add(s->profile, &s->setting, entries, n);
+    return profile_add(s->profile, &s->setting, entries, n + n_more);
 }
 
 /* ---- rehearsing ---- */

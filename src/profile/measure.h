@@ -18,9 +18,11 @@
 
 enum { MEASURE_DEVICE_BYTES = 256 };
 
-/* The entry of a setting whose spread says how far workers drift apart (pace.h), and whose time
- * what it takes to start them all and to hear that they are done. */
-#define MEASURE_PACE_KEY "pace"
+/* Entries of a setting beside its instructions: how workers go together (pace.h), as the spread of
+ * the two; and what it takes to start them all and to hear that they are done. */
+#define MEASURE_DRIFT_KEY "drift"
+#define MEASURE_JITTER_KEY "jitter"
+#define MEASURE_START_KEY "start"
 
 /* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
  * complete by then is in the profile. */

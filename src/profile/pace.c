@@ -3,82 +3,194 @@
 #include "base/numbers.h"
 
 #include <math.h>
-#include <string.h>
 
-static enum status find_medians(const struct pace_row *rows, int n, arena *memory, double *medians)
+/* What is known of one row. */
+struct usual {
+    double round_s; /* over all who do the same, for one of them may always be slower */
+    double *blocks_s;
+    bool counts; /* for the drift */
+};
+
+struct rows {
+    const struct pace_row *of;
+    int n;
+    struct usual *usual;
+    arena *memory;
+};
+
+static double block_s(const struct pace_row *r, int round, int block)
 {
-    for (int i = 0; i < n; i++) {
-        double *sorted;
-        size_t count = (size_t)rows[i].n_rounds;
-        TRY(arena_alloc_array(memory, count, sizeof *sorted, &sorted));
-        memcpy(sorted, rows[i].seconds, count * sizeof *sorted);
-        numbers_sort(sorted, rows[i].n_rounds);
-        medians[i] = numbers_quantile(sorted, rows[i].n_rounds, 0.5);
+    return r->seconds[(size_t)round * (size_t)r->n_blocks + (size_t)block];
+}
+
+static double round_s(const struct pace_row *r, int round)
+{
+    double sum = 0;
+    for (int b = 0; b < r->n_blocks; b++)
+        sum += block_s(r, round, b);
+    return sum;
+}
+
+static double median(double *numbers, int n)
+{
+    numbers_sort(numbers, n);
+    return n > 0 ? numbers_quantile(numbers, n, 0.5) : 0;
+}
+
+/* ---- what is usual ---- */
+
+/* Of this row alone. */
+static enum status find_medians(struct rows *rows, int i)
+{
+    const struct pace_row *r = &rows->of[i];
+    struct usual *u = &rows->usual[i];
+    double *scratch;
+    TRY(arena_alloc_array(rows->memory, (size_t)r->n_rounds + 1, sizeof *scratch, &scratch));
+    TRY(arena_alloc_array(rows->memory, (size_t)r->n_blocks + 1, sizeof *u->blocks_s,
+                          &u->blocks_s));
+    for (int b = 0; b < r->n_blocks; b++) {
+        for (int round = 0; round < r->n_rounds; round++)
+            scratch[round] = block_s(r, round, b);
+        u->blocks_s[b] = median(scratch, r->n_rounds);
     }
+    for (int round = 0; round < r->n_rounds; round++)
+        scratch[round] = round_s(r, round);
+    u->round_s = median(scratch, r->n_rounds);
     return STATUS_OK;
 }
 
-/* Over all who do the same, for one of them may always be slower. */
-static double find_usual(const struct pace_row *rows, int n, const double *medians, int of)
+static double mean_of_same(const struct rows *rows, const double *medians, int of)
 {
     double sum = 0;
     int count = 0;
-    for (int i = 0; i < n; i++)
-        if (rows[i].program == rows[of].program) {
+    for (int i = 0; i < rows->n; i++)
+        if (rows->of[i].program == rows->of[of].program) {
             sum += medians[i];
             count++;
         }
     return sum / count;
 }
 
+static double longest_beside(const struct rows *rows, int of)
+{
+    double longest = 0;
+    for (int i = 0; i < rows->n; i++)
+        if (rows->of[i].rehearsal == rows->of[of].rehearsal)
+            longest = fmax(longest, rows->usual[i].round_s);
+    return longest;
+}
+
+static enum status find_usual(struct rows *rows)
+{
+    double *medians;
+    TRY(arena_alloc_array(rows->memory, (size_t)rows->n + 1, sizeof *medians, &medians));
+    for (int i = 0; i < rows->n; i++) {
+        TRY(find_medians(rows, i));
+        medians[i] = rows->usual[i].round_s;
+    }
+    for (int i = 0; i < rows->n; i++)
+        rows->usual[i].round_s = mean_of_same(rows, medians, i);
+    for (int i = 0; i < rows->n; i++) {
+        struct usual *u = &rows->usual[i];
+        u->counts = u->round_s > 0 && u->round_s >= longest_beside(rows, i) / 2;
+    }
+    return STATUS_OK;
+}
+
+/* ---- drift ---- */
+
+static bool is_beside(const struct rows *rows, int i, int first)
+{
+    return rows->of[i].rehearsal == rows->of[first].rehearsal && rows->usual[i].counts;
+}
+
 /* Appends how far each row of `first`'s rehearsal was from the mean of the round. */
-static int compare_round(const struct pace_row *rows, int n, int first, const double *usual,
-                         int round, double *out)
+static int compare_round(const struct rows *rows, int first, int round, double *out)
 {
     double sum = 0;
     int count = 0;
-    for (int i = first; i < n; i++)
-        if (rows[i].rehearsal == rows[first].rehearsal && usual[i] > 0) {
-            sum += rows[i].seconds[round] / usual[i];
+    for (int i = first; i < rows->n; i++)
+        if (is_beside(rows, i, first)) {
+            sum += round_s(&rows->of[i], round) / rows->usual[i].round_s;
             count++;
         }
     if (count < 2 || sum <= 0)
         return 0;
     /* the mean is the rows' own, and follows each of them a little */
     double own = sqrt((double)count / (count - 1));
-    for (int i = first, k = 0; i < n; i++)
-        if (rows[i].rehearsal == rows[first].rehearsal && usual[i] > 0)
-            out[k++] = own * (rows[i].seconds[round] / usual[i] * count / sum - 1);
+    for (int i = first, k = 0; i < rows->n; i++)
+        if (is_beside(rows, i, first)) {
+            double of_mean = round_s(&rows->of[i], round) / rows->usual[i].round_s * count / sum;
+            out[k++] = own * (of_mean - 1);
+        }
     return count;
 }
 
-static bool is_first(const struct pace_row *rows, int i)
+static bool is_first(const struct rows *rows, int i)
 {
     for (int k = 0; k < i; k++)
-        if (rows[k].rehearsal == rows[i].rehearsal)
+        if (rows->of[k].rehearsal == rows->of[i].rehearsal)
             return false;
     return true;
 }
 
-enum status pace_find_spread(const struct pace_row *rows, int n, arena *memory, double *spread)
+static enum status find_drift(const struct rows *rows, double *drift)
 {
-    double *medians, *usual, *apart;
+    static const double quartile = 0.6745; /* of a normal distribution, in deviations */
+    double *apart;
     size_t most = 0;
     int count = 0;
-    for (int i = 0; i < n; i++)
-        most += (size_t)rows[i].n_rounds;
-    TRY(arena_alloc_array(memory, (size_t)n + 1, sizeof *medians, &medians));
-    TRY(arena_alloc_array(memory, (size_t)n + 1, sizeof *usual, &usual));
-    TRY(arena_alloc_array(memory, most + 1, sizeof *apart, &apart));
-    TRY(find_medians(rows, n, memory, medians));
-    for (int i = 0; i < n; i++)
-        usual[i] = find_usual(rows, n, medians, i);
-    for (int i = 0; i < n; i++)
-        for (int round = 0; is_first(rows, i) && round < rows[i].n_rounds; round++)
-            count += compare_round(rows, n, i, usual, round, apart + count);
+    for (int i = 0; i < rows->n; i++)
+        most += (size_t)rows->of[i].n_rounds;
+    TRY(arena_alloc_array(rows->memory, most + 1, sizeof *apart, &apart));
+    for (int i = 0; i < rows->n; i++)
+        for (int round = 0; is_first(rows, i) && round < rows->of[i].n_rounds; round++)
+            count += compare_round(rows, i, round, apart + count);
     numbers_sort(apart, count);
-    *spread =
-        count ? (numbers_quantile(apart, count, 0.75) - numbers_quantile(apart, count, 0.25)) / 2
-              : 0;
+    *drift = -1;
+    if (count > 0)
+        *drift = (numbers_quantile(apart, count, 0.75) - numbers_quantile(apart, count, 0.25)) / 2 /
+                 quartile;
+    return STATUS_OK;
+}
+
+/* ---- jitter ---- */
+
+/* By how much the blocks of a round were off, in all. */
+static double sum_off(const struct pace_row *r, const struct usual *u, int round)
+{
+    double usual_s = 0, off = 0, taken_s = round_s(r, round);
+    for (int b = 0; b < r->n_blocks; b++)
+        usual_s += u->blocks_s[b];
+    for (int b = 0; b < r->n_blocks && taken_s > 0; b++)
+        off += fabs(block_s(r, round, b) * usual_s / taken_s - u->blocks_s[b]);
+    /* the round is the blocks' own, and follows each of them a little */
+    return off * sqrt((double)r->n_blocks / (r->n_blocks - 1));
+}
+
+/* From the mean distance, which what strikes seldom and hard counts in, too: who waits for others
+ * waits for that. */
+static double find_jitter(const struct rows *rows)
+{
+    static const double mean_distance = 0.7979; /* of a normal distribution, in deviations */
+    double off = 0, usual_s = 0;
+    for (int i = 0; i < rows->n; i++) {
+        const struct pace_row *r = &rows->of[i];
+        for (int round = 0; r->n_blocks > 1 && round < r->n_rounds; round++) {
+            off += sum_off(r, &rows->usual[i], round);
+            for (int b = 0; b < r->n_blocks; b++)
+                usual_s += rows->usual[i].blocks_s[b];
+        }
+    }
+    return usual_s > 0 ? off / usual_s / mean_distance : -1;
+}
+
+enum status pace_find(const struct pace_row *of, int n, arena *memory, struct pace *out)
+{
+    struct rows rows = {.of = of, .n = n, .memory = memory};
+    TRY(arena_alloc_array(memory, (size_t)n + 1, sizeof *rows.usual, &rows.usual));
+    TRY(find_usual(&rows));
+    TRY(find_drift(&rows, &out->drift));
+    out->jitter = find_jitter(&rows);
     return STATUS_OK;
 }

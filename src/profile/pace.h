@@ -2,7 +2,7 @@
  *
  * A host's cores are not equally fast at any moment: others use them, too. What strikes all of them
  * is in every cost anyway; what counts for those who wait for each other is by how much one is
- * behind the rest just then.
+ * behind the rest just then. Some of it lasts for a whole round, some comes and goes within one.
  */
 #ifndef CLEAVE_PROFILE_PACE_H
 #define CLEAVE_PROFILE_PACE_H
@@ -12,17 +12,25 @@
 
 #include <stdint.h>
 
+/* A round is looked at in blocks of instructions that usually take as long as this, or longer. */
+#define PACE_BLOCK_S 1e-3
+
 /* One worker's rounds in one rehearsal. */
 struct pace_row {
     int rehearsal;    /* rows of the same one ran together, and have as many rounds */
     uint64_t program; /* rows with the same do the same */
-    int n_rounds;
-    const double *seconds; /* what it computed in each */
+    int n_rounds, n_blocks;
+    const double *seconds; /* [n_rounds][n_blocks]: what it computed */
 };
 
-/* Half the distance of the quartiles of the workers' times, each over what its program usually
- * takes and over the mean of its round; 0 if nobody ran together. */
-enum status pace_find_spread(const struct pace_row *rows, int n, arena *memory,
-                             double *spread) MUST_USE;
+/* Standard deviations, relative; negative: nothing is known of it. */
+struct pace {
+    double drift;  /* of workers' rounds, each over what its program usually takes and over the mean
+                      of its round. Who has much less to do than others waits anyway, and does not
+                      count. */
+    double jitter; /* of blocks, over what they usually take and over their round */
+};
+
+enum status pace_find(const struct pace_row *rows, int n, arena *memory, struct pace *out) MUST_USE;
 
 #endif
