@@ -142,9 +142,7 @@ static enum status find_losses(const crew *c, const struct step_state *states, i
         if (isfinite(sums[s].loss))
             continue;
         crew_note_common_failure(c);
-        return status_fail(STATUS_FAILED,
-                           "step %u: the loss is %f; the learning rate may be too high",
-                           states[s].step, sums[s].loss);
+        return executor_refuse_loss(states[s].step, sums[s].loss);
     }
     return STATUS_OK;
 }

@@ -4,6 +4,7 @@
 #include "base/timer.h"
 #include "runtime/executor_parts.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +277,13 @@ static int64_t count_correct(const float *logits, int64_t n, int64_t classes, co
     return correct;
 }
 
+enum status executor_refuse_loss(uint32_t step, double loss)
+{
+    return status_fail(STATUS_FAILED,
+                       "step %" PRIu32 ": the loss is %s; the learning rate may be too high", step,
+                       isnan(loss) ? "not a number" : "infinite");
+}
+
 static enum status read_result(struct run *r, const struct program_result *from)
 {
     executor *e = r->e;
@@ -290,9 +298,7 @@ static enum status read_result(struct run *r, const struct program_result *from)
     to->n_samples += n;
     to->loss = to->loss_sum / (double)to->n_samples;
     if (!isfinite(to->loss) && !e->comm)
-        return status_fail(STATUS_FAILED,
-                           "step %u: the loss is %f; the learning rate may be too high",
-                           r->states[step].step, to->loss);
+        return executor_refuse_loss(r->states[step].step, to->loss);
     if (from->logits == NO_BUFFER || !r->batch.labels)
         return STATUS_OK;
     TRY(e->backend->download(e->stream, executor_place(e, p, from->logits),

@@ -69,6 +69,9 @@ enum status executor_step(executor *e, int program, const struct executor_batch 
                           const struct step_state *state, const struct update_rule *rule,
                           struct executor_result *result) MUST_USE;
 
+/* The failure of a step whose loss is not finite. */
+enum status executor_refuse_loss(uint32_t step, double loss) MUST_USE;
+
 /* All slab bytes that were allocated. */
 int64_t executor_memory_bytes(const executor *e);
 
