@@ -56,7 +56,7 @@
 #include "base/arena.h"
 #include "model/graph.h"
 
-enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096 };
+enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
 
 enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
 enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };
