@@ -55,7 +55,9 @@ says stdout "edit features.0=n:2+p:2: "
 refused 2 "did you mean 'features.0'?" "${alexnet[@]}" --set featres.0=n:4
 refused 2 "must be LAYER=LOOP:PARTS" "${alexnet[@]}" --set features.0
 refused 2 "--set" "${alexnet[@]}" --set features.0=z:4
-refused 2 "--set" "${alexnet[@]}" --set features.0=n:64
+refused 2 "stage 0 has" "${alexnet[@]}" --set features.0=n:64
+says stderr "--set on '"
+refused 2 "must be A..B" "${alexnet[@]}" --workers 4..2
 
 # the inputs of a cluster by parts
 run 0 plan lenet5 --data mnist --nodes 2 --devices-per-node 2 --device p100 --intra 10GB/s --inter 1GB/s --micro-batches 4 --json

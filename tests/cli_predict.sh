@@ -223,3 +223,14 @@ refused 2 "m.json: is of 3 workers, the plan has 2" predict "${small[@]}" --work
 refused 2 "m.json: holds no complete run of batch 40" "${merge[@]}" m.json --batch 40
 [[ ! -e q.json ]] || fail "a file in spite of an error"
 refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json
+
+# ---- a signal ----
+
+# Where nothing is measured, the first one ends it: there is nothing to leave in good order.
+"$CLEAVE" predict lenet5 --data mnist --batch 25000 --micro-batches 25000 --workers 3 --plan 1f1b \
+    --machine 1x3:p100 >stdout 2>stderr &
+sleep 1
+kill -TERM $!
+status=0
+wait $! || status=$?
+[[ $status -eq 143 ]] || fail "a prediction that got SIGTERM ended with $status"

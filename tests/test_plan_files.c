@@ -155,6 +155,8 @@ static void test_mistakes_in_the_top(void **state)
         {WITH("\"micro_batches\": 0"), "f:2: micro_batches must be a whole number from 1"},
         {WITH("\"schedule\": \"1f1f\""), "f:2: unknown schedule '1f1f': did you mean '1f1b'?"},
         {WITH("\"window\": 3"), "f:2: only the schedule pipedream has a window"},
+        {WITH("\"schedule\": \"pipedream\",\n\"window\": 2147483647"),
+         "f:3: a window of 2147483647 steps: 1 to 65536 are allowed"},
         {WITH("\"schedule\": \"pipedream\",\n\"micro_batches\": 2"),
          "f:3: the schedule pipedream has one micro-batch a step, not 2"},
         {WITH("\"recompute\": [\n\"relu1\",\n\"rleu2\"]"),

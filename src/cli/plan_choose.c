@@ -120,6 +120,11 @@ static enum status settle(struct plan_choose_options *o)
     c->fewer = true;
     if (!o->workers || plan_parse_range(o->workers, counts, &n))
         return STATUS_OK;
+    if (strstr(o->workers, ".."))
+        return status_fail(STATUS_USAGE,
+                           "--workers '%.80s' must be A..B with whole numbers, A at least 1, B at "
+                           "least A and at most %d",
+                           o->workers, PLAN_MAX_WORKERS);
     TRY(text_parse_integer("--workers", o->workers, 1, PLAN_MAX_WORKERS, &workers));
     c->workers = (int)workers;
     return STATUS_OK;

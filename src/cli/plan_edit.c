@@ -92,12 +92,16 @@ static enum status set_layers(json_t *layers, const struct graph *graph, const c
     }
 }
 
-static enum status read_back(const json_t *json, const struct graph *graph, struct plan **out)
+/* A mistake names the plan, too: it may have fewer workers than the machine. */
+static enum status read_back(const json_t *json, const char *name, const struct graph *graph,
+                             struct plan **out)
 {
+    char source[WORD_BYTES];
     char *text = json_dumps(json, JSON_COMPACT);
     if (!text)
         return status_no_memory(0);
-    enum status st = plan_parse(text, strlen(text), "--set", graph, out);
+    (void)snprintf(source, sizeof source, "--set on '%.80s'", name);
+    enum status st = plan_parse(text, strlen(text), source, graph, out);
     free(text);
     return st;
 }
@@ -113,7 +117,7 @@ enum status plan_edit(const struct plan *plan, const struct graph *graph, const 
         return status_no_memory(0);
     enum status st = set_layers(json_object_get(json, "layers"), graph, text);
     if (st == STATUS_OK)
-        st = read_back(json, graph, out);
+        st = read_back(json, plan->name, graph, out);
     json_decref(json);
     return st;
 }

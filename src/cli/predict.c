@@ -350,6 +350,8 @@ enum status command_predict(int argc, char **argv)
     struct plan *plan = NULL;
     enum status st;
     TRY_GOTO(st, forecast_open(&f, &o.forecast, workers), out);
+    if (!f.profile)
+        stop_remove(); /* nothing is measured that should end in good order */
     TRY_GOTO(st, choose_plan(&o, f.graph, &plan), out);
     TRY_GOTO(st, predict_with(&f, &o, plan), out);
 out:

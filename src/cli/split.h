@@ -24,7 +24,7 @@ extern const char *const split_sync_names[];
                    "into which pipelines cut a batch [the strategy's own choice]"),                \
         OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                   \
                     "workers of each stage of a pipeline [one each]"),                             \
-        OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, 1 << 16, NULL,                        \
+        OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, PLAN_MAX_WINDOW, NULL,                \
                        "pipedream: steps between two flushes [4 times the stages]"),               \
         OPTION_INTEGER("--model-workers", "N", &(o)->model_workers, 1, PLAN_MAX_WORKERS, NULL,     \
                        "hybrid: workers along the channels [about the root of all]"),              \

@@ -159,7 +159,12 @@ static enum status parse_shape(const char *rest, struct dataset_info *info)
                take_number(&cursor, COUNT_MAX, '\0', &count);
     else
         good = good && take_number(&cursor, CLASSES_MAX, '\0', &classes);
-    if (!good || c * h * w > SAMPLE_FLOATS_MAX)
+    if (good && c * h * w > SAMPLE_FLOATS_MAX)
+        return status_fail(STATUS_USAGE,
+                           "dataset 'synthetic:%.80s': an image would have %lld values, at most "
+                           "%lld are allowed",
+                           rest, (long long)(c * h * w), (long long)SAMPLE_FLOATS_MAX);
+    if (!good)
         return status_fail(STATUS_USAGE,
                            "dataset 'synthetic:%.80s' must be synthetic:CxHxW/CLASSES[/COUNT] with "
                            "sizes from 1 to %d, for example synthetic:3x224x224/1000",

@@ -287,8 +287,9 @@ static bool check_schedule(const struct checker *c)
         return refuse(c, in_plan("micro_batches"),
                       "%d micro-batches: a batch of %lld can be split into 1 to %lld",
                       p->micro_batches, batch, batch);
-    if (p->window < 1)
-        return refuse(c, in_plan("window"), "a window of %d steps: at least 1", p->window);
+    if (p->window < 1 || p->window > PLAN_MAX_WINDOW)
+        return refuse(c, in_plan("window"), "a window of %d steps: 1 to %d are allowed", p->window,
+                      PLAN_MAX_WINDOW);
     if (p->schedule != PLAN_PIPEDREAM && p->window != 1)
         return refuse(c, in_plan("window"), "only the schedule pipedream has a window");
     if (p->schedule == PLAN_PIPEDREAM && p->micro_batches != 1)

@@ -56,7 +56,7 @@
 #include "base/arena.h"
 #include "model/graph.h"
 
-enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096 };
+enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
 
 enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
 enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };
@@ -160,9 +160,19 @@ struct plan_request {
                              nearest to its square root */
 };
 
+/* What of a request not every strategy has a use for. */
+enum plan_takes {
+    PLAN_TAKES_SYNC = 1 << 0,
+    PLAN_TAKES_SERVERS = 1 << 1, /* and asynchronous */
+    PLAN_TAKES_WINDOW = 1 << 2,
+    PLAN_TAKES_REPLICAS = 1 << 3,
+    PLAN_TAKES_MODEL_WORKERS = 1 << 4,
+};
+
 struct plan_strategy {
     const char *name;
     const char *about; /* one line for people */
+    unsigned takes;    /* enum plan_takes: plan_build passes over the rest of a request */
     enum status (*build)(const struct graph *graph, const struct plan_request *request,
                          struct plan **out);
 };

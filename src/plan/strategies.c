@@ -425,18 +425,24 @@ static enum status build_ps(const struct graph *graph, const struct plan_request
 /* ---- the list ---- */
 
 static const struct plan_strategy strategies[] = {
-    {"serial", "one worker", build_serial},
-    {"data", "every layer split along the batch", build_data},
-    {"model", "every layer split along its channels", build_model},
-    {"spatial", "images split by rows and columns", build_spatial},
-    {"owt", "convolutions split along the batch, linear layers along channels", build_owt},
-    {"layers", "a run of layers for each worker, one after the other", build_layers},
-    {"gpipe", "stages; all micro-batches forward, then all backward", build_gpipe},
-    {"1f1b", "stages; one micro-batch forward, one backward, in turn", build_1f1b},
-    {"pipedream", "stages; steps overlap, each with the weights it began with", build_pipedream},
-    {"ps", "split along the batch; some workers keep the weights", build_ps},
-    {"hybrid", "a mesh: the batch one way, channels the other", build_hybrid},
-    {NULL, NULL, NULL}};
+    {"serial", "one worker", PLAN_TAKES_SYNC, build_serial},
+    {"data", "every layer split along the batch", PLAN_TAKES_SYNC, build_data},
+    {"model", "every layer split along its channels", PLAN_TAKES_SYNC, build_model},
+    {"spatial", "images split by rows and columns", PLAN_TAKES_SYNC, build_spatial},
+    {"owt", "convolutions split along the batch, linear layers along channels", PLAN_TAKES_SYNC,
+     build_owt},
+    {"layers", "a run of layers for each worker, one after the other",
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_layers},
+    {"gpipe", "stages; all micro-batches forward, then all backward",
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_gpipe},
+    {"1f1b", "stages; one micro-batch forward, one backward, in turn",
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_1f1b},
+    {"pipedream", "stages; steps overlap, each with the weights it began with",
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS | PLAN_TAKES_WINDOW, build_pipedream},
+    {"ps", "split along the batch; some workers keep the weights", PLAN_TAKES_SERVERS, build_ps},
+    {"hybrid", "a mesh: the batch one way, channels the other",
+     PLAN_TAKES_SYNC | PLAN_TAKES_MODEL_WORKERS, build_hybrid},
+    {NULL, NULL, 0, NULL}};
 
 enum { STRATEGY_COUNT = sizeof strategies / sizeof *strategies - 1 };
 

@@ -1,5 +1,7 @@
 #include "predict/advise.h"
 
+#include "base/timer.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,16 @@ struct search {
     const struct predict_request *predict; /* of the batch that is tried */
     struct advice *found;
     int n_found;
+    int64_t end_ns; /* after this moment nothing more is weighed */
 };
+
+/* Plans of many workers and micro-batches take long to lower, and many may be tried in vain: each
+ * kind of change gets so much time. */
+static void begin_kind(struct search *s)
+{
+    static const int64_t MOST_NS = 1500000000;
+    s->end_ns = timer_now_ns() + MOST_NS;
+}
 
 /* ---- changing a plan ---- */
 
@@ -147,6 +158,8 @@ static struct need weigh(const struct search *s, const struct change *c)
 {
     struct need need = {0};
     struct plan *plan = NULL;
+    if (timer_now_ns() > s->end_ns)
+        return need;
     enum status st = make_plan(s, c, &plan);
     if (st == STATUS_OK) {
         bool delays = plan_is_stale(plan);
@@ -303,7 +316,7 @@ static bool try_batch(struct search *s, int64_t batch, bool *hopeless)
         status_clear();
         return false;
     }
-    struct search within = {.request = r, .predict = &smaller};
+    struct search within = {.request = r, .predict = &smaller, .end_ns = s->end_ns};
     struct change c = {.batch = batch};
     struct need need = weigh(&within, &c);
     r->close_batches(opened);
@@ -344,12 +357,17 @@ static void advise_workers(struct search *s)
 int advise_find(const struct advise_request *request, struct advice found[ADVICE_MAX])
 {
     struct search s = {.request = request, .predict = request->predict, .found = found};
+    begin_kind(&s);
     if (try_change(&s, &(struct change){0})) /* it was the test alone */
         return s.n_found;
     int micro_batches = advise_micro_batches(&s);
+    begin_kind(&s);
     advise_recomputation(&s, micro_batches);
+    begin_kind(&s);
     advise_strategies(&s);
+    begin_kind(&s);
     advise_batch(&s);
+    begin_kind(&s);
     if (s.n_found < ADVICE_MAX)
         advise_workers(&s);
     return s.n_found;

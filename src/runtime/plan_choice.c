@@ -1,14 +1,15 @@
 #include "runtime/plan_choice.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool is_strategy(const char *text)
+static const struct plan_strategy *find_strategy(const char *text)
 {
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
         if (strcmp(s->name, text) == 0)
-            return true;
-    return false;
+            return s;
+    return NULL;
 }
 
 /* JSON, as plan_print writes it. */
@@ -21,30 +22,67 @@ bool plan_is_file(const char *text)
 {
     if (is_written_out(text))
         return false;
-    return strpbrk(text, "/.") || (!is_strategy(text) && access(text, F_OK) == 0);
+    return strpbrk(text, "/.") || (!find_strategy(text) && access(text, F_OK) == 0);
 }
 
-/* An option that a file answers itself; NULL: none was given. */
-static const char *answered_by_file(const struct plan_request *r)
+/* What a request may say besides the number of workers, as people write it. */
+enum { N_OPTIONS = 9 };
+struct option {
+    const char *name;
+    bool given;
+    unsigned takes; /* enum plan_takes: which strategies have a use for it; 0: all */
+};
+
+static void list_options(const struct plan_request *r, struct option list[N_OPTIONS])
 {
-    const struct {
-        const char *name;
-        bool given;
-    } options[] = {
-        {"--micro-batches", r->micro_batches != 0},
-        {"--sync", r->sync != PLAN_RING},
-        {"--bucket-bytes", r->bucket_bytes != 0},
-        {"--workers-per-node", r->workers_per_node != 0},
-        {"--servers", r->n_servers != 0},
-        {"--asynchronous", r->asynchronous},
-        {"--window", r->window != 0},
-        {"--model-workers", r->model_workers != 0},
-        {"--replicas", r->n_stages != 0},
+    const struct option options[N_OPTIONS] = {
+        {"--micro-batches", r->micro_batches != 0, 0},
+        {"--sync", r->sync != PLAN_RING, PLAN_TAKES_SYNC},
+        {"--bucket-bytes", r->bucket_bytes != 0, 0},
+        {"--workers-per-node", r->workers_per_node != 0, PLAN_TAKES_SYNC},
+        {"--servers", r->n_servers != 0, PLAN_TAKES_SERVERS},
+        {"--asynchronous", r->asynchronous, PLAN_TAKES_SERVERS},
+        {"--window", r->window != 0, PLAN_TAKES_WINDOW},
+        {"--model-workers", r->model_workers != 0, PLAN_TAKES_MODEL_WORKERS},
+        {"--replicas", r->n_stages != 0, PLAN_TAKES_REPLICAS},
     };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    memcpy(list, options, sizeof options);
+}
+
+/* A file answers all of them itself. */
+static enum status check_nothing_given(const struct plan_request *request, const char *file)
+{
+    struct option options[N_OPTIONS];
+    list_options(request, options);
+    for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].given)
-            return options[i].name;
-    return NULL;
+            return status_fail(STATUS_USAGE, "%s is for plans by name: %s says it itself",
+                               options[i].name, file);
+    return STATUS_OK;
+}
+
+static enum status fail_no_use(const struct plan_strategy *s, const struct option *option)
+{
+    char users[128] = "";
+    size_t n = 0;
+    for (const struct plan_strategy *u = plan_strategies(); u->name; u++)
+        if (u->takes & option->takes && n < sizeof users)
+            n += (size_t)snprintf(users + n, sizeof users - n, "%s%s", n ? ", " : "", u->name);
+    return status_fail(STATUS_USAGE, "the strategy %s has no use for %s (these have: %s)", s->name,
+                       option->name, users);
+}
+
+/* Who asks for something else than they get should know. */
+static enum status check_all_used(const struct plan_request *request, const struct plan_strategy *s)
+{
+    struct option options[N_OPTIONS];
+    list_options(request, options);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (options[i].given && options[i].takes && !(options[i].takes & s->takes))
+            return fail_no_use(s, &options[i]);
+    if (request->workers_per_node && request->sync != PLAN_HIERARCHICAL)
+        return status_fail(STATUS_USAGE, "--workers-per-node is for --sync hierarchical");
+    return STATUS_OK;
 }
 
 enum status plan_choose(const char *text, const struct graph *graph,
@@ -54,14 +92,14 @@ enum status plan_choose(const char *text, const struct graph *graph,
         return plan_parse(text, strlen(text), "the plan", graph, out);
     if (!plan_is_file(text)) {
         struct plan_request asked = *request;
+        const struct plan_strategy *strategy = find_strategy(text);
+        if (strategy)
+            TRY(check_all_used(request, strategy));
         asked.n_workers = asked.n_workers ? asked.n_workers : 1;
         return plan_build(text, graph, &asked, out);
     }
     struct plan *plan;
-    const char *option = answered_by_file(request);
-    if (option)
-        return status_fail(STATUS_USAGE, "%s is for plans by name: %s says it itself", option,
-                           text);
+    TRY(check_nothing_given(request, text));
     TRY(plan_read(text, graph, &plan));
     int workers = plan->n_workers;
     if (request->n_workers && request->n_workers != workers) {

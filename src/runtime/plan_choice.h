@@ -15,8 +15,8 @@ bool plan_is_file(const char *text);
 
 /* The text may also be a plan itself: JSON, for as many workers as it says. request->n_workers 0:
  * as many as the file says, or 1. A file for another number of workers than asked for is
- * STATUS_USAGE; so is a request that says more of how a file's plan is to be, and an unknown name,
- * with the nearest match. */
+ * STATUS_USAGE; so is a request that says more of how a file's plan is to be, or something that the
+ * strategy has no use for, and an unknown name, with the nearest match. */
 enum status plan_choose(const char *text, const struct graph *graph,
                         const struct plan_request *request, struct plan **out) MUST_USE;
 

@@ -15,8 +15,9 @@
  * each one that is measured makes the guesses about the others better.
  *
  * What wins is the fastest by the clock that fits into memory, unless a simpler one is as fast
- * within the error bar (candidates_beats). Plain data parallelism is always among them. On this
- * host the best few by the clock can be run for real, in turns (try_plans): then that decides.
+ * within the error bar (candidates_beats). Plain data parallelism is always among them, and nothing
+ * slower than it wins, however simple. On this host the best few by the clock can be run for real,
+ * in turns (try_plans): then that decides.
  *
  *     struct candidate_request r = {.graph = g, .machine = m, .n_workers = 16, .prepare = prepare};
  *     struct candidate_set *set;

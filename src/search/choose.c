@@ -113,6 +113,14 @@ static bool is_beaten(const struct candidate_set *s, int i)
     return candidates_known_s(s, i) > (1 + margin) * candidates_known_s(s, s->fastest);
 }
 
+/* For simplicity's sake some speed is given up against other plans, but none against plain data
+ * parallelism: what is slower by all that is known is not recommended in its place. */
+static bool is_behind_data(const struct candidate_request *r, const struct candidate_set *s, int i)
+{
+    return s->data >= 0 && is_eligible(r, s, s->data) &&
+           candidates_known_s(s, i) > candidates_known_s(s, s->data);
+}
+
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
  * others. */
 static int find_thriftiest(const struct candidate_request *r, const struct candidate_set *s,
@@ -122,7 +130,7 @@ static int find_thriftiest(const struct candidate_request *r, const struct candi
     int found = best;
     for (int i = 0; i < s->n; i++)
         if (is_eligible(r, s, i) && candidates_known_s(s, i) <= most_s && !is_beaten(s, i) &&
-            s->list[i].bytes_moved < s->list[found].bytes_moved &&
+            !is_behind_data(r, s, i) && s->list[i].bytes_moved < s->list[found].bytes_moved &&
             compare_simplicity(&s->list[i], &s->list[best]) == 0)
             found = i;
     return found;
@@ -138,7 +146,7 @@ static void choose(const struct candidate_request *r, struct candidate_set *s)
     s->best = s->fastest;
     for (int i = 0; i < s->n; i++)
         if (is_eligible(r, s, i) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0 &&
-            !is_beaten(s, i))
+            !is_beaten(s, i) && !is_behind_data(r, s, i))
             s->best = i;
     if (s->best >= 0)
         s->best = find_thriftiest(r, s, s->best);
