@@ -14,7 +14,7 @@
  * part of the change.
  *
  * Only lowering says what a plan needs: every try is lowered, nothing is measured, no clock runs.
- * Of each kind no more is tried after a second and a half.
+ * Of each kind no more is tried after four seconds.
  *
  *     struct advise_request r = {.predict = &request, .strategy = "data", .how = how};
  *     struct advice found[ADVICE_MAX];
