@@ -45,8 +45,19 @@ static void average(double *a, double b)
     *a = (*a + b) / 2;
 }
 
-static void average_results(struct clock_result *a, const struct clock_result *b, int n_workers)
+/* So that they end when the mean of the runs does. */
+static void stretch_times(struct clock_time *times, int n, double factor)
 {
+    for (int i = 0; times && i < n; i++) {
+        times[i].begin_s *= factor;
+        times[i].end_s *= factor;
+    }
+}
+
+static void average_results(struct clock_result *a, const struct clock_result *b,
+                            const struct clock_worker *workers, int n_workers)
+{
+    double first_s = a->run_s;
     average(&a->run_s, b->run_s);
     average(&a->step_s, b->step_s);
     average(&a->error_s, b->error_s);
@@ -57,6 +68,7 @@ static void average_results(struct clock_result *a, const struct clock_result *b
         average(&a->workers[i].wait_s, b->workers[i].wait_s);
         average(&a->workers[i].communicate_s, b->workers[i].communicate_s);
         average(&a->workers[i].load_s, b->workers[i].load_s);
+        stretch_times(a->workers[i].times, workers[i].program->n_instrs, a->run_s / first_s);
     }
 }
 
@@ -73,6 +85,6 @@ enum status paces_run_clock(const struct paces *paces, struct clock_worker *work
     again.keep_times = false;
     set_paces(paces, -1, workers, n_workers);
     TRY(clock_run(workers, n_workers, &again, memory, &other));
-    average_results(out, &other, n_workers);
+    average_results(out, &other, workers, n_workers);
     return STATUS_OK;
 }

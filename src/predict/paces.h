@@ -19,7 +19,7 @@ struct paces {
 void paces_find(profile *p, const struct profile_setting *setting, struct paces *out);
 
 /* Sets the workers' paces and runs the clock. The times of instructions, where they are kept, are
- * those of the first run. */
+ * those of the first run, stretched to end with the mean. */
 enum status paces_run_clock(const struct paces *paces, struct clock_worker *workers, int n_workers,
                             const struct clock_options *options, arena *memory,
                             struct clock_result *out) MUST_USE;
