@@ -91,6 +91,7 @@ mistake 0 "they take turns (there are cores for" train lenet5 --data synthetic:m
 section "Plans"
 mistake 2 "did you mean 'auto'?" train lenet5 --plan atuo
 mistake 2 "'cleave plan lenet5' compares all plans" predict lenet5 --plan auto
+mistake 2 "--sync is for plans by name" train lenet5 --plan auto --workers 2 --sync tree
 mistake 2 "did you mean 'data'?" train lenet5 --workers 2 --plan data-parallel
 mistake 2 "the plan is for lenet5, not for vgg11 ('cleave plan vgg11 -o FILE' makes one)" train vgg11 --data synthetic:cifar10 --plan two-workers.json
 mistake 2 "leave --workers out, or make another plan ('cleave plan lenet5 --workers 4 -o FILE')" predict lenet5 --plan two-workers.json --workers 4 --machine 1x4:p100

@@ -12,6 +12,7 @@
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "report/tensorboard.h"
+#include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
 
@@ -514,6 +515,9 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
         return status_fail(STATUS_USAGE,
                            "--plan auto is for threads of one process: under mpirun or srun let "
                            "'cleave plan -o FILE' choose, and give --plan FILE");
+    struct plan_request asked = options->request;
+    asked.micro_batches = 0; /* the search heeds it */
+    TRY(plan_check_bare(&asked, "--plan auto"));
     TRY(auto_plan_find(&request, &o->planned));
     options->plan = o->planned.text;
     options->workers = 0; /* as the plan says */

@@ -49,15 +49,14 @@ static void list_options(const struct plan_request *r, struct option list[N_OPTI
     memcpy(list, options, sizeof options);
 }
 
-/* A file answers all of them itself. */
-static enum status check_nothing_given(const struct plan_request *request, const char *file)
+enum status plan_check_bare(const struct plan_request *request, const char *plan)
 {
     struct option options[N_OPTIONS];
     list_options(request, options);
     for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].given)
             return status_fail(STATUS_USAGE, "%s is for plans by name: %s says it itself",
-                               options[i].name, file);
+                               options[i].name, plan);
     return STATUS_OK;
 }
 
@@ -99,7 +98,7 @@ enum status plan_choose(const char *text, const struct graph *graph,
         return plan_build(text, graph, &asked, out);
     }
     struct plan *plan;
-    TRY(check_nothing_given(request, text));
+    TRY(plan_check_bare(request, text));
     TRY(plan_read(text, graph, &plan));
     int workers = plan->n_workers;
     if (request->n_workers && request->n_workers != workers) {

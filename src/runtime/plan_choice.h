@@ -13,6 +13,10 @@
  * no strategy. */
 bool plan_is_file(const char *text);
 
+/* STATUS_USAGE if the request says more than how many workers: `plan`, a file or a search, answers
+ * everything else itself. */
+enum status plan_check_bare(const struct plan_request *request, const char *plan) MUST_USE;
+
 /* The text may also be a plan itself: JSON, for as many workers as it says. request->n_workers 0:
  * as many as the file says, or 1. A file for another number of workers than asked for is
  * STATUS_USAGE; so is a request that says more of how a file's plan is to be, or something that the
