@@ -185,12 +185,12 @@ static double find_jitter(const struct rows *rows)
     return usual_s > 0 ? off / usual_s / mean_distance : -1;
 }
 
-enum status pace_find(const struct pace_row *of, int n, arena *memory, struct pace *out)
+enum status pace_find(const struct pace_row *rows, int n, arena *memory, struct pace *out)
 {
-    struct rows rows = {.of = of, .n = n, .memory = memory};
-    TRY(arena_alloc_array(memory, (size_t)n + 1, sizeof *rows.usual, &rows.usual));
-    TRY(find_usual(&rows));
-    TRY(find_drift(&rows, &out->drift));
-    out->jitter = find_jitter(&rows);
+    struct rows all = {.of = rows, .n = n, .memory = memory};
+    TRY(arena_alloc_array(memory, (size_t)n + 1, sizeof *all.usual, &all.usual));
+    TRY(find_usual(&all));
+    TRY(find_drift(&all, &out->drift));
+    out->jitter = find_jitter(&all);
     return STATUS_OK;
 }
