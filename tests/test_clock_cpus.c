@@ -85,20 +85,30 @@ static void test_messages_take_cores(void **state)
     scene_close(&s);
 }
 
+/* Two hosts, a worker on each, that compute for 10 s; what was measured between them is in
+ * `network`, which must outlive the scene. */
+static void open_between_hosts(struct scene *s, struct machine_curve network[2])
+{
+    for (int i = 0; i < 2; i++) {
+        network[i] = curves[i];
+        network[i].nodes = 2;
+    }
+    scene_open(s, suite_build("lenet5", 8));
+    split_in_two_buckets(s);
+    place_on_cores(s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
+    s->machine->curves = network;
+    for (int w = 0; w < 2; w++)
+        scene_cost(s, w, scene_find_run(s->programs[w], true, 0, -1), 10);
+}
+
 /* Between hosts the links decide how long a message takes, the curves what it costs the cores; a
  * sum over as many as were measured takes what was measured. */
 static void test_networks_take_cores(void **state)
 {
     (void)state;
-    struct machine_curve network[2] = {curves[0], curves[1]};
-    network[0].nodes = network[1].nodes = 2;
+    struct machine_curve network[2];
     struct scene s;
-    scene_open(&s, suite_build("lenet5", 8));
-    split_in_two_buckets(&s);
-    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
-    s.machine->curves = network;
-    for (int w = 0; w < 2; w++)
-        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    open_between_hosts(&s, network);
     /* Of what a core does with nothing else to do, 0.4 are needed. */
     assert_seconds(scene_step(&s), 10.16 + 1);
     network[0].members = 3; /* somebody else's: 4/3 of the bytes */
@@ -117,15 +127,9 @@ static void test_networks_take_cores(void **state)
 static void test_waiting_for_hosts_takes_cores(void **state)
 {
     (void)state;
-    struct machine_curve network[2] = {curves[0], curves[1]};
-    network[0].nodes = network[1].nodes = 2;
+    struct machine_curve network[2];
     struct scene s;
-    scene_open(&s, suite_build("lenet5", 8));
-    split_in_two_buckets(&s);
-    place_on_cores(&s, "2x1:cpu,intra=1e9GB/s,intra_latency=0,inter=1e9GB/s,latency=0");
-    s.machine->curves = network;
-    for (int w = 0; w < 2; w++)
-        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
+    open_between_hosts(&s, network);
     s.machine->wait_share = 0.25; /* for the second that the first sum takes */
     assert_seconds(scene_step(&s), 10 + 0.16 + 0.25 + 1);
     const struct comm_reduction *first = &s.programs[0]->reductions[0].spec;

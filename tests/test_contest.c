@@ -2,8 +2,6 @@
 #include "search/contest.h"
 #include "testing.h"
 
-#include <math.h>
-
 /* One round of two: the second takes `ratio` times as long as the first, the machine `weather`
  * times as long for both. */
 static void play(struct contestant *c, double weather, double ratio)
@@ -12,11 +10,6 @@ static void play(struct contestant *c, double weather, double ratio)
     if (!c[1].behind)
         contest_add(&c[1], weather * ratio);
     contest_judge(c, 2);
-}
-
-static bool is_near(double a, double b)
-{
-    return fabs(a - b) < 1e-9;
 }
 
 /* Rounds until the second is left out. */
@@ -34,8 +27,8 @@ static void test_weather_does_not_count(void **state)
     struct contestant c[2] = {{0}};
     for (int k = 0; k < 12; k++)
         play(c, k % 3 + 1, 0.9);
-    assert_true(is_near(c[1].step_s / c[0].step_s, 0.9));
-    assert_true(is_near(c[0].step_s, 2));
+    assert_near(c[1].step_s / c[0].step_s, 0.9, 1e-9);
+    assert_near(c[0].step_s, 2, 1e-9);
     assert_true(c[1].noise < 1e-12 && !c[1].behind);
 }
 
@@ -84,7 +77,7 @@ static void test_aside_is_no_rival(void **state)
         contest_judge(c, 3);
     }
     assert_int_equal(c[2].n_rounds, 1);
-    assert_true(is_near(c[2].step_s, 0.1));
+    assert_near(c[2].step_s, 0.1, 1e-9);
     assert_false(c[1].behind);
 }
 

@@ -26,14 +26,17 @@
 #include "machine/machine.h"
 #include "program/work.h"
 
+/* Nobody is faster than that, however far the others drift. */
+#define CLOCK_LEAST_PACE 0.25
+
 struct clock_worker {
     /* Workers that do the same on other samples may share one (program_create_all). */
     const struct program *program;
     const struct instr_cost *costs; /* by instruction; of communicating ones not read */
     int device;                     /* of the machine */
     double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
-    /* .. and by what deviation, relatively, that changes whenever it may have had to wait: it is
-     * drawn anew, the same in every run. */
+    /* By what deviation, relatively, the pace changes whenever it may have had to wait: it is drawn
+     * anew, the same in every run. */
     double jitter;
 };
 

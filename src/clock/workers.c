@@ -92,9 +92,6 @@ double worker_feed_rest(struct clock_run *c, int number)
 
 /* ---- pace ---- */
 
-/* Nobody is faster than that, however far the others drift. */
-static const double LEAST_PACE = 0.25;
-
 static bool waits_for_others(const struct worker *w, const struct instr *instr)
 {
     for (int k = 0; k < instr->n_waits; k++)
@@ -127,7 +124,7 @@ static void draw_pace(struct worker *w, int number)
     if (w->n_draws == 0)
         w->draw_step = root_of_prime(number);
     double share = fmod(0.5 + ++w->n_draws * w->draw_step, 1);
-    w->pace_now = w->pace * fmax(LEAST_PACE, 1 + w->jitter * numbers_normal(share));
+    w->pace_now = w->pace * fmax(CLOCK_LEAST_PACE, 1 + w->jitter * numbers_normal(share));
 }
 
 /* ---- computing ---- */

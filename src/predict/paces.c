@@ -33,9 +33,8 @@ static double find_place(int worker, int n)
 
 static void set_paces(const struct paces *paces, double side, struct clock_worker *workers, int n)
 {
-    static const double least = 0.25; /* nobody is faster, however far the others drift */
     for (int i = 0; i < n; i++) {
-        workers[i].pace = fmax(least, 1 + side * paces->drift * find_place(i, n));
+        workers[i].pace = fmax(CLOCK_LEAST_PACE, 1 + side * paces->drift * find_place(i, n));
         workers[i].jitter = paces->jitter;
     }
 }

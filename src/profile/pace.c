@@ -7,7 +7,7 @@
 /* What is known of one row. */
 struct usual {
     double round_s; /* over all who do the same, for one of them may always be slower */
-    double *blocks_s;
+    double *blocks_s, all_blocks_s;
     bool counts; /* for the drift */
 };
 
@@ -52,6 +52,7 @@ static enum status find_medians(struct rows *rows, int i)
         for (int round = 0; round < r->n_rounds; round++)
             scratch[round] = block_s(r, round, b);
         u->blocks_s[b] = median(scratch, r->n_rounds);
+        u->all_blocks_s += u->blocks_s[b];
     }
     for (int round = 0; round < r->n_rounds; round++)
         scratch[round] = round_s(r, round);
@@ -159,11 +160,9 @@ static enum status find_drift(const struct rows *rows, double *drift)
 /* By how much the blocks of a round were off, in all. */
 static double sum_off(const struct pace_row *r, const struct usual *u, int round)
 {
-    double usual_s = 0, off = 0, taken_s = round_s(r, round);
-    for (int b = 0; b < r->n_blocks; b++)
-        usual_s += u->blocks_s[b];
+    double off = 0, taken_s = round_s(r, round);
     for (int b = 0; b < r->n_blocks && taken_s > 0; b++)
-        off += fabs(block_s(r, round, b) * usual_s / taken_s - u->blocks_s[b]);
+        off += fabs(block_s(r, round, b) * u->all_blocks_s / taken_s - u->blocks_s[b]);
     /* the round is the blocks' own, and follows each of them a little */
     return off * sqrt((double)r->n_blocks / (r->n_blocks - 1));
 }
@@ -178,8 +177,7 @@ static double find_jitter(const struct rows *rows)
         const struct pace_row *r = &rows->of[i];
         for (int round = 0; r->n_blocks > 1 && round < r->n_rounds; round++) {
             off += sum_off(r, &rows->usual[i], round);
-            for (int b = 0; b < r->n_blocks; b++)
-                usual_s += rows->usual[i].blocks_s[b];
+            usual_s += rows->usual[i].all_blocks_s;
         }
     }
     return usual_s > 0 ? off / usual_s / mean_distance : -1;

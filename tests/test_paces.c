@@ -1,0 +1,70 @@
+/* Who is behind in a step is chance: what comes out is the mean of both ways. */
+#include "base/numbers.h"
+#include "plan_suite.h"
+#include "predict/paces.h"
+#include "scene.h"
+
+/* The expected place of the slower of two draws, in deviations, by the approximation in use. */
+static double place_of_two(void)
+{
+    return numbers_normal(1.625 / 2.25);
+}
+
+static void open_pair(struct scene *s)
+{
+    scene_open(s, suite_build("lenet5", 4));
+    scene_split(s, "data", &(struct plan_request){.n_workers = 2});
+    scene_place(s, "1x2:cpu");
+    s->options.free_communication = true;
+    s->options.keep_times = true;
+    scene_cost(s, 0, scene_find_run(s->programs[0], false, 0, 0), 0.5);
+}
+
+static double step_with(struct scene *s, double drift)
+{
+    const struct paces paces = {.drift = drift};
+    assert_ok(paces_run_clock(&paces, s->workers, s->n, &s->options, s->memory, &s->result));
+    return s->result.step_s;
+}
+
+/* It is as often ahead as behind. */
+static void test_who_computes_alone_takes_as_long_as_usual(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_pair(&s);
+    assert_seconds(step_with(&s, 0), 0.5);
+    assert_seconds(step_with(&s, 0.1), 0.5);
+    assert_seconds(s.result.workers[0].compute_s, 0.5);
+    scene_close(&s);
+}
+
+/* And times that are kept end when the mean does. */
+static void test_who_meets_waits_for_the_slower(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_pair(&s);
+    int instr = scene_find_run(s.programs[1], false, 0, 0);
+    scene_cost(&s, 1, instr, 0.5);
+    double slower_s = 0.5 * (1 + 0.1 * place_of_two());
+    assert_seconds(step_with(&s, 0.1), slower_s);
+    for (int w = 0; w < 2; w++)
+        assert_seconds(s.result.workers[w].compute_s, 0.5);
+    assert_true(scene_took(&s, 0, instr) <= slower_s + 1e-9);
+    scene_close(&s);
+
+    open_pair(&s);
+    (void)step_with(&s, 0.1); /* alone: its first run was not as long as the mean */
+    assert_seconds(scene_took(&s, 0, scene_find_run(s.programs[0], false, 0, 0)), 0.5);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_computes_alone_takes_as_long_as_usual),
+        cmocka_unit_test(test_who_meets_waits_for_the_slower),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
