@@ -55,6 +55,22 @@ static void test_one_bad_round_is_forgiven(void **state)
     }
 }
 
+/* Within a round, too, there is a judgement: of those who have had their turn. */
+static void test_who_had_no_turn_waits(void **state)
+{
+    (void)state;
+    struct contestant c[4] = {{0}, {0}, {0}, {.aside = true}};
+    contest_add(&c[0], 1);
+    contest_add(&c[1], 5);
+    contest_judge(c, 4);
+    assert_true(c[1].behind && !c[0].behind && !c[2].behind && !c[3].behind);
+    contest_add(&c[2], 0.9);
+    contest_add(&c[3], 0.1);
+    contest_judge(c, 4);
+    assert_true(c[3].behind && !c[0].behind && !c[2].behind);
+    assert_near(c[2].step_s, 0.9, 1e-9);
+}
+
 /* All are compared with it. */
 static void test_first_one_stays(void **state)
 {
@@ -99,6 +115,7 @@ int main(void)
         cmocka_unit_test(test_weather_does_not_count),
         cmocka_unit_test(test_the_further_behind_the_sooner_out),
         cmocka_unit_test(test_one_bad_round_is_forgiven),
+        cmocka_unit_test(test_who_had_no_turn_waits),
         cmocka_unit_test(test_first_one_stays),
         cmocka_unit_test(test_aside_is_no_rival),
         cmocka_unit_test(test_decided),

@@ -56,11 +56,13 @@ static void leave_out(struct contestant *all, int n)
 {
     double best_s = INFINITY;
     for (int i = 0; i < n; i++)
-        if (!all[i].aside)
+        if (!all[i].aside && all[i].n_rounds > 0)
             best_s = fmin(best_s, all[i].step_s);
     double margin = margin_after(all[0].n_rounds);
     for (int i = 1; i < n; i++) {
         struct contestant *c = &all[i];
+        if (c->n_rounds == 0)
+            continue;
         if (c->aside || c->step_s > best_s * (1 + fmax(margin, 3 * c->noise)))
             c->behind = true;
     }

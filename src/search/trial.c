@@ -24,7 +24,7 @@ struct trial {
     const struct trial_plan *plans;
     struct entrant *entrants;       /* by plan */
     struct contestant *contestants; /* by plan */
-    int64_t began_ns;
+    int64_t trained_ns;             /* after the first round */
 };
 
 /* ---- building ---- */
@@ -50,30 +50,23 @@ static enum status open_entrant(const struct trial *t, int i)
     return training_open(&asked, &e->training);
 }
 
-static enum status open_all(struct trial *t)
+static void close_entrant(struct entrant *e)
 {
-    for (int i = 0; i < t->n && !stop_requested(); i++)
-        TRY(open_entrant(t, i));
-    t->began_ns = timer_now_ns();
-    return STATUS_OK;
+    training_close(e->training);
+    free(e->text);
+    e->training = NULL;
+    e->text = NULL;
 }
 
 static void close_all(struct trial *t)
 {
-    for (int i = 0; i < t->n; i++) {
-        training_close(t->entrants[i].training);
-        free(t->entrants[i].text);
-    }
+    for (int i = 0; i < t->n; i++)
+        close_entrant(&t->entrants[i]);
     free(t->entrants);
     free(t->contestants);
 }
 
 /* ---- rounds ---- */
-
-static double elapsed_s(const struct trial *t)
-{
-    return (double)(timer_now_ns() - t->began_ns) * 1e-9;
-}
 
 /* The middle of the steps that were not seen before. */
 static enum status take_times(const struct trial *t, int i)
@@ -96,44 +89,78 @@ static enum status take_times(const struct trial *t, int i)
     return STATUS_OK;
 }
 
+static enum status play_turn(struct trial *t, int who)
+{
+    struct entrant *e = &t->entrants[who];
+    if (!e->training)
+        TRY(open_entrant(t, who));
+    if (!t->request->quiet)
+        log_progress("trying %s, round %d", t->plans[who].name, t->n_rounds + 1);
+    int64_t began_ns = timer_now_ns();
+    enum status st = training_let(e->training);
+    if (t->n_rounds > 0)
+        t->trained_ns += timer_now_ns() - began_ns;
+    if (stop_requested()) { /* the training may have heard of it as well */
+        status_clear();
+        return STATUS_OK;
+    }
+    TRY(st);
+    return take_times(t, who);
+}
+
+/* A plan that is out of it leaves its memory to the others: pages are scarce where all plans of a
+ * large network are built, and those that remain would be slower than alone. */
+static void judge(struct trial *t)
+{
+    contest_judge(t->contestants, t->n);
+    for (int i = 0; i < t->n; i++)
+        if (t->contestants[i].behind)
+            close_entrant(&t->entrants[i]);
+}
+
 /* Every round begins with another plan: who comes first after a sleep of the machine, or last, is
- * not always the same. */
+ * not always the same. In the first one each is built when its turn comes, so that who is far
+ * behind is gone before the next one is built. */
 static enum status play_round(struct trial *t)
 {
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n && !stop_requested(); i++) {
         int who = (t->n_rounds + i) % t->n;
         if (t->contestants[who].behind)
             continue;
-        if (!t->request->quiet)
-            log_progress("trying %s, round %d", t->plans[who].name, t->n_rounds + 1);
-        enum status st = training_let(t->entrants[who].training);
-        if (stop_requested()) { /* the training may have heard of it as well */
-            status_clear();
-            return STATUS_OK;
-        }
-        TRY(st);
-        TRY(take_times(t, who));
+        TRY(play_turn(t, who));
+        if (t->n_rounds == 0 && t->contestants[0].n_rounds > 0) /* else stopped in its turn */
+            judge(t);
     }
-    t->n_rounds++;
+    if (!stop_requested())
+        t->n_rounds++;
     return STATUS_OK;
 }
 
 /* ---- the whole ---- */
 
+static bool has_rivals(const struct trial *t)
+{
+    for (int i = 1; i < t->n; i++)
+        if (!t->contestants[i].behind)
+            return true;
+    return false;
+}
+
 static bool is_over(const struct trial *t)
 {
-    bool decided = !t->request->whole_time && contest_is_decided(t->contestants, t->n);
-    bool late = elapsed_s(t) > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
+    bool decided =
+        contest_is_decided(t->contestants, t->n) && (!t->request->whole_time || !has_rivals(t));
+    bool late =
+        (double)t->trained_ns * 1e-9 > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
     return decided || late || t->n_rounds == CONTEST_MAX_ROUNDS || stop_requested();
 }
 
 static enum status play(struct trial *t)
 {
-    TRY(open_all(t));
     while (!is_over(t)) {
         TRY(play_round(t));
-        if (t->contestants[0].n_rounds > 0) /* else stopped in the first */
-            contest_judge(t->contestants, t->n);
+        if (t->contestants[0].n_rounds > 0)
+            judge(t);
     }
     return STATUS_OK;
 }

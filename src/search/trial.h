@@ -8,7 +8,7 @@
  *     plans[0].step_s < plans[1].step_s ...
  *
  * Who is clearly behind (contest.h) has no further rounds, so that the time goes to those whose
- * order is in doubt. All plans are in memory at the same time.
+ * order is in doubt, and is no longer in memory. Those that stay are in memory together.
  */
 #ifndef CLEAVE_SEARCH_TRIAL_H
 #define CLEAVE_SEARCH_TRIAL_H
@@ -28,10 +28,10 @@ struct trial_request {
     const struct graph *graph;
     int64_t batch;
     int threads; /* of each worker; 0: all cores, shared out */
-    /* About how long, building not counted; but every plan that stays has TRIAL_LEAST_ROUNDS,
-     * whatever they take. */
+    /* About how long, building and the first round not counted; but every plan that stays has
+     * TRIAL_LEAST_ROUNDS, whatever they take. */
     double limit_s;
-    bool whole_time; /* else it ends as soon as the order is beyond doubt */
+    bool whole_time; /* as long as two are left; else it ends when the order is beyond doubt */
     bool quiet;
 };
 
