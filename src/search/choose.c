@@ -205,7 +205,8 @@ static enum status consider(const struct candidate_request *r, struct candidate_
     return STATUS_OK;
 }
 
-/* The choice of the clock, data parallelism, and who comes near them. */
+/* The choice of the clock, the two plainest plans whatever the clock says of them, and who comes
+ * near. */
 static enum status find_finalists(const struct candidate_request *r, struct candidate_set *s,
                                   struct finalists *f)
 {
@@ -213,6 +214,8 @@ static enum status find_finalists(const struct candidate_request *r, struct cand
     TRY(consider(r, s, s->best, f));
     if (s->data >= 0)
         TRY(consider(r, s, s->data, f));
+    if (s->serial >= 0)
+        TRY(consider(r, s, s->serial, f));
     for (int i = 0; i < s->n && s->list[i].fits; i++)
         if (s->list[i].step_s < near_s)
             TRY(consider(r, s, i, f));
