@@ -148,6 +148,10 @@ run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --machine cluster.j
 holds 'd["workers"] == 2 and d["search_s"] < 1 and d["machine"].endswith("without node1")'
 run 0 plan lenet5 --data mnist --machine cluster.json --without 0,2 --json
 holds 'd["workers"] == 1 and d["best"] == "serial"'
+run 0 machine --json # two of this host, whose costs are measured here
+python3 -c 'import json; k = json.load(open("stdout"))["kinds"][0]; json.dump({"cleave_machine": 1, "kinds": [k], "intra": "10GB/s", "nodes": [{"count": 2, "devices": [k["name"]]}]}, open("twice.json", "w"))'
+run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --machine twice.json --without 1 --json
+holds 'd["workers"] == 1 and d["best"] == "serial"'
 refused 2 "no such node" plan lenet5 --data mnist --machine cluster.json --without node7
 refused 2 "no node is left" plan lenet5 --data mnist --machine cluster.json --without 0,1,2
 refused 2 "no nodes to lose" plan lenet5 --data mnist --without 0

@@ -152,6 +152,8 @@ CLEAVE_MEMORY_LIMIT=$both run 0 train "${small[@]}" --workers 2 --plan data --st
 CLEAVE_MEMORY_LIMIT=$((both - 1)) refused 3 "'cleave predict' says what would fit" train \
     "${small[@]}" --workers 2 --plan data --steps 2 --quiet
 says stderr "2 workers of it need"
+CLEAVE_MEMORY_LIMIT=$((both - 1)) run 3 predict "${small[@]}" --workers 2 --plan data --no-measure --profile empty.db
+CLEAVE_MEMORY_LIMIT=$both run 0 predict "${small[@]}" --workers 2 --plan data --no-measure --profile empty.db
 # beyond any memory: refused before anything is allocated
 refused 3 "the plan does not fit into this host" train vgg16 --data synthetic:imagenet --batch 1048576 \
     --backend reference --no-eval --quiet

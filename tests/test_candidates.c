@@ -6,6 +6,7 @@
 #include "search/candidates.h"
 #include "search/estimate.h"
 #include "search/explain.h"
+#include "search/searched.h"
 #include "testing.h"
 
 #include <math.h>
@@ -299,6 +300,26 @@ static void test_memory_of_the_test(void **state)
     desk_close(&d);
 }
 
+/* Of kinds that this host does not have nothing was measured. */
+static void test_costs_of_other_kinds(void **state)
+{
+    (void)state;
+    static const bool here[] = {false, true};
+    struct searched_costs costs = {.known = true, .kinds_here = here};
+    const struct cost_source *sources;
+    struct machine *m;
+    assert_ok(machine_parse("1x2:p100+k40", &m));
+    assert_int_equal(m->n_kinds, 2);
+    assert_ok(profile_open(NULL, &costs.profile));
+    assert_ok(searched_find_sources(&costs, m, m->memory, &sources));
+    assert_true(!sources[0].profile && sources[1].profile == costs.profile);
+    costs.kinds_here = NULL; /* the machine is this host */
+    assert_ok(searched_find_sources(&costs, m, m->memory, &sources));
+    assert_true(sources[0].profile && sources[1].profile);
+    profile_close(costs.profile);
+    machine_destroy(m);
+}
+
 /* ---- what ends a search ---- */
 
 static bool stops_later(void *user)
@@ -334,6 +355,33 @@ static struct candidate_set *find_tried(struct desk *d, const char *slow, double
     assert_int_equal(s->n_tried, d->n_tried);
     assert_true(s->list[s->data].tried_s > 0 && s->list[s->best].tried_s > 0);
     return s;
+}
+
+/* The fastest by the clock was found too large for the test: those behind it are tried. */
+static void test_finalists_behind_one_that_is_too_large(void **state)
+{
+    (void)state;
+    struct desk d = {0};
+    struct plan *plan;
+    struct plan_request two = {.n_workers = 2};
+    struct graph *g = build("lenet5", 8);
+    struct candidate_request request = {.graph = g, .try_plans = try_plans, .user = &d};
+    struct candidate list[3] = {{.name = "large", .step_s = 0.9},
+                                {.name = "first", .step_s = 1},
+                                {.name = "second", .step_s = 1.1}};
+    struct candidate_set s = {.n = 3, .list = list, .best = 1, .data = -1, .serial = -1};
+    assert_ok(plan_build("data", g, &two, &plan));
+    for (int k = 0; k < 3; k++) {
+        list[k].plan = plan;
+        list[k].state = CANDIDATE_CLOCKED;
+        list[k].checked = true;
+        list[k].fits = k > 0;
+    }
+    assert_ok(candidates_try(&request, &s));
+    assert_int_equal(d.n_tried, 2);
+    assert_string_equal(list[s.best].name, "first");
+    plan_destroy(plan);
+    graph_destroy(g);
 }
 
 /* A noisy trial leaves the choice to the clock; but who fell clearly behind does not win. */
@@ -573,9 +621,11 @@ int main(void)
         cmocka_unit_test(test_little_slower_than_data),
         cmocka_unit_test(test_searched_plan_wins),
         cmocka_unit_test(test_mixed_devices),
+        cmocka_unit_test(test_costs_of_other_kinds),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_the_test),
+        cmocka_unit_test(test_finalists_behind_one_that_is_too_large),
         cmocka_unit_test(test_behind_in_a_trial),
         cmocka_unit_test(test_trial_decides),
         cmocka_unit_test(test_noise_of_a_trial),

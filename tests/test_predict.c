@@ -427,6 +427,31 @@ static void test_too_few_devices(void **state)
     graph_destroy(g);
 }
 
+/* It lies in the profile with what was measured, but this process may have less of it, or more. */
+static void test_memory_of_this_host_is_looked_up(void **state)
+{
+    (void)state;
+    char name[MEASURE_DEVICE_BYTES + 64], processor[MEASURE_DEVICE_BYTES], *text;
+    struct machine *host, *found;
+    profile *p;
+    assert_ok(profile_open(NULL, &p));
+    assert_ok(machine_discover(1, &host));
+    int64_t memory_bytes = host->nodes[0].memory_bytes;
+    host->nodes[0].memory_bytes = memory_bytes / 2;
+    host->wake_s = 1; /* so that it is known again */
+    assert_ok(machine_write_text(host, &text));
+    (void)snprintf(name, sizeof name, "machine of 2 workers with 1 threads on %s",
+                   profile_describe_processor(processor, sizeof processor));
+    assert_ok(profile_put_text(p, name, text));
+    assert_ok(predict_local_machine(p, 2, 1, true, NULL, &found));
+    assert_near(found->wake_s, 1, 1e-12);
+    assert_int_equal(found->nodes[0].memory_bytes, memory_bytes);
+    machine_destroy(found);
+    machine_destroy(host);
+    free(text);
+    profile_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_rooflines),
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_too_few_devices),
+        cmocka_unit_test(test_memory_of_this_host_is_looked_up),
     };
     if (machine_parse("1x7:p100", &machine) != STATUS_OK)
         return 1;

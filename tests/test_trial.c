@@ -82,6 +82,28 @@ static void test_who_is_behind_is_left_out(void **state)
     pair_close(&p);
 }
 
+/* A batch larger than the data is all of them; a window that they do not fill is refused. */
+static void test_few_samples(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct plan *windowed;
+    const struct plan_request two = {.n_workers = 2, .window = 65};
+    pair_open(&p);
+    struct trial_plan plans[2] = {{.name = "a", .plan = p.plain}, {.name = "b", .plan = p.plain}};
+    p.request.data = "synthetic:1x28x28/10/4";
+    p.request.limit_s = 0.1;
+    assert_ok(trial_run(&p.request, plans, 2));
+    assert_true(plans[0].n_rounds >= TRIAL_LEAST_ROUNDS && plans[0].step_s > 0);
+
+    assert_ok(plan_build("pipedream", p.graph, &two, &windowed));
+    plans[0].plan = windowed;
+    p.request.data = images; /* 64 batches */
+    assert_fails(trial_run(&p.request, plans, 1), STATUS_USAGE, "no 65 whole batches of 8");
+    plan_destroy(windowed);
+    pair_close(&p);
+}
+
 static void test_stopped(void **state)
 {
     (void)state;
@@ -103,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_work_takes_longer),
         cmocka_unit_test(test_who_is_behind_is_left_out),
+        cmocka_unit_test(test_few_samples),
         cmocka_unit_test(test_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

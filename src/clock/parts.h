@@ -164,7 +164,8 @@ struct worker {
     const struct instr_cost *costs;
     double pace, jitter;
     double pace_now;
-    double n_draws, draw_step; /* of pace_now; see draw_pace */
+    double n_draws; /* of pace_now; see draw_pace */
+    int prime;      /* its own */
     const struct streams *streams;
     int device, node, host;
     int next_on_host; /* the next worker of its host; -1: none */
@@ -249,7 +250,7 @@ void flow_pass(struct clock_run *c, int flow);
 /* To be called before time goes on: rates of all that what came and went has changed. */
 enum status flows_settle(struct clock_run *c) MUST_USE;
 
-/* Of worker `number`. All are prepared before the first one begins. */
+/* Of worker `number`. All are prepared, in their order, before the first one begins. */
 enum status worker_prepare(struct clock_run *c, int number) MUST_USE;
 enum status worker_begin(struct clock_run *c, int number) MUST_USE;
 /* It waits, and has to be rung for. */

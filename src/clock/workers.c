@@ -108,22 +108,20 @@ static bool is_prime(int n)
     return true;
 }
 
-static double root_of_prime(int number)
+static int next_prime(int after)
 {
-    int prime = 2;
-    for (int left = number; left > 0 || !is_prime(prime); prime++)
-        left -= is_prime(prime);
-    return sqrt(prime);
+    int n = after + 1;
+    while (!is_prime(n))
+        n++;
+    return n;
 }
 
 /* The draws of a worker are those of a normal distribution at multiples (modulo 1) of the root of a
  * prime of its own: they fill the distribution more evenly than chance would, so that its mean pace
  * is what it should be after a few, and no two workers' draws go together. */
-static void draw_pace(struct worker *w, int number)
+static void draw_pace(struct worker *w)
 {
-    if (w->n_draws == 0)
-        w->draw_step = root_of_prime(number);
-    double share = fmod(0.5 + ++w->n_draws * w->draw_step, 1);
+    double share = fmod(0.5 + ++w->n_draws * sqrt(w->prime), 1);
     w->pace_now = w->pace * fmax(CLOCK_LEAST_PACE, 1 + w->jitter * numbers_normal(share));
 }
 
@@ -217,7 +215,7 @@ static enum status compute(struct clock_run *c, int number)
     TRY(set_busy(c, w, true));
     w->computing = true;
     if (w->jitter > 0 && waits_for_others(w, &w->program->instrs[instr]))
-        draw_pace(w, number);
+        draw_pace(w);
     w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = 0;
     keep_begin(c, number, instr);
@@ -365,6 +363,7 @@ enum status worker_prepare(struct clock_run *c, int number)
     const struct clock_feed *feed = &c->options->feed;
     w->computed = -1;
     w->pace_now = w->pace;
+    w->prime = next_prime(number > 0 ? c->workers[number - 1].prime : 1);
     if (feed->sample_s > 0 && feed->threads > 0)
         w->feed_left_s =
             (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;

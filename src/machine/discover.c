@@ -120,9 +120,7 @@ static void look_at(hwloc_topology_t t, hwloc_const_cpuset_t allowed, struct mac
     h->units = hwloc_bitmap_weight(allowed);
     h->units = h->units > 0 ? h->units : 1;
     h->cores = count(t, allowed, HWLOC_OBJ_CORE);
-    if (h->here) /* of a NUMA node the system tells what it began with */
-        h->memory_bytes = machine_system_memory();
-    else if (root->total_memory <= INT64_MAX)
+    if (root->total_memory <= INT64_MAX)
         h->memory_bytes = (int64_t)root->total_memory;
     (void)snprintf(h->name, sizeof h->name, "%.63s", info(root, "HostName"));
     (void)snprintf(h->cpu, sizeof h->cpu, "%.150s", info(package, "CPUModel"));

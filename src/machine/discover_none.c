@@ -20,7 +20,6 @@ enum status machine_discover(int threads, struct machine **out)
     struct machine_host h = {.here = true};
     long units = sysconf(_SC_NPROCESSORS_ONLN);
     h.units = units > 0 ? (int)units : 1;
-    h.memory_bytes = machine_system_memory();
     if (gethostname(h.name, sizeof h.name - 1) != 0)
         h.name[0] = '\0';
     (void)snprintf(h.about, sizeof h.about, "%d processing unit%s", h.units,

@@ -2,11 +2,11 @@
 #include "machine/parts.h"
 
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of the kernels that there are, a good one gets so much of the arithmetic peak. */
 static const double reached_share = 0.7;
@@ -47,28 +47,6 @@ static double clock_hz(void)
     if (f)
         (void)fclose(f);
     return most > 100 ? most * 1e6 : usual_clock_hz;
-}
-
-/* ---- memory ---- */
-
-/* "max" is no number: no limit. */
-static int64_t read_limit(const char *path)
-{
-    long long limit;
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return INT64_MAX;
-    bool fine = fscanf(f, "%lld", &limit) == 1 && limit > 0;
-    (void)fclose(f);
-    return fine ? limit : INT64_MAX;
-}
-
-int64_t machine_system_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    int64_t all = pages > 0 && page_bytes > 0 ? (int64_t)pages * page_bytes : 0;
-    int64_t limit = read_limit("/sys/fs/cgroup/memory.max");
-    return limit < all ? limit : all;
 }
 
 /* ---- kinds ---- */
@@ -164,12 +142,16 @@ static enum status add_host(struct machine_builder *b, const struct machine_host
                             bool gpus_alone)
 {
     char boot[64] = "";
-    if (h->here)
+    int64_t memory_bytes = h->memory_bytes;
+    if (h->here) { /* as training will have it; of a NUMA node the system tells other things */
+        TRY(memory_find_limit(&memory_bytes));
+        memory_bytes = memory_bytes < INT64_MAX ? memory_bytes : 0;
         read_boot(boot, (int)sizeof boot);
+    }
     add_cores(boot, sizeof boot);
     struct machine_node node = {.name = *h->name ? h->name : NULL,
                                 .about = h->about,
-                                .memory_bytes = h->memory_bytes,
+                                .memory_bytes = memory_bytes,
                                 .cores = h->units,
                                 .host = boot};
     TRY(machine_add_node(b, &node));

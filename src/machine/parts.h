@@ -105,14 +105,11 @@ struct machine_host {
     char cpu[MACHINE_HOST_TEXT];   /* the model, "" if unknown */
     char about[MACHINE_HOST_TEXT]; /* packages, cores, caches */
     int units, cores;              /* processing units that may be used, and cores they are in */
-    int64_t memory_bytes;          /* 0: unknown */
+    int64_t memory_bytes;          /* 0: unknown; not read where it is this one */
     bool here;                     /* it is the one this process runs on */
     int n_gpus;
     char gpus[MACHINE_HOST_GPUS][MACHINE_HOST_TEXT]; /* models */
 };
-
-/* What this process may use of this host's memory: all of it, or what its container allows. */
-int64_t machine_system_memory(void);
 
 /* `gpus_alone`: where there are GPUs, they alone are devices. GPUs of unknown models are left out
  * and named in the log. */

@@ -131,7 +131,8 @@ static void *run_streamer(void *user)
     return NULL;
 }
 
-/* One turn: seconds of a core that a byte takes. */
+/* One turn: seconds of a core that a byte takes; 0 where none flows: of many nodes not all links
+ * are measured. */
 static enum status take_stream_turn(struct survey *s, struct streamer *w, double round_s,
                                     double *per_byte)
 {
@@ -147,7 +148,8 @@ static enum status take_stream_turn(struct survey *s, struct streamer *w, double
     atomic_store(&s->end->computes, false);
     (void)pthread_join(thread, NULL);
     double taken_s = took_s * (1 - s->wait_share) - rounds * round_s;
-    *per_byte = fmax(0, taken_s) / (double)(w->in_bytes + w->out_bytes);
+    int64_t n_bytes = w->in_bytes + w->out_bytes;
+    *per_byte = n_bytes > 0 ? fmax(0, taken_s) / (double)n_bytes : 0;
     return w->status == STATUS_OK ? STATUS_OK : status_give(&w->error);
 }
 

@@ -47,6 +47,16 @@ static enum status survey(int workers, int threads, const struct measure_callbac
     return machine_measure_threads(m, &o);
 }
 
+/* What was measured is kept; how much memory there is may have changed since. */
+static enum status renew_memory(struct machine *m, int threads)
+{
+    struct machine *now;
+    TRY(machine_discover(threads, &now));
+    m->nodes[0].memory_bytes = now->nodes[0].memory_bytes;
+    machine_destroy(now);
+    return STATUS_OK;
+}
+
 enum status predict_local_machine(profile *p, int workers, int threads, bool look_only,
                                   const struct measure_callbacks *callbacks, struct machine **out)
 {
@@ -55,16 +65,19 @@ enum status predict_local_machine(profile *p, int workers, int threads, bool loo
                    threads, profile_describe_processor(processor, sizeof processor));
     if (p)
         TRY(profile_get_text(p, name, &text));
-    if (text) {
-        enum status st = machine_parse_json(text, strlen(text), "the profile's machine", out);
-        free(text);
-        return st;
-    }
     struct machine *m;
-    TRY(machine_discover(threads, &m));
-    enum status st = look_only ? STATUS_OK : survey(workers, threads, callbacks, m);
-    if (st == STATUS_OK && p && !look_only)
-        st = keep(p, name, m);
+    enum status st;
+    if (text) {
+        st = machine_parse_json(text, strlen(text), "the profile's machine", &m);
+        free(text);
+        TRY(st);
+        st = renew_memory(m, threads);
+    } else {
+        TRY(machine_discover(threads, &m));
+        st = look_only ? STATUS_OK : survey(workers, threads, callbacks, m);
+        if (st == STATUS_OK && p && !look_only)
+            st = keep(p, name, m);
+    }
     if (st != STATUS_OK) {
         machine_destroy(m);
         return st;

@@ -216,7 +216,7 @@ static enum status find_finalists(const struct candidate_request *r, struct cand
         TRY(consider(r, s, s->data, f));
     if (s->serial >= 0)
         TRY(consider(r, s, s->serial, f));
-    for (int i = 0; i < s->n && s->list[i].fits; i++)
+    for (int i = 0; i < s->n; i++) /* one that was found too large since may stand before others */
         if (s->list[i].step_s < near_s)
             TRY(consider(r, s, i, f));
     return STATUS_OK;

@@ -40,6 +40,18 @@ static enum status find_forecast(struct chooser *c, int workers, struct forecast
     return add_forecast(c, workers, out);
 }
 
+/* Which kinds this host has lies in the memory of the machine that goes; the rest has the same. */
+static enum status keep_kinds(struct forecast *f, const struct machine *rest)
+{
+    bool *here;
+    if (!f->kinds_here)
+        return STATUS_OK;
+    TRY(arena_alloc_array(rest->memory, (size_t)rest->n_kinds, sizeof *here, &here));
+    memcpy(here, f->kinds_here, (size_t)rest->n_kinds * sizeof *here);
+    f->kinds_here = here;
+    return STATUS_OK;
+}
+
 /* The machine less the nodes that are lost. */
 static enum status remove_nodes(struct forecast *f, const char *names)
 {
@@ -49,6 +61,11 @@ static enum status remove_nodes(struct forecast *f, const char *names)
         struct status_error error;
         status_take(st, &error);
         return status_fail(st, "--without %s: %s", names, error.message);
+    }
+    st = keep_kinds(f, rest);
+    if (st != STATUS_OK) {
+        machine_destroy(rest);
+        return st;
     }
     machine_destroy(f->machine);
     f->machine = rest;
@@ -175,7 +192,7 @@ static void show(void *user, int done, int all, const char *name)
     const struct chooser *c = user;
     char left[32];
     double taken_s = (double)(timer_now_ns() - c->start_ns) * 1e-9;
-    double left_s = find_limit(c, c->n_workers) - taken_s;
+    double left_s = c->limit_s - taken_s;
     if (c->options->on_candidate)
         c->options->on_candidate(c->options->forecast.user, done, all, name);
     else if (taken_s * 1e9 > PROGRESS_FROM_NS)
@@ -211,6 +228,7 @@ enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set 
     TRY(find_forecast(c, n_workers, &f));
     r.machine = f->machine;
     c->start_ns = timer_now_ns();
+    c->limit_s = r.limit_s;
     enum status st = candidates_find(&r, out);
     log_progress_end();
     return st;

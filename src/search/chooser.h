@@ -47,7 +47,8 @@ struct chooser {
     } forecasts[CHOOSER_MAX_FORECASTS];
     struct forecast *forecast; /* for n_workers */
     int n_workers;             /* that a plan may have at most */
-    int64_t start_ns;
+    int64_t start_ns;          /* of the search that runs */
+    double limit_s;            /* its limit */
 };
 
 enum status chooser_open(struct chooser *c, const struct chooser_options *options) MUST_USE;

@@ -14,9 +14,9 @@ static const double QUICK_S = 0.2;
 /* How much of the sums of gradients is taken to hide behind backward. The additive model cannot
  * know how much does, and the best share differs from case to case (of AlexNet, VGG-16, ResNet-50
  * and Inception-v3 on 4 to 16 P100, each of these was best for one): so it is searched for several,
- * and the clock decides. That all hides is never taken: plans that differ in their sums alone would
- * be alike. Workers that are cores do the sums themselves, so less hides, and each further plan has
- * to be measured. */
+ * and the clock decides. Of GPUs that all hides is never taken: plans that differ in their sums
+ * alone would be alike. Workers that are cores do the sums themselves, and each further plan has to
+ * be measured: of them only all and nothing are tried. */
 static const int gpu_shares[] = {90, 0, 70, 50, 95}; /* percent; the likely ones first */
 static const int cpu_shares[] = {100, 0};
 
@@ -25,6 +25,7 @@ void searched_take_costs(struct searched_costs *to, const struct predict_request
 {
     *to = (struct searched_costs){.known = true,
                                   .profile = request->local ? request->profile : NULL,
+                                  .kinds_here = request->kinds_here,
                                   .busy = p->measured.setting,
                                   .alone = p->measured.alone,
                                   .scales = request->scales,
@@ -39,12 +40,14 @@ enum status searched_find_sources(const struct searched_costs *costs, const stru
 {
     struct cost_source *sources;
     TRY(arena_alloc_array(memory, (size_t)machine->n_kinds, sizeof *sources, &sources));
-    for (int k = 0; k < machine->n_kinds; k++)
-        sources[k] = (struct cost_source){.profile = costs->profile,
+    for (int k = 0; k < machine->n_kinds; k++) {
+        bool here = !costs->kinds_here || costs->kinds_here[k];
+        sources[k] = (struct cost_source){.profile = here ? costs->profile : NULL,
                                           .busy = costs->busy,
                                           .alone = costs->alone,
                                           .kind = &machine->kinds[k],
                                           .scales = costs->scales};
+    }
     *out = sources;
     return STATUS_OK;
 }

@@ -13,6 +13,7 @@
 struct searched_costs {
     bool known;
     profile *profile;
+    const bool *kinds_here;            /* as in predict_request */
     char device[MEASURE_DEVICE_BYTES]; /* of both settings; the prediction's own may be gone */
     struct profile_setting busy, alone;
     struct cost_scales scales;

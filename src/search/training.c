@@ -126,15 +126,28 @@ static enum status build(const training *t, trainer **out)
     return trainer_create(&o, out);
 }
 
+/* Without a whole window no slice would ever end. Of few samples a batch has all. */
+static enum status count_steps(training *t)
+{
+    int window = t->request.window;
+    t->steps_per_epoch = t->info.steps_per_epoch;
+    t->whole_steps = t->info.n_train / t->info.batch / window * window;
+    if (t->whole_steps > 0)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "the data have no %d whole batches of %lld, which are a window of the plan",
+                       window, (long long)t->info.batch);
+}
+
 static enum status train(training *t)
 {
     const struct trainer_callbacks calls = {.on_step = on_step};
     trainer *own;
     TRY(build(t, &own));
     t->info = *trainer_get_info(own);
-    t->steps_per_epoch = t->info.steps_per_epoch;
-    t->whole_steps = t->info.n_train / t->request.batch / t->request.window * t->request.window;
-    enum status st = sleep_a_while(t);
+    enum status st = count_steps(t);
+    if (st == STATUS_OK)
+        st = sleep_a_while(t);
     if (st == STATUS_OK)
         st = trainer_run(own, &calls, t);
     trainer_destroy(own);
