@@ -14,12 +14,13 @@ helps
 helps --help
 helps -h
 helps help
-for command in show train bench pack plan "plan make" "plan check" "plan dump" profile "profile list" "profile export" "profile import" "profile forget" "bench layers" "bench gemm" "bench step" "bench accuracy" "bench limits" "bench recommend"; do
-    # shellcheck disable=SC2086
-    helps $command --help
-    # shellcheck disable=SC2086
-    helps help $command
-done
+run 0 help --list
+cp stdout commands
+grep -qx predict commands && grep -qx 'bench search' commands || fail "commands are missing"
+while read -r -a words; do
+    helps "${words[@]}" --help
+    helps help "${words[@]}"
+done <commands
 helps show -h
 helps bench
 helps train lenet5 --batch 0 --help # help wins over a mistake

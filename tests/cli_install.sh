@@ -61,6 +61,8 @@ declared=$(grep -o 'cleave_[a-z_]*(' "$root/include/cleave/cleave.h" | grep -v _
     tr -d '(')
 shown=$(nm -D --defined-only "$root/lib/libcleave.so" | awk '{ print $3 }' | sort -u)
 [[ -z $(comm -13 <(echo "$declared") <(echo "$shown")) ]] || fail "shown but not declared"
+missing=$(comm -23 <(echo "$declared") <(echo "$shown"))
+[[ -z $missing ]] || fail "declared but not shown: $missing"
 
 cmake -S "$root/share/doc/cleave/examples" -B by-cmake -DCMAKE_PREFIX_PATH="$root" >log 2>&1 &&
     cmake --build by-cmake >>log 2>&1 || fail "find_package: $(tail -n 5 log)"

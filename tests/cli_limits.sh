@@ -71,6 +71,8 @@ holds 'd["machine"].startswith("4x1:cpu,inter=1Gbit/s") and len(d["fixed"]["poin
 
 refused 2 "did you mean 'data'" bench limits lenet5 --plan dta
 refused 2 "name a strategy" bench limits lenet5 --plan mine.json
+refused 2 "the strategy data has no use for --asynchronous" bench limits lenet5 --asynchronous
+refused 2 "the strategy ps has no use for --sync" bench limits lenet5 --plan ps --sync tree
 refused 2 "--workers" bench limits lenet5 --workers 1,,2
 refused 2 "has 4 devices" bench limits lenet5 --machine 1x4:p100 --workers 8
 refused 2 "inter=fast" bench limits lenet5 --data synthetic:mnist --machine local --no-measure --inter fast

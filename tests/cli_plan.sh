@@ -58,6 +58,10 @@ refused 2 "--set" "${alexnet[@]}" --set features.0=z:4
 refused 2 "stage 0 has" "${alexnet[@]}" --set features.0=n:64
 says stderr "--set on '"
 refused 2 "must be A..B" "${alexnet[@]}" --workers 4..2
+# a study has no one plan: what asks for one is refused, not forgotten
+refused 2 "-o is for one plan, --workers A..B" "${alexnet[@]}" --workers 1..4 -o study.json
+refused 2 "--set is for one plan, --batches" "${alexnet[@]}" --batches 64,128 --set features.0=n:4
+refused 2 "give one of both" "${alexnet[@]}" --workers 1..4 --batches 64,128
 
 # the inputs of a cluster by parts
 run 0 plan lenet5 --data mnist --nodes 2 --devices-per-node 2 --device p100 --intra 10GB/s --inter 1GB/s --micro-batches 4 --json
@@ -117,6 +121,8 @@ run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100,inter=1GB/s --
 holds '(lambda b: b["workers"] * b["epoch_s"] / 3600 <= 0.25)([c for c in d["candidates"] if c["name"] == d["best"]][0])'
 run 3 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --named --budget 0.0001
 says stderr "no plan keeps within the budget of 0.0001 worker-hours an epoch"
+run 3 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --named --budget 0.0001 --workers 1..2
+says stderr "keeps within the budget of 0.0001 worker-hours an epoch"
 
 # ---- what does not fit, and nonsense ----
 

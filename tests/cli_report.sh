@@ -59,14 +59,20 @@ run 0 train mlp --data $data --steps 2 --no-eval --run none
 # a mistake leaves nothing
 run 2 train lenet55 --data $data --run wrong
 [[ ! -e wrong && ! -e runs/lenet55-001 ]] || fail "a mistake left a directory"
-# where nothing can be written the training goes on
+# where nothing can be written, not even by root, the training goes on
 mkdir closed
-(cd closed && chmod 555 . && CLEAVE_PROFILE=$TEST_FOLDER/profile.db "$CLEAVE" train mlp --data $data \
+touch closed/runs
+(cd closed && CLEAVE_PROFILE=$TEST_FOLDER/profile.db "$CLEAVE" train mlp --data $data \
     --steps 1 --no-eval >../stdout 2>../stderr) || fail "a record that cannot be written ends the run"
-[[ $(id -u) -eq 0 ]] || says stderr "the record of this run is incomplete"
+says stderr "the record of this run is incomplete: runs/mlp-001: cannot make the directory"
 # the trace where it was asked for, and in the record
 run 0 train mlp --data $data --steps 2 --no-eval --trace my.json --run traced
 cmp my.json traced/trace.json || fail "--trace and --run"
+# one that nobody asked for, and that cannot be written, does not end the run
+mkdir -p spoilt/trace.json
+run 0 train mlp --data $data --steps 2 --no-eval --run spoilt
+says stderr "spoilt/trace.json: cannot write: Is a directory; this run has no trace"
+grep -q '"event":"done"' spoilt/events.jsonl || fail "a record without a trace has no end"
 
 # what --plan auto chose from is kept
 run 0 train mlp --data $data --batch 64 --steps 2 --no-eval --plan auto --workers 1 --run chosen
@@ -219,6 +225,9 @@ holds 'd["subjects"][0]["plan"]["name"] == "</script><b>"'
 # a run that was killed: half a line at the end of the events
 head -c 300 deep/run/events.jsonl >half.jsonl
 run 0 report half.jsonl -o half.html
+# or zero bytes, where the machine went down before its last lines were on the disk
+{ head -n 3 deep/run/events.jsonl; printf '\0\0\0'; } >zeros.jsonl
+run 0 report zeros.jsonl -o zeros.html
 
 # ---- mistakes ----
 

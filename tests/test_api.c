@@ -4,6 +4,7 @@
 #include <cleave/cleave.h>
 
 #include <pthread.h>
+#include <sched.h>
 
 /* Status and a part of the message. */
 #define assert_api_fails(expression, status, part) \
@@ -662,6 +663,9 @@ static void test_train_misuse(void **state)
     o.learning_rate = NAN;
     assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "learning rate");
     o = cleave_train_defaults();
+    o.threads = 1000000;
+    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "threads is 1000000");
+    o = cleave_train_defaults();
     o.evaluate = false;
     assert_api_ok(cleave_trainer_create(plan, &o, &t));
     assert_api_fails(cleave_trainer_evaluate(t, NULL, NULL), CLEAVE_USAGE, "evaluate");
@@ -679,6 +683,29 @@ static void test_train_misuse(void **state)
     assert_api_fails(cleave_trainer_create(plan, NULL, &t), CLEAVE_USAGE, "mnist");
     cleave_plan_destroy(plan);
     cleave_model_destroy(shape);
+    cleave_model_destroy(model);
+}
+
+/* Whoever makes trainers may run where it could before, in whatever order they go. */
+static void test_trainers_leave_their_thread_unbound(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_plan *plan = make_plan(model, "data", 2);
+    struct cleave_train_options o = cleave_train_defaults();
+    cleave_trainer *first, *second;
+    cpu_set_t before, now;
+    o.threads = 1;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_api_ok(cleave_trainer_create(plan, &o, &first));
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&before, &now));
+    assert_api_ok(cleave_trainer_create(plan, &o, &second));
+    cleave_trainer_destroy(first);
+    cleave_trainer_destroy(second);
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&before, &now));
+    cleave_plan_destroy(plan);
     cleave_model_destroy(model);
 }
 
@@ -792,6 +819,7 @@ int main(void)
         cmocka_unit_test(test_checkpoint),
         cmocka_unit_test(test_stop_from_elsewhere),
         cmocka_unit_test(test_train_misuse),
+        cmocka_unit_test(test_trainers_leave_their_thread_unbound),
         cmocka_unit_test(test_errors_are_per_thread),
         cmocka_unit_test(test_threads_share_handles),
         cmocka_unit_test(test_log),

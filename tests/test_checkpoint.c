@@ -357,8 +357,26 @@ static void test_missing_checkpoint(void **state)
     assert_false(checkpoint_exists(test_path(name, "absent")));
     assert_fails(checkpoint_open(name, &c), STATUS_FAILED,
                  "absent.json: cannot open: No such file");
+    /* One that lies on a disk that is not there now must not be taken for none. */
+    char away[PATH_MAX];
+    assert_int_equal(symlink("not-mounted/a.json", test_path(away, "away.json")), 0);
+    assert_true(checkpoint_exists(test_path(name, "away")));
+    assert_fails(checkpoint_open(name, &c), STATUS_FAILED, "away.json: cannot open");
     assert_fails(checkpoint_open("", &c), STATUS_USAGE, "not a usable name");
     assert_fails(checkpoint_open("folder/", &c), STATUS_USAGE, "not a usable name");
+}
+
+/* Rather than after the first epoch. */
+static void test_what_cannot_be_described(void **state)
+{
+    (void)state;
+    char name[PATH_MAX];
+    struct checkpoint_state s = {.model = "tiny", .data = "imagefolder:photos"};
+    assert_ok(checkpoint_check_state(test_path(name, "run"), &s));
+    assert_fails(checkpoint_check_state(test_path(name, "r\xe9sum\xe9"), &s), STATUS_FAILED,
+                 "not UTF-8");
+    (void)snprintf(s.data, sizeof s.data, "imagefolder:\xe9t\xe9");
+    assert_fails(checkpoint_check_state(test_path(name, "run"), &s), STATUS_FAILED, "not UTF-8");
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -603,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_differences_are_named),
         cmocka_unit_test(test_missing_checkpoint),
+        cmocka_unit_test(test_what_cannot_be_described),
         cmocka_unit_test(test_damage_is_noticed),
         cmocka_unit_test(test_foreign_json),
         cmocka_unit_test(test_no_folder),

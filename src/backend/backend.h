@@ -6,7 +6,8 @@
  * workspace asked for beforehand, and then run many times without any allocation.
  *
  * The interface suits a CPU and a GPU: everything in the step is enqueued on a stream, in order;
- * pointers are device memory; only memory_upload/download and stream_synchronize meet the host.
+ * pointers are device memory; only upload, download, upload_labels and stream_synchronize meet the
+ * host.
  *
  *     struct group_layouts io = {.input = {input_layout}};
  *     TRY(backend->group_create(device, &spec, &io, &group));   // chooses output and param layouts

@@ -129,12 +129,22 @@ static enum status check_plan(const char *name)
     return text_fail_unknown("plan", name, names);
 }
 
+/* One worker has the plan 'serial' whatever is asked for: so it is looked at before. */
+static enum status check_split(const struct limits_options *o)
+{
+    struct split_options split = o->split;
+    struct plan_request request;
+    TRY(split_request(&split, &request));
+    return plan_check_used(&request, o->plan);
+}
+
 static enum status run(const struct limits_options *o, arena *memory)
 {
     struct limits_study *s; /* too large for the stack */
     TRY(arena_alloc(memory, sizeof *s, &s));
     *s = (struct limits_study){.options = o, .memory = memory};
     TRY(check_plan(o->plan));
+    TRY(check_split(o));
     TRY(parse_workers(o->workers, s));
     TRY(stop_install());
     TRY(limits_predict(s));

@@ -52,9 +52,10 @@ struct search_case {
 
 static enum status parse(int argc, char **argv, struct search_bench *o, bool *help)
 {
-    *o = (struct search_bench){0};
+    *o = (struct search_bench){.cases = all_cases};
     const struct option options[] = {
-        OPTION_TEXT("--cases", "LIST", &o->cases, all_cases, "networks, each with its workers"),
+        OPTION_TEXT("--cases", "LIST", &o->cases, NULL,
+                    "networks, each with its workers: lenet5:4,vgg16:16 [all that have a bar]"),
         OPTION_TEXT("--device", "KIND", &o->device, "p100", "what the workers are"),
         OPTION_INTEGER("--devices-per-node", "N", &o->per_node, 1, PLAN_MAX_WORKERS, "4",
                        "of the machine"),

@@ -111,6 +111,19 @@ static enum status join_machine(struct plan_choose_options *o)
     return STATUS_OK;
 }
 
+/* A study has one best plan for each of its rows: there is none to write or to edit. */
+static enum status check_study(const struct plan_choose_options *o, bool range)
+{
+    const char *single = o->output ? "-o" : o->set ? "--set" : NULL;
+    if (o->batches && range)
+        return status_fail(STATUS_USAGE,
+                           "--batches and --workers A..B are two studies: give one of both");
+    if (single && (o->batches || range))
+        return status_fail(STATUS_USAGE, "%s is for one plan, %s compares several: leave one out",
+                           single, range ? "--workers A..B" : "--batches");
+    return STATUS_OK;
+}
+
 static enum status settle(struct plan_choose_options *o)
 {
     struct chooser_options *c = &o->chooser;
@@ -118,7 +131,9 @@ static enum status settle(struct plan_choose_options *o)
     int64_t workers;
     TRY(join_machine(o));
     c->fewer = true;
-    if (!o->workers || plan_parse_range(o->workers, counts, &n))
+    bool range = o->workers && plan_parse_range(o->workers, counts, &n);
+    TRY(check_study(o, range));
+    if (!o->workers || range)
         return STATUS_OK;
     if (strstr(o->workers, ".."))
         return status_fail(STATUS_USAGE,

@@ -187,10 +187,17 @@ static enum status print_workers(const struct chooser *c, const struct point *po
     return STATUS_OK;
 }
 
-static enum status refuse(const struct point *points, int n)
+static enum status refuse(const struct plan_choose_options *o, const struct point *points, int n)
 {
+    double hours = o->chooser.most_worker_hours;
     if (find_first(points, n))
         return STATUS_OK;
+    if (hours > 0)
+        return status_fail(
+            STATUS_NO_FIT,
+            "no plan fits into memory and keeps within the budget of %g worker-hours "
+            "an epoch",
+            hours);
     return status_fail(STATUS_NO_FIT, "no plan fits into memory; try a smaller --batch");
 }
 
@@ -212,7 +219,7 @@ static enum status study_workers(struct chooser *c, const struct plan_choose_opt
                                   count_worth(points, n))));
     else
         TRY(print_workers(c, points, n));
-    return refuse(points, n);
+    return refuse(o, points, n);
 }
 
 enum status plan_study_workers(const struct plan_choose_options *o)
@@ -291,5 +298,5 @@ enum status plan_study_batches(const struct plan_choose_options *o)
                                   o->chooser.forecast.machine, "points", points_json(points, n))));
     else
         TRY(print_batches(o, points, n));
-    return refuse(points, n);
+    return refuse(o, points, n);
 }

@@ -450,6 +450,7 @@ static void set_trace(const struct train_options *o, const record *kept,
         return;
     options->trace = record_trace(kept);
     options->trace_steps = o->run ? 0 : FEW_STEPS;
+    options->trace_aside = true;
 }
 
 static enum status train(const struct train_options *o, struct trainer_options *options)

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 enum {
-    THREADS_MAX = 256,
     DEPTH_MAX = 1024,
     DEPTH = 3,
     MEMORY_CHUNK = 64, /* samples claimed at once where each costs little */
@@ -243,10 +242,10 @@ static enum status check_options(const struct dataset_info *info, struct loader_
         return status_fail(STATUS_USAGE, "batch %lld must be from 1 to %lld", (long long)o->batch,
                            1LL << 31);
     TRY(check_parts(info, o));
-    if (o->threads < 0 || o->threads > THREADS_MAX || o->depth < 0 || o->depth > DEPTH_MAX)
+    if (o->threads < 0 || o->threads > LOADER_MOST_THREADS || o->depth < 0 || o->depth > DEPTH_MAX)
         return status_fail(STATUS_USAGE,
                            "loader threads %d and depth %d must be from 0 to %d and 0 to %d",
-                           o->threads, o->depth, THREADS_MAX, DEPTH_MAX);
+                           o->threads, o->depth, LOADER_MOST_THREADS, DEPTH_MAX);
     if (!(o->timeout_s >= 0))
         return status_fail(STATUS_USAGE, "timeout %g must not be negative", o->timeout_s);
     if (o->count == 0 && !o->exact_parts)
@@ -258,7 +257,7 @@ static enum status check_options(const struct dataset_info *info, struct loader_
     if (o->threads == 0 && info->in_memory)
         o->threads = 1;
     else if (o->threads == 0)
-        o->threads = (int)least(THREADS_MAX, sysconf(_SC_NPROCESSORS_ONLN));
+        o->threads = (int)least(LOADER_MOST_THREADS, sysconf(_SC_NPROCESSORS_ONLN));
     return STATUS_OK;
 }
 

@@ -35,6 +35,8 @@
 
 #include "data/dataset.h"
 
+enum { LOADER_MOST_THREADS = 256 };
+
 /* Zero means the default everywhere but in batch, which must be given. */
 struct loader_options {
     int64_t batch;  /* samples of the global batch */

@@ -82,12 +82,13 @@ static enum status read_lines(FILE *f, const char *path, struct steps *steps, js
 {
     char *line = NULL;
     size_t size = 0;
+    ssize_t length;
     enum status st = STATUS_OK;
-    for (int number = 1; st == STATUS_OK && getline(&line, &size, f) > 0; number++) {
+    for (int number = 1; st == STATUS_OK && (length = getline(&line, &size, f)) > 0; number++) {
         json_error_t error;
         json_t *event = json_loads(line, 0, &error);
         /* A run that was killed may have left half a line at the end. */
-        if (!event && line[strlen(line) - 1] != '\n')
+        if (!event && line[length - 1] != '\n')
             break;
         st = event ? take_event(steps, epochs, subject, event)
                    : report_fail_json(path, number, &error);

@@ -324,6 +324,18 @@ enum status checkpoint_save_weights(const char *path, const struct graph *graph,
     return st;
 }
 
+enum status checkpoint_check_state(const char *name, const struct checkpoint_state *state)
+{
+    struct places p;
+    struct checkpoint_record record = {.state = *state};
+    char *text = NULL;
+    TRY(choose_places(name, state->step, &p));
+    memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
+    TRY(checkpoint_record_print(&record, &text));
+    free(text);
+    return STATUS_OK;
+}
+
 enum status checkpoint_check_place(const char *name)
 {
     struct places p;
@@ -345,7 +357,7 @@ bool checkpoint_exists(const char *name)
 {
     char path[PATH_MAX];
     struct stat info;
-    return join(path, name, ".json") && stat(path, &info) == 0;
+    return join(path, name, ".json") && (lstat(path, &info) == 0 || errno != ENOENT);
 }
 
 static enum status read_record(const char *path, struct checkpoint_record *out)

@@ -62,10 +62,13 @@ struct checkpoint_state {
 enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
                             const struct graph *graph, const struct tensor_store *tensors) MUST_USE;
 
+/* Fails early where describing the run would: a path that is not UTF-8. */
+enum status checkpoint_check_state(const char *name, const struct checkpoint_state *state) MUST_USE;
+
 /* Fails early where a save would: no such folder, not writable, an unusable name. */
 enum status checkpoint_check_place(const char *name) MUST_USE;
 
-/* Whether NAME.json is there. */
+/* Whether NAME.json is there, readable or not: only what is surely absent is no checkpoint. */
 bool checkpoint_exists(const char *name);
 
 typedef struct checkpoint checkpoint;

@@ -50,12 +50,25 @@ static enum status find_cause(const crew *c)
     return cause ? status_give(cause) : STATUS_OK;
 }
 
+/* The calling thread is worker 0, on its cores, while it works here: before and behind it is the
+ * caller's, who may have several crews, or another thread call next. */
+static void do_all(crew *c)
+{
+    struct pin_mask before;
+    pin_remember(&before);
+    pin_restore(&c->own);
+    gang_do(c->gang, do_work, c);
+    if (!c->own.is_known)
+        pin_remember(&c->own);
+    pin_restore(&before);
+}
+
 enum status crew_do(crew *c, crew_work *work, void *user)
 {
     c->work = work;
     c->user = user;
     if (c->gang)
-        gang_do(c->gang, do_work, c);
+        do_all(c);
     else
         do_work(0, c);
     return find_cause(c);
@@ -154,7 +167,6 @@ static enum status make_workers(crew *c)
     TRY(comm_threads_create(c->info.n_local, o->timeout_s, ends));
     for (int i = 0; i < c->info.n_local; i++)
         c->workers[i].end = ends[i];
-    pin_remember(&c->before);
     return gang_create(c->info.n_local, &c->gang);
 }
 
@@ -254,7 +266,6 @@ void crew_destroy(crew *c)
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         crew_worker_close(&c->workers[i]);
     free(c->room);
-    pin_restore(&c->before);
     (void)pthread_mutex_destroy(&c->lock);
     arena_destroy(c->memory);
 }

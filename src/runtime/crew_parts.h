@@ -56,9 +56,9 @@ struct crew {
     int most_steps;
     int64_t clock_ns; /* this process's clock when the crew was complete */
 
-    gang *gang;             /* the workers' threads; NULL: there is one worker, which has none */
-    struct pin_mask before; /* where the calling thread, worker 0, ran before it was bound */
-    crew_work *work;        /* that they do */
+    gang *gang;          /* the workers' threads; NULL: there is one worker, which has none */
+    struct pin_mask own; /* where worker 0 runs, since its first work has bound it */
+    crew_work *work;     /* that they do */
     void *user;
 
     /* ---- with other processes ---- */

@@ -53,7 +53,7 @@ static int loader_threads(const struct crew *c, const dataset *set, int asked)
 {
     if (asked || c->n_places == 1 || dataset_get_info(set)->in_memory)
         return asked;
-    return c->threads;
+    return c->threads < LOADER_MOST_THREADS ? c->threads : LOADER_MOST_THREADS;
 }
 
 static enum status open_loader(struct crew_worker *w, dataset *set, struct loader_options o,

@@ -145,11 +145,25 @@ enum status executor_create(const struct program *const *programs, int n_program
     return create(programs, n_programs, end, false, out);
 }
 
+/* The one whose memory stays, see executor_destroy; held here, it is not lost. */
+static executor *_Atomic left_behind;
+
+/* After a failure messages may be under way that nobody polls any more. A transport that works by
+ * itself reads and writes their memory until it is destroyed, which comes after this. */
+static bool is_still_used(const executor *e)
+{
+    return e->has_thread && atomic_load(&e->failed);
+}
+
 void executor_destroy(executor *e)
 {
     if (!e)
         return;
     executor_comm_destroy(e);
+    if (is_still_used(e)) {
+        atomic_store(&left_behind, e);
+        return;
+    }
     if (e->stream)
         e->backend->stream_destroy(e->stream);
     for (int c = 0; c < BUFFER_CLASS_COUNT; c++)

@@ -7,10 +7,12 @@
  *     TRY(executor_create(programs, 3, NULL, &e));
  *     TRY(executor_step(e, 0, &batch, &state, &rule, &result));
  *
- * Computation runs on the calling thread. Where a program communicates, a second thread starts the
- * communication in order, polls what is under way and wakes the first. Either waits for the other
- * only where an instruction says so. When nothing has moved on this worker for comm->timeout_s the
- * run ends with STATUS_TIMEOUT, naming the instruction that waits and for whom.
+ * Computation runs on the calling thread. Where a program communicates, the same thread starts the
+ * communication in order and polls what is under way, between instructions and while it waits, if
+ * the members of the transport do each other's work (comm.h: shared_work); else, over MPI, a second
+ * thread does, and wakes the first. Either waits only where an instruction says so. When nothing
+ * has moved on this worker for comm->timeout_s the run ends with STATUS_TIMEOUT, naming the
+ * instruction that waits and for whom.
  */
 #ifndef CLEAVE_RUNTIME_EXECUTOR_H
 #define CLEAVE_RUNTIME_EXECUTOR_H
@@ -53,7 +55,9 @@ struct executor_time {
  * alone. */
 enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out) MUST_USE;
-void executor_destroy(executor *e); /* NULL is fine */
+/* NULL is fine. After a failure under MPI, which may still write what was to be received, its
+ * memory stays until the process ends. */
+void executor_destroy(executor *e);
 
 /* Runs program number `program` once: n_steps steps, with so many states, rules (NULL for an
  * evaluation program) and results. A loss that is not finite is an error that names the step, for

@@ -22,3 +22,14 @@ bool pin_thread(int place, int n_places, int threads)
     (void)threads;
     return false;
 }
+
+/* Nothing was bound, so there is nothing to go back to. */
+void pin_remember(struct pin_mask *mask)
+{
+    mask->is_known = false;
+}
+
+void pin_restore(const struct pin_mask *mask)
+{
+    (void)mask;
+}

@@ -72,14 +72,15 @@ static enum status fail_no_use(const struct plan_strategy *s, const struct optio
 }
 
 /* Who asks for something else than they get should know. */
-static enum status check_all_used(const struct plan_request *request, const struct plan_strategy *s)
+enum status plan_check_used(const struct plan_request *request, const char *strategy)
 {
     struct option options[N_OPTIONS];
+    const struct plan_strategy *s = find_strategy(strategy);
     list_options(request, options);
-    for (int i = 0; i < N_OPTIONS; i++)
+    for (int i = 0; s && i < N_OPTIONS; i++)
         if (options[i].given && options[i].takes && !(options[i].takes & s->takes))
             return fail_no_use(s, &options[i]);
-    if (request->workers_per_node && request->sync != PLAN_HIERARCHICAL)
+    if (s && request->workers_per_node && request->sync != PLAN_HIERARCHICAL)
         return status_fail(STATUS_USAGE, "--workers-per-node is for --sync hierarchical");
     return STATUS_OK;
 }
@@ -91,9 +92,7 @@ enum status plan_choose(const char *text, const struct graph *graph,
         return plan_parse(text, strlen(text), "the plan", graph, out);
     if (!plan_is_file(text)) {
         struct plan_request asked = *request;
-        const struct plan_strategy *strategy = find_strategy(text);
-        if (strategy)
-            TRY(check_all_used(request, strategy));
+        TRY(plan_check_used(request, text));
         asked.n_workers = asked.n_workers ? asked.n_workers : 1;
         return plan_build(text, graph, &asked, out);
     }

@@ -17,6 +17,10 @@ bool plan_is_file(const char *text);
  * everything else itself. */
 enum status plan_check_bare(const struct plan_request *request, const char *plan) MUST_USE;
 
+/* STATUS_USAGE if the request says something that the strategy has no use for. A name that is none
+ * is fine: whoever builds the plan refuses it. */
+enum status plan_check_used(const struct plan_request *request, const char *strategy) MUST_USE;
+
 /* The text may also be a plan itself: JSON, for as many workers as it says. request->n_workers 0:
  * as many as the file says, or 1. A file for another number of workers than asked for is
  * STATUS_USAGE; so is a request that says more of how a file's plan is to be, or something that the

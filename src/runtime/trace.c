@@ -1,11 +1,14 @@
 #include "runtime/trace.h"
 
+#include "base/log.h"
 #include "program/timeline.h"
 #include "runtime/crew_parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- keeping ---- */
 
@@ -158,11 +161,37 @@ static enum status write_all(FILE *f, void *user)
     return STATUS_OK;
 }
 
-enum status trace_write(crew *c, const char *path)
+/* Without a file to write to, too: the other processes hand over their times all the same. */
+static enum status write_aside(crew *c, const char *path)
+{
+    FILE *f = fopen(path, "w"), *to = f;
+    int why = f ? 0 : errno;
+    if (!to)
+        to = fopen("/dev/null", "w");
+    if (!to)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(why));
+    enum status st = write_all(to, c);
+    errno = 0;
+    bool failed = ferror(to) != 0;
+    if (fclose(to) != 0 || failed) {
+        why = errno ? errno : EIO;
+        (void)unlink(path); /* half of it is no trace */
+    }
+    if (st == STATUS_OK && why)
+        log_warn("%s: cannot write: %s; this run has no trace", path, strerror(why));
+    return st;
+}
+
+static enum status write_root(crew *c, const char *path, bool aside)
+{
+    return aside ? write_aside(c, path) : timeline_write_file(path, write_all, c);
+}
+
+enum status trace_write(crew *c, const char *path, bool aside)
 {
     if (!c->workers[0].kept)
         return status_fail(STATUS_FAILED, "no times were kept");
-    enum status st = c->info.root ? timeline_write_file(path, write_all, c) : send_events(c);
+    enum status st = c->info.root ? write_root(c, path, aside) : send_events(c);
     if (st != STATUS_OK)
         crew_abort(c, st);
     return st;

@@ -6,7 +6,7 @@
  *
  *     struct crew_options o = {.trace_steps = TRACE_STEPS, ...};
  *     ...
- *     TRY(trace_write(c, "run.trace.json"));
+ *     TRY(trace_write(c, "run.trace.json", false));
  */
 #ifndef CLEAVE_RUNTIME_TRACE_H
 #define CLEAVE_RUNTIME_TRACE_H
@@ -17,7 +17,7 @@
 enum { TRACE_STEPS = 20, TRACE_INSTRUCTIONS = 20000 };
 
 /* All processes take part; the root writes. Clocks of several hosts agree only to the time of a
- * message. */
-enum status trace_write(crew *c, const char *path) MUST_USE;
+ * message. `aside`: a file that cannot be written is a warning, and no failure. */
+enum status trace_write(crew *c, const char *path, bool aside) MUST_USE;
 
 #endif

@@ -41,6 +41,16 @@ static enum status check_least(const char *what, int64_t value, int64_t least)
     return STATUS_OK;
 }
 
+/* What OpenMP cannot start it does not refuse: it ends the process. */
+static enum status check_threads(int threads)
+{
+    enum { MOST_THREADS = 4096 };
+    if (threads < 0 || threads > MOST_THREADS)
+        return status_fail(STATUS_USAGE, "threads is %d, it must be 0 to %d", threads,
+                           MOST_THREADS);
+    return STATUS_OK;
+}
+
 static enum status check_real(const char *what, double value, double least, double below)
 {
     if (!(value >= least && value < below))
@@ -73,7 +83,7 @@ static enum status check_options(const struct trainer_options *o)
     TRY(check_least("epochs", o->epochs, 0));
     TRY(check_least("steps", o->max_steps, 0));
     TRY(check_least("data limit", o->data_limit, 0));
-    TRY(check_least("threads", o->threads, 0));
+    TRY(check_threads(o->threads));
     TRY(check_least("workers", o->workers, 0));
     if (!(o->timeout_s > 0))
         return status_fail(STATUS_USAGE, "the time-out is %g s, it must be more than 0",

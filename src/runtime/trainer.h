@@ -43,7 +43,7 @@ struct trainer_options {
 
     const char *backend;      /* NULL (default): the best there is */
     enum precision precision; /* default PRECISION_FLOAT */
-    int threads;              /* of each worker; 0 (default): all cores, shared out */
+    int threads;              /* of each worker, to 4096; 0 (default): all cores, shared out */
     int loader_threads;       /* 0 (default): as loader.h */
 
     /* Who works: threads of this process, or, with an end of its own (comm_mpi_create), this
@@ -60,6 +60,8 @@ struct trainer_options {
     const char *trace;           /* where the times of the last steps go (trace.h); NULL (default):
                                     nowhere */
     int trace_steps;             /* how many; 0 (default): TRACE_STEPS */
+    bool trace_aside;            /* nobody asked for it: where it cannot be written, that is a
+                                    warning; default false */
 
     struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
                                 and 0.999, epsilon 1e-8; rule.step is ignored */

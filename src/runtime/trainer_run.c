@@ -308,7 +308,7 @@ enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, v
     TRY(evaluate(t));
     TRY(trainer_save(t));
     if (t->options.trace)
-        TRY(trace_write(t->crew, t->options.trace));
+        TRY(trace_write(t->crew, t->options.trace, t->options.trace_aside));
     summarise(t, start_ns);
     atomic_store(&t->asked, false);
     return to.calls->on_done ? heard(t, to.calls->on_done(&t->done, user)) : STATUS_OK;

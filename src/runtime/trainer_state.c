@@ -31,7 +31,7 @@ static enum status describe_run(trainer *t)
         return status_fail(STATUS_USAGE, "the name of the model or the dataset is too long");
     memcpy(s->model, o->model, strlen(o->model));
     memcpy(s->data, o->data, strlen(o->data));
-    return STATUS_OK;
+    return *t->checkpoint ? checkpoint_check_state(t->checkpoint, s) : STATUS_OK;
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static enum status share_position(trainer *t)
 
 enum status trainer_set_state(trainer *t)
 {
-    TRY(describe_run(t));
+    TRY(crew_agree(t->options.process, describe_run(t)));
     TRY(crew_with_tensors(t->crew, read_state, t));
     TRY(share_position(t));
     if (t->info.resumed || t->options.weights)

@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     MAX_RANKS = 64, /* on a host; bits of a word */
@@ -81,15 +82,26 @@ struct host {
     MPI_Comm mpi_comm;
     MPI_Win window;
     int rank, size;
+    const double *timeout_s; /* the end's */
     struct shared *shared;
     char *staging, *small;
 };
 
 /* ---- locking, ringing ---- */
 
-static enum status lock(struct shared *s)
+/* A worker that is stopped may hold it: that wait has a deadline like any other. */
+static enum status lock(const struct host *h, double seconds)
 {
-    int error = pthread_mutex_lock(&s->lock);
+    struct shared *s = h->shared;
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1 + (time_t)seconds;
+    int error = pthread_mutex_timedlock(&s->lock, &until);
+    if (error == ETIMEDOUT)
+        return status_fail(STATUS_TIMEOUT,
+                           "waited %g s for a worker of this host that has stopped in the midst of "
+                           "a reduction",
+                           seconds);
     if (error == EOWNERDEAD) {
         (void)pthread_mutex_consistent(&s->lock);
         (void)pthread_mutex_unlock(&s->lock);
@@ -437,7 +449,7 @@ static uint64_t members_bits(const struct mpi_end *end, const struct comm_reduct
 static enum status post(const struct host *h, const struct comm_reduction *r, uint64_t members,
                         int *number, int *small_slot)
 {
-    TRY(lock(h->shared));
+    TRY(lock(h, *h->timeout_s));
     enum status st = find_or_open(h, r, members, number);
     if (st == STATUS_OK) {
         struct meeting *m = &h->shared->meetings[*number];
@@ -464,7 +476,7 @@ enum status host_start(struct mpi_end *end, const struct comm_reduction *r, int 
         return STATUS_OK;
     struct meeting *m = &h->shared->meetings[op->host.meeting];
     memcpy(small_room(h, small_slot, position), data, (size_t)array_bytes(r));
-    TRY(lock(h->shared));
+    TRY(lock(h, *h->timeout_s));
     bool last = ++m->n_posted == m->n_members;
     (void)pthread_mutex_unlock(&h->shared->lock);
     if (last)
@@ -475,7 +487,7 @@ enum status host_start(struct mpi_end *end, const struct comm_reduction *r, int 
 static enum status leave(const struct host *h, const struct host_op *op)
 {
     struct shared *s = h->shared;
-    TRY(lock(s));
+    TRY(lock(h, *h->timeout_s));
     struct meeting *m = &s->meetings[op->meeting];
     if (++m->n_left == m->n_members) {
         int slot = atomic_load(&m->slot);
@@ -516,8 +528,14 @@ enum status host_poll(struct mpi_end *end, struct host_op *op, bool *done)
 void host_abort(struct mpi_end *end, const struct mpi_abort *why)
 {
     struct host *h = end->host;
-    if (!h || lock(h->shared) != STATUS_OK)
+    bool clean = !*status_message();
+    if (!h)
         return;
+    if (lock(h, 1) != STATUS_OK) {
+        if (clean)
+            status_clear(); /* the cause is what the caller says, not this */
+        return;
+    }
     if (!atomic_load(&h->shared->aborted)) {
         h->shared->abort = *why;
         atomic_store(&h->shared->aborted, true);
@@ -611,7 +629,7 @@ enum status host_create(struct mpi_end *end)
     MPI_Comm mpi_comm;
     TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, end->c.rank, MPI_INFO_NULL,
                                 &mpi_comm));
-    struct host h = {.mpi_comm = mpi_comm};
+    struct host h = {.mpi_comm = mpi_comm, .timeout_s = &end->c.timeout_s};
     TRY_MPI(MPI_Comm_rank(mpi_comm, &h.rank));
     TRY_MPI(MPI_Comm_size(mpi_comm, &h.size));
     TRY(find_host_ranks(end, &h));
