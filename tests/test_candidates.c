@@ -411,6 +411,17 @@ static void test_behind_in_a_trial(void **state)
     graph_destroy(g);
 }
 
+/* A clock that is far off beyond the noise of the trial has no say: here it is by 1.7 times. */
+static void test_clock_that_is_far_off(void **state)
+{
+    (void)state;
+    struct candidate list[2] = {{.step_s = 1, .tried_s = 1.03, .tried_noise = 0.02},
+                                {.step_s = 1.7, .tried_s = 1, .tried_noise = 0.02}};
+    struct candidate_set s = {.n = 2, .list = list, .n_tried = 2};
+    double ratio = candidates_known_s(&s, 0) / candidates_known_s(&s, 1);
+    assert_true(ratio > 1.02 && ratio < 1.03);
+}
+
 /* Who wins by the clock does not where it is slow for real; data parallelism is always tried, and
  * one worker. */
 static void test_trial_decides(void **state)
@@ -627,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_the_test),
         cmocka_unit_test(test_finalists_behind_one_that_is_too_large),
         cmocka_unit_test(test_behind_in_a_trial),
+        cmocka_unit_test(test_clock_that_is_far_off),
         cmocka_unit_test(test_trial_decides),
         cmocka_unit_test(test_noise_of_a_trial),
         cmocka_unit_test(test_stopped),

@@ -2,6 +2,8 @@
 #include "search/contest.h"
 #include "testing.h"
 
+static const double long_s = 100; /* of rounds: their number alone decides */
+
 /* One round of two: the second takes `ratio` times as long as the first, the machine `weather`
  * times as long for both. */
 static void play(struct contestant *c, double weather, double ratio)
@@ -9,7 +11,7 @@ static void play(struct contestant *c, double weather, double ratio)
     contest_add(&c[0], weather);
     if (!c[1].behind)
         contest_add(&c[1], weather * ratio);
-    contest_judge(c, 2);
+    contest_judge(c, 2, long_s);
 }
 
 /* Rounds until the second is left out. */
@@ -62,11 +64,11 @@ static void test_who_had_no_turn_waits(void **state)
     struct contestant c[4] = {{0}, {0}, {0}, {.aside = true}};
     contest_add(&c[0], 1);
     contest_add(&c[1], 5);
-    contest_judge(c, 4);
+    contest_judge(c, 4, long_s);
     assert_true(c[1].behind && !c[0].behind && !c[2].behind && !c[3].behind);
     contest_add(&c[2], 0.9);
     contest_add(&c[3], 0.1);
-    contest_judge(c, 4);
+    contest_judge(c, 4, long_s);
     assert_true(c[3].behind && !c[0].behind && !c[2].behind);
     assert_near(c[2].step_s, 0.9, 1e-9);
 }
@@ -90,23 +92,46 @@ static void test_aside_is_no_rival(void **state)
         contest_add(&c[1], 1.01);
         if (!c[2].behind)
             contest_add(&c[2], 0.1);
-        contest_judge(c, 3);
+        contest_judge(c, 3, long_s);
     }
     assert_int_equal(c[2].n_rounds, 1);
     assert_near(c[2].step_s, 0.1, 1e-9);
     assert_false(c[1].behind);
 }
 
+/* Many rounds within a second may all have met the same. */
+static void test_few_seconds_leave_out_few(void **state)
+{
+    (void)state;
+    static const struct {
+        double ratio, until_s;
+    } table[] = {{1.3, 2}, {1.12, 5}, {1.06, 9}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct contestant c[2] = {{0}};
+        double seconds = 0;
+        while (!c[1].behind && seconds < 20) {
+            contest_add(&c[0], 0.01);
+            contest_add(&c[1], 0.01 * table[i].ratio);
+            contest_judge(c, 2, seconds += 0.1);
+        }
+        assert_true(seconds > 0.8 * table[i].until_s && seconds < 1.2 * table[i].until_s);
+    }
+}
+
+/* One is left, or all are known well. */
 static void test_decided(void **state)
 {
     (void)state;
-    struct contestant clear[2] = {{0}}, doubtful[2] = {{0}};
+    struct contestant clear[2] = {{0}}, doubtful[2] = {{0}}, known[2] = {{0}};
     for (int k = 0; k < 30; k++) {
         assert_int_equal(contest_is_decided(clear, 2), k >= 8);
+        assert_int_equal(contest_is_decided(known, 2), k >= 8);
         assert_false(contest_is_decided(doubtful, 2));
-        play(clear, 1, 0.9);
-        play(doubtful, 1, k % 2 ? 0.8 : 1.2);
+        play(clear, 1, k % 2 ? 3.8 : 4.2);
+        play(known, 1, 0.97);
+        play(doubtful, 1, k % 2 ? 0.95 : 1);
     }
+    assert_true(clear[1].behind && !known[1].behind);
 }
 
 int main(void)
@@ -118,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_who_had_no_turn_waits),
         cmocka_unit_test(test_first_one_stays),
         cmocka_unit_test(test_aside_is_no_rival),
+        cmocka_unit_test(test_few_seconds_leave_out_few),
         cmocka_unit_test(test_decided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,6 @@ static void pair_open(struct pair *p)
                                         .graph = p->graph,
                                         .batch = BATCH,
                                         .threads = 1,
-                                        .whole_time = true,
                                         .limit_s = 2,
                                         .quiet = true};
 }
@@ -75,7 +74,6 @@ static void test_who_is_behind_is_left_out(void **state)
     pair_open(&p);
     struct trial_plan plans[2] = {{.name = "plain", .plan = p.plain},
                                   {.name = "twice", .plan = p.twice, .aside = true}};
-    p.request.whole_time = false;
     assert_ok(trial_run(&p.request, plans, 2));
     assert_true(plans[1].behind && !plans[0].behind);
     assert_int_equal(plans[1].n_rounds, 1);

@@ -220,7 +220,6 @@ static enum status train_all(const struct recommend_options *o, struct chooser *
                                     .batch = f->batch,
                                     .threads = (int)f->threads,
                                     .limit_s = o->seconds,
-                                    .whole_time = true,
                                     .quiet = o->chooser.quiet};
     if (t->set->best < 0)
         return status_fail(STATUS_NO_FIT, "%s: no plan fits", t->model);

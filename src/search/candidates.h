@@ -150,7 +150,8 @@ bool candidates_may_win(const struct candidate_request *request, const struct ca
 
 /* Of a step, by all that is known: by the clock. After a trial both it and the clock are witnesses,
  * each as good as it is exact: on a noisy machine ten seconds of training may say less than the
- * clock. Then it is what a step takes on the machine as it was during the trial. */
+ * clock; and by what the trial is sure of that the clock is off, it is off. Then it is what a step
+ * takes on the machine as it was during the trial. */
 double candidates_known_s(const struct candidate_set *s, int i);
 
 /* Sets best and fastest; whoever is chosen is held to the memory of the whole run. */

@@ -99,7 +99,8 @@ double candidates_known_s(const struct candidate_set *s, int i)
     double clocked_s = c->step_s * find_weather(s);
     if (c->tried_s <= 0)
         return clocked_s;
-    double noise = c->tried_noise, clock = CANDIDATES_CLOCK_ERROR;
+    double noise = c->tried_noise;
+    double clock = fmax(CANDIDATES_CLOCK_ERROR, fabs(log(c->tried_s / clocked_s)) - 2 * noise);
     double trust = c->tried_behind ? 1 : clock * clock / (clock * clock + noise * noise);
     return pow(c->tried_s, trust) * pow(clocked_s, 1 - trust);
 }

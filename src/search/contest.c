@@ -44,21 +44,23 @@ static double middle_s(const struct contestant *c)
     return middle(sorted, c->n_rounds);
 }
 
-/* How much longer than the best one takes who is left out. The more rounds there were, the less;
- * the noise of few rounds is itself little known. */
-static double margin_after(int n_rounds)
+/* How much longer than the best one takes who is left out. The more rounds and seconds there were,
+ * the less; the noise of few rounds is itself little known, and that of few seconds is not all. */
+static double margin_after(int n_rounds, double seconds)
 {
-    static const double early = 3, least = 0.05;
-    return n_rounds < CONTEST_LEAST_ROUNDS ? early : fmax(least, 1.0 / n_rounds);
+    static const double early = 3, least = 0.05, spell_s = 0.5;
+    if (n_rounds < CONTEST_LEAST_ROUNDS)
+        return early;
+    return fmax(least, fmax(1.0 / n_rounds, fmin(early, spell_s / seconds)));
 }
 
-static void leave_out(struct contestant *all, int n)
+static void leave_out(struct contestant *all, int n, double seconds)
 {
     double best_s = INFINITY;
     for (int i = 0; i < n; i++)
         if (!all[i].aside && all[i].n_rounds > 0)
             best_s = fmin(best_s, all[i].step_s);
-    double margin = margin_after(all[0].n_rounds);
+    double margin = margin_after(all[0].n_rounds, seconds);
     for (int i = 1; i < n; i++) {
         struct contestant *c = &all[i];
         if (c->n_rounds == 0)
@@ -68,28 +70,21 @@ static void leave_out(struct contestant *all, int n)
     }
 }
 
-void contest_judge(struct contestant *all, int n)
+void contest_judge(struct contestant *all, int n, double seconds)
 {
     double first_s = middle_s(&all[0]);
     for (int i = 0; i < n; i++)
         compare(&all[i], &all[0]);
     for (int i = 0; i < n; i++)
         all[i].step_s *= first_s;
-    leave_out(all, n);
+    leave_out(all, n, seconds);
 }
 
 bool contest_is_decided(const struct contestant *all, int n)
 {
     static const double equal = 0.003;
-    const struct contestant *best = &all[0];
     for (int i = 1; i < n; i++)
-        if (!all[i].behind && all[i].step_s < best->step_s)
-            best = &all[i];
-    for (int i = 0; i < n; i++) {
-        const struct contestant *c = &all[i];
-        double noise = hypot(c->noise, best->noise);
-        if (!c->behind && c != best && noise > equal && c->step_s < best->step_s * (1 + 3 * noise))
+        if (!all[i].behind && (all[i].n_rounds == 0 || all[i].noise > equal))
             return false;
-    }
     return all[0].n_rounds >= ENOUGH_ROUNDS;
 }

@@ -6,7 +6,7 @@
  *         for (int i = 0; i < 3; i++)
  *             if (!c[i].behind)
  *                 contest_add(&c[i], ...);
- *         contest_judge(c, 3);
+ *         contest_judge(c, 3, seconds_so_far);
  *     } while (!contest_is_decided(c, 3));
  *
  * The speed of a machine changes from second to second, for all alike. So a round counts by its
@@ -37,10 +37,12 @@ struct contestant {
 /* At most CONTEST_MAX_ROUNDS of them. */
 void contest_add(struct contestant *c, double step_s);
 
-/* After every round that the first of them has had. */
-void contest_judge(struct contestant *all, int n);
+/* After every round that the first of them has had, and so many seconds of all rounds. What favours
+ * one plan, a core that is slow for a while, lasts a second or two: rounds of one second agree with
+ * each other more than with those of the next. */
+void contest_judge(struct contestant *all, int n, double seconds);
 
-/* Enough rounds, and no two of those that are left whose order is still in doubt. */
+/* Enough rounds, and one is left; or all that are left are known as exactly as anybody cares. */
 bool contest_is_decided(const struct contestant *all, int n);
 
 #endif

@@ -108,11 +108,16 @@ static enum status play_turn(struct trial *t, int who)
     return take_times(t, who);
 }
 
+static double trained_s(const struct trial *t)
+{
+    return (double)t->trained_ns * 1e-9;
+}
+
 /* A plan that is out of it leaves its memory to the others: pages are scarce where all plans of a
  * large network are built, and those that remain would be slower than alone. */
 static void judge(struct trial *t)
 {
-    contest_judge(t->contestants, t->n);
+    contest_judge(t->contestants, t->n, trained_s(t));
     for (int i = 0; i < t->n; i++)
         if (t->contestants[i].behind)
             close_entrant(&t->entrants[i]);
@@ -138,21 +143,11 @@ static enum status play_round(struct trial *t)
 
 /* ---- the whole ---- */
 
-static bool has_rivals(const struct trial *t)
-{
-    for (int i = 1; i < t->n; i++)
-        if (!t->contestants[i].behind)
-            return true;
-    return false;
-}
-
 static bool is_over(const struct trial *t)
 {
-    bool decided =
-        contest_is_decided(t->contestants, t->n) && (!t->request->whole_time || !has_rivals(t));
-    bool late =
-        (double)t->trained_ns * 1e-9 > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
-    return decided || late || t->n_rounds == CONTEST_MAX_ROUNDS || stop_requested();
+    bool late = trained_s(t) > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
+    return contest_is_decided(t->contestants, t->n) || late || t->n_rounds == CONTEST_MAX_ROUNDS ||
+           stop_requested();
 }
 
 static enum status play(struct trial *t)

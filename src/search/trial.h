@@ -31,7 +31,6 @@ struct trial_request {
     /* About how long, building and the first round not counted; but every plan that stays has
      * TRIAL_LEAST_ROUNDS, whatever they take. */
     double limit_s;
-    bool whole_time; /* as long as two are left; else it ends when the order is beyond doubt */
     bool quiet;
 };
 
