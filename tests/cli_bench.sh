@@ -31,6 +31,9 @@ run 0 bench layers lenet5 --data mnist --batch 2,1 --repeat 1
 says stdout "Speed-up from shrinking"
 python3 -c 'import sys; sys.exit(any(len(l) > 81 for l in open("stdout", encoding="utf-8")
             if " for " not in l))' || fail "bench layers: wider than 80 columns"
+# as many sizes as there may be
+run 0 bench layers mlp --data mnist --batch 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 --repeat 1
+says stdout "Speed-up from shrinking"
 
 run 0 bench step lenet5 --data synthetic:1x28x28/10 --batch 4 --steps 3 --json
 holds 'd["steps"] == 3 and 0 < d["least_step_s"] <= d["median_step_s"] and d["floor_s"] is None'

@@ -28,6 +28,8 @@ refused 2 "--batch '99999999999999999999' must be" show lenet5 --batch 999999999
 refused 2 "--batch '0' must be a whole number" bench layers lenet5 --batch 4,0
 refused 2 "--batch '' must be a whole number" bench layers lenet5 --batch 4,,1
 refused 2 "--batch takes at most" bench gemm --batch 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1
+refused 2 "--csv - and --json both go to standard output" bench gemm --csv - --json
+refused 2 "--csv - and --json both go to standard output" bench layers lenet5 --csv - --json
 refused 2 "--lr 'fast' must be a number" train lenet5 --lr fast
 refused 2 "--lr 'nan' must be a number" train lenet5 --lr nan
 refused 2 "--epochs '-1' must be" train lenet5 --epochs -1

@@ -48,6 +48,15 @@ refused 2 "holds the record of another run" train lenet5 --data $data --run deep
 run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --run deep/run --resume
 [[ $(grep -c '"event":"epoch"' deep/run/events.jsonl) -eq 3 ]] || fail "a resumed run begins anew"
 
+# not two at once
+mkdir busy
+exec 9<busy
+flock 9
+refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run busy
+refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run busy --resume
+exec 9<&-
+run 0 train mlp --data $data --steps 1 --no-eval --run busy
+
 # without --run: numbered, and light
 run 0 train mlp --data $data --steps 2 --no-eval
 says stderr "recorded in runs/mlp-001"
@@ -68,6 +77,10 @@ says stderr "the record of this run is incomplete: runs/mlp-001: cannot make the
 # the trace where it was asked for, and in the record
 run 0 train mlp --data $data --steps 2 --no-eval --trace my.json --run traced
 cmp my.json traced/trace.json || fail "--trace and --run"
+cp my.json first.json
+run 0 train mlp --data $data --steps 3 --no-eval --trace my.json --run traced-again
+cmp my.json traced-again/trace.json || fail "--trace and --run, again"
+cmp first.json traced/trace.json || fail "a run wrote into the record of another"
 # one that nobody asked for, and that cannot be written, does not end the run
 mkdir -p spoilt/trace.json
 run 0 train mlp --data $data --steps 2 --no-eval --run spoilt
@@ -84,6 +97,9 @@ done = [json.loads(l) for l in open("chosen/events.jsonl")][-1]
 best = [c for c in d["candidates"] if c["name"] == d["best"]][0]
 assert abs(done["predicted_step_s"] - best["step_s"]) < 1e-6 * best["step_s"]
 PYTHON
+# not for a run that goes on under another plan
+run 0 train mlp --data $data --batch 64 --steps 4 --no-eval --plan data --workers 2 --run chosen --resume
+[[ ! -e chosen/search.json && -s chosen/trace.json ]] || fail "a search for another plan is left"
 
 # ---- TensorBoard ----
 
@@ -209,6 +225,8 @@ run 0 report deep/run study.json -o study.html
 page study.html
 holds 'len(d["subjects"]) == 1 and len(d["subjects"][0]["study"]["points"]) == 3'
 holds 'len(d["subjects"][0]["limits"]["fixed"]["points"]) == 3'
+cp study.json deep/run/limits.json
+refused 2 "limits.json: is not what 'cleave bench limits --json' prints" report deep/run -o study.html
 rm deep/run/limits.json
 # both times in one trace
 run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure --trace both.trace \
@@ -228,6 +246,11 @@ run 0 report half.jsonl -o half.html
 # or zero bytes, where the machine went down before its last lines were on the disk
 { head -n 3 deep/run/events.jsonl; printf '\0\0\0'; } >zeros.jsonl
 run 0 report zeros.jsonl -o zeros.html
+# a step without its number has no place, and moves no other
+{ echo '{"event":"step","loss":9}' && head -n 3 deep/run/events.jsonl; } >nameless.jsonl
+run 0 report nameless.jsonl -o nameless.html
+page nameless.html
+holds '{len(column) for column in d["subjects"][0]["steps"].values()} == {3}'
 
 # ---- mistakes ----
 

@@ -57,6 +57,14 @@ change b-mixed threads 2 data ranks 4 hybrid
 same b-threads b-mixed
 echo "each goes on where the other stopped"
 
+# what stops the root alone stops all of them, at once and with its exit code
+on_ranks 2 "${common[@]}" --steps 1 --no-eval --tensorboard board
+rc=0
+timeout 50 "$mpirun" "${mpi_options[@]}" -n 2 "$CLEAVE" train "${common[@]}" --steps 1 --no-eval \
+    --tensorboard board >stdout 2>stderr </dev/null || rc=$?
+[[ $rc -eq 2 ]] || fail "a root that fails alone: exit $rc"
+grep -q "holds the events of another run" stderr || fail "a root that fails alone says nothing"
+
 # Bits are not enough: what they all agree on is the serial result.
 on_threads 1 "${whole[@]}"
 python3 - a-mixed/losses b-mixed/losses ranks-ps-4/losses <<'PYTHON' || fail "not the serial losses"

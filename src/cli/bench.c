@@ -261,6 +261,14 @@ int64_t bench_median(int64_t *values, int64_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
+enum status bench_csv_check(const char *path, bool json)
+{
+    if (path && json && strcmp(path, "-") == 0)
+        return status_fail(STATUS_USAGE, "--csv - and --json both go to standard output: name a "
+                                         "file, or leave one out");
+    return STATUS_OK;
+}
+
 enum status bench_csv_open(const char *path, FILE **out)
 {
     *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");

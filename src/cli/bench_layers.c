@@ -262,6 +262,7 @@ enum status command_bench_layers(int argc, char **argv)
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
+    TRY(bench_csv_check(o.csv, o.common.json));
     struct bench_device on;
     TRY(bench_device_open(&o.common, &on));
     arena *memory = NULL;

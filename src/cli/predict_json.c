@@ -35,7 +35,8 @@ static json_t *workers_json(const struct prediction *p)
             json_pack("{s:f, s:f, s:f, s:I, s:o, s:I}", "compute_s", w->compute_s / n_steps,
                       "communicate_s", w->communicate_s / n_steps, "wait_s", w->wait_s / n_steps,
                       "memory_bytes", (json_int_t)predict_worker_bytes(p, i), "memory",
-                      memory_json(p->memory[i]), "sent_bytes", (json_int_t)w->sent_bytes));
+                      memory_json(p->memory[i]), "sent_bytes",
+                      (json_int_t)(w->sent_bytes / n_steps)));
     }
     return workers;
 }

@@ -9,8 +9,10 @@
 #include "runtime/plan_choice.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -26,6 +28,7 @@ struct record {
     const char *directory; /* NULL: not there yet, or nothing is recorded */
     bool writes;           /* the root, until something could not be written */
     bool made;             /* by this record */
+    int lock;              /* the directory, while its run writes into it; -1: none */
     FILE *events;
     double predicted_step_s;
     char trace[PATH_BYTES];
@@ -68,19 +71,42 @@ static enum status number_directory(record *r, const char *model)
                        model, MOST_NUMBERED);
 }
 
+static void unlock(record *r)
+{
+    if (r->lock >= 0)
+        (void)close(r->lock);
+    r->lock = -1;
+}
+
+/* It goes with the process, however that ends. File systems without locks have none. */
+static enum status lock_directory(record *r)
+{
+    r->lock = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->lock < 0 || flock(r->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return STATUS_OK;
+    unlock(r);
+    return status_fail(STATUS_USAGE,
+                       "--run %s: another run is writing there: name another directory, or wait "
+                       "for its end",
+                       r->directory);
+}
+
 static enum status take_directory(record *r)
 {
     struct stat about;
     r->directory = r->options.directory;
-    if (r->options.root)
+    if (r->options.root) {
         TRY(record_make_directories(r->directory, &r->made));
+        TRY(lock_directory(r));
+    }
     /* All processes look, so that all end; the file comes once all are there. */
-    if (!r->options.again && stat(record_path(r, REPORT_CONFIG), &about) == 0)
-        return status_fail(STATUS_USAGE,
-                           "--run %s: holds the record of another run: name another directory, or "
-                           "go on with --resume",
-                           r->directory);
-    return STATUS_OK;
+    if (r->options.again || stat(record_path(r, REPORT_CONFIG), &about) != 0)
+        return STATUS_OK;
+    unlock(r);
+    return status_fail(STATUS_USAGE,
+                       "--run %s: holds the record of another run: name another directory, or go "
+                       "on with --resume",
+                       r->directory);
 }
 
 enum status record_create(const struct record_options *options, record **out)
@@ -90,7 +116,7 @@ enum status record_create(const struct record_options *options, record **out)
     TRY(arena_create(&memory));
     enum status st;
     TRY_GOTO(st, arena_alloc(memory, sizeof *r, &r), failed);
-    *r = (struct record){.memory = memory, .options = *options};
+    *r = (struct record){.memory = memory, .options = *options, .lock = -1};
     if (options->directory)
         TRY_GOTO(st, take_directory(r), failed);
     *out = r;
@@ -114,6 +140,7 @@ void record_destroy(record *r)
         warn(r, REPORT_EVENTS);
     if (r->made && !r->writes)
         (void)rmdir(r->directory); /* succeeds where nothing is in it */
+    unlock(r);
     arena_destroy(r->memory);
 }
 
@@ -134,11 +161,30 @@ const char *record_trace(const record *r)
     return r->trace;
 }
 
-void record_link_trace(record *r, const char *path)
+static bool copy_file(const char *from_path, const char *to_path)
 {
-    if (r->writes)
-        (void)link(path, record_path(r, REPORT_TRACE)); /* a convenience: it is where it was asked
-                                                           to be */
+    char bytes[16384];
+    FILE *from = fopen(from_path, "r"), *to = from ? fopen(to_path, "w") : NULL;
+    bool well = to != NULL;
+    for (size_t n; well && (n = fread(bytes, 1, sizeof bytes, from)) > 0;)
+        well = fwrite(bytes, 1, n, to) == n;
+    well = well && !ferror(from);
+    if (to)
+        well = fclose(to) == 0 && well;
+    if (from)
+        (void)fclose(from);
+    return well;
+}
+
+/* No link: the next run with the same --trace writes into that very file. */
+void record_copy_trace(record *r, const char *path)
+{
+    struct stat about;
+    if (!r->writes || lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return; /* what went into a pipe is gone */
+    const char *path_new = record_path(r, REPORT_TRACE ".new");
+    if (!copy_file(path, path_new) || rename(path_new, record_path(r, REPORT_TRACE)) != 0)
+        warn(r, REPORT_TRACE);
 }
 
 /* ---- what is written ---- */
@@ -328,6 +374,16 @@ static enum status trim_events(record *r, const char *path, int64_t first_step)
     return STATUS_OK;
 }
 
+/* What was chosen from, expected and traced before need not hold for the run as it goes on, and it
+ * may leave no such file: another plan, processes instead of threads. */
+static void drop_expected(record *r)
+{
+    static const char *const names[] = {REPORT_SEARCH, REPORT_PREDICTION, REPORT_PREDICTED_TRACE,
+                                        REPORT_TRACE};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        (void)unlink(record_path(r, names[i]));
+}
+
 static enum status begin(record *r, const struct record_about *a)
 {
     if (!r->directory)
@@ -341,6 +397,8 @@ static enum status begin(record *r, const struct record_about *a)
     /* A run that is killed leaves its steps up to then. */
     (void)setvbuf(r->events, NULL, _IOLBF, BUFSIZ);
     r->writes = true;
+    if (r->options.again)
+        drop_expected(r);
     (void)snprintf(r->trace, sizeof r->trace, "%s/%s", r->directory, REPORT_TRACE);
     return describe(r, a);
 }

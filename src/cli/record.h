@@ -37,7 +37,7 @@ struct record_options {
     bool root;  /* of several processes it alone writes; the records of the others do nothing */
     bool again; /* the run goes on with --resume: the directory may hold its record */
 };
-/* STATUS_USAGE where the directory holds the record of another run. */
+/* STATUS_USAGE where the directory holds the record of another run, or one is writing there. */
 enum status record_create(const struct record_options *options, record **out) MUST_USE;
 void record_destroy(record *r); /* NULL is fine; removes a directory in which nothing is */
 
@@ -65,7 +65,7 @@ void record_begin(record *r, const struct record_about *about);
 double record_predicted_step(const record *r);
 
 /* The trace went elsewhere (--trace): it belongs to the record, too. */
-void record_link_trace(record *r, const char *path);
+void record_copy_trace(record *r, const char *path);
 
 /* A line of events.jsonl. */
 void record_event(record *r, const json_t *value);

@@ -12,6 +12,7 @@
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "report/tensorboard.h"
+#include "runtime/crew.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
@@ -414,7 +415,10 @@ static enum status run_trainer(trainer *t, const struct train_options *o,
                                const struct trainer_options *options, record *kept)
 {
     struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
-    TRY(open_board(o, &view));
+    /* The root alone opens it: what stops the root stops all, who would wait for it. */
+    enum status st = crew_agree(options->process, open_board(o, &view));
+    if (st != STATUS_OK)
+        return close_board(&view, st);
     if (view.info->root)
         print_start(o, view.info);
     if (kept)
@@ -436,8 +440,8 @@ static enum status run(const struct train_options *o, const struct trainer_optio
     trainer *t;
     TRY(trainer_create(options, &t));
     enum status st = run_trainer(t, o, options, kept);
-    if (kept && o->trace)
-        record_link_trace(kept, o->trace);
+    if (st == STATUS_OK && kept && o->trace)
+        record_copy_trace(kept, o->trace);
     trainer_destroy(t);
     return st;
 }
@@ -460,7 +464,11 @@ static enum status train(const struct train_options *o, struct trainer_options *
                                        .root = !options->process || options->process->rank == 0,
                                        .again = o->resume};
     if (keeps_record(o)) {
-        TRY(record_create(&how, &kept));
+        enum status made = crew_agree(options->process, record_create(&how, &kept));
+        if (made != STATUS_OK) {
+            record_destroy(kept);
+            return made;
+        }
         if (!o->trace)
             set_trace(o, kept, options);
         options->checkpoint =

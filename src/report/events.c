@@ -68,8 +68,8 @@ static enum status take_event(struct steps *steps, json_t *epochs, json_t *subje
     const char *kind = json_string_value(json_object_get(event, "event"));
     if (!kind)
         return STATUS_OK;
-    if (strcmp(kind, "step") == 0)
-        return add_step(steps, event);
+    if (strcmp(kind, "step") == 0) /* one without a number has no place in a chart */
+        return json_is_number(json_object_get(event, "step")) ? add_step(steps, event) : STATUS_OK;
     if (strcmp(kind, "epoch") == 0)
         return json_array_append(epochs, event) == 0 ? STATUS_OK : status_no_memory(0);
     if (strcmp(kind, "done") == 0)

@@ -261,6 +261,13 @@ static enum status read_member(const char *directory, const char *name, const ch
         (strcmp(key, "machine") == 0 && n_bytes > LARGEST_MACHINE_BYTES))
         return STATUS_OK;
     TRY(report_load_json(path, &root));
+    /* The one that people put there: of another kind the page could draw nothing at all. */
+    const char *kind = find_kind(root);
+    if (strcmp(key, "limits") == 0 && (!kind || strcmp(kind, key) != 0)) {
+        json_decref(root);
+        return status_fail(STATUS_USAGE, "%s: is not what 'cleave bench limits --json' prints",
+                           path);
+    }
     return set(subject, key, root);
 }
 

@@ -104,7 +104,7 @@
       (guessed > 0.3 ? ` ${cleave.percent(guessed)} of the costs behind it were not measured here.` : ""));
     if (guessed > 0.3) tries.push("'cleave predict' once, which measures the layers on this host, then train again");
     else if (Math.abs(off) > 0.5)
-      tries.push("to measure the layers anew, if the machine was busy then: 'cleave profile forget', 'cleave predict', and train again");
+      tries.push("to measure the layers anew, if the machine was busy then: 'cleave profile forget --all', 'cleave predict', and train again");
   }
 
   function sayMemory(s, say, tries) {

@@ -15,7 +15,7 @@ var cleave = {};
     return (number.toFixed(digits) + " " + best[1]).trim();
   }
   cleave.seconds = (s) => s >= 120 && isFinite(s)
-    ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s"
+    ? Math.floor(Math.round(s) / 60) + " min " + Math.round(s) % 60 + " s"
     : scaled(s, [[1e-9, "ns"], [1e-6, "µs"], [1e-3, "ms"], [1, "s"]]);
   cleave.bytes = (n) => scaled(n, [[1, "B"], [1e3, "kB"], [1e6, "MB"], [1e9, "GB"], [1e12, "TB"]]);
   cleave.count = (n) => scaled(n, [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]]);
