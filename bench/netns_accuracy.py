@@ -10,8 +10,8 @@ and are joined by a bridge whose links let through as much as is asked for.
 
 For each cluster: measures the machine over MPI (cleave machine --measure), predicts every plan on that
 file with the computing costs of this host (measured once, kept in a profile of its own), trains it
-across the namespaces, and prints a table. Needs root, iproute2 and Open MPI. Trainings and
-measurements can be wrapped (--with) in a command that keeps the machine quiet.
+across the namespaces, and prints a table. Exit status 1 if a case failed. Needs root, iproute2 and Open
+MPI. Trainings and measurements can be wrapped (--with) in a command that keeps the machine quiet.
 """
 import argparse
 import json
@@ -149,7 +149,7 @@ class Bench:
         self.args, self.folder = args, folder
         self.env = environment(folder)
         self.profile = args.profile or os.path.join(folder, "profile.db")
-        self.others = 0
+        self.others, self.n_failed = 0, 0
 
     def quietly(self, command):
         """Once more, some times, if others were at work meanwhile: self.others is their share of a core."""
@@ -219,6 +219,7 @@ class Bench:
                         case = self.run_case(cluster, machine, model, plan)
                     except RuntimeError as e:
                         print(f"{','.join(rates)} {model} {plan}: {e}", file=sys.stderr, flush=True)
+                        self.n_failed += 1
                         continue
                     results.append(case)
                     print_case(case)
@@ -266,18 +267,22 @@ def main():
         args.keep = os.path.abspath(args.keep)
     if os.getuid() != 0:
         sys.exit("only root can make network namespaces")
-    results = []
+    results, n_failed = [], 0
     print(f"{'Mbit/s':<18} {'model':<8} {'plan':<18} {'predicted':>10} {'measured':>10} {'error':>10} "
           f"{'noise':>8} {'steps':>5} {'others':>8}  bytes   (times in ms)")
     with tempfile.TemporaryDirectory(prefix="cleave-netns-") as folder:
         for hosts in args.hosts or ["100,100", "1000,1000", "100,1000"]:
-            Bench(args, folder).run_cluster(hosts.split(","), results)
+            bench = Bench(args, folder)
+            bench.run_cluster(hosts.split(","), results)
+            n_failed += bench.n_failed
     if results:
         summarise(results)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(results, f, indent=1)
             f.write("\n")
+    if n_failed:
+        sys.exit(f"{n_failed} cases failed and are in no figure")
 
 
 if __name__ == "__main__":

@@ -142,6 +142,10 @@ static const struct {
     {"googlenet", "{\"cleave_plan\":1,\"name\":\"p\",\"workers\":4,"
                   "\"stages\":[{\"workers\":[0,1,2,3]}],"
                   "\"default\":{\"cut\":{\"height\":2,\"channels\":2}},\"micro_batches\":1}"},
+    /* an asynchronous server of workers whose numbers do not ascend */
+    {"lenet5", "{\"cleave_plan\":1,\"name\":\"p\",\"workers\":4,"
+               "\"stages\":[{\"workers\":[2,0,1],\"cut\":{\"n\":3}}],"
+               "\"sync\":{\"method\":\"server\",\"servers\":[3],\"asynchronous\":true}}"},
 };
 enum { N_WRITTEN = sizeof written / sizeof written[0] };
 

@@ -40,6 +40,17 @@ keep_losses messages 8
 same messages ranks-data-3
 echo "a second run and one over messages agree"
 
+# Processors that lay tensors out in different ways cannot train together.
+if grep -q avx2 /proc/cpuinfo &&
+    "$CLEAVE" train "${common[@]}" --steps 1 --backend cpu >stdout 2>stderr; then
+    rc=0
+    timeout 100 "$mpirun" "${mpi_options[@]}" -n 1 "$CLEAVE" train "${whole[@]}" : \
+        -n 1 env DNNL_MAX_CPU_ISA=SSE41 "$CLEAVE" train "${whole[@]}" >stdout 2>stderr </dev/null ||
+        rc=$?
+    [[ $rc -eq 1 ]] || fail "two kinds of processors: exit $rc, expected 1"
+    [[ $(grep -c 'must lay tensors out alike' stderr) -eq 1 ]] || fail "two kinds: not said once"
+fi
+
 # change FOLDER KIND WORKERS PLAN  KIND WORKERS PLAN: four steps the first way, then four the other
 change() {
     local folder=$1

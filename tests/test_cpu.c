@@ -177,6 +177,34 @@ static void test_images(void **state)
     opdevice_close(&reference);
 }
 
+/* What is not a number comes out again, as in the reference: a network that has diverged must not
+ * look like one that has not. First element and last: whole vectors, and what is left of them. */
+static void test_nan_passes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"relu",         "relu of features",  "relu6",
+                                        "max pool 2x2", "batch norm, relu6", "add, relu"};
+    struct opdevice cpu;
+    open_cpu(&cpu, 1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct oprun r;
+        oprun_open(&r, &cpu, opcase_find(names[i]), NULL);
+        void *input = (void *)(uintptr_t)r.args.input[0];
+        float *x = oprun_download(&r, input, r.layouts.input[0]);
+        x[0] = x[oprun_elements(&r, r.layouts.input[0]) - 1] = NAN;
+        oprun_upload(&r, x, input, r.layouts.input[0]);
+        oprun_forward(&r);
+        float *y = oprun_download(&r, r.args.output, r.layouts.output);
+        int64_t last = oprun_elements(&r, r.layouts.output) - 1;
+        assert_that(isnan(y[0]) && isnan(y[last]), "%s: %g, %g", names[i], (double)y[0],
+                    (double)y[last]);
+        free(x);
+        free(y);
+        oprun_close(&r);
+    }
+    opdevice_close(&cpu);
+}
+
 /* ---- threads ---- */
 
 /* Something that differs as soon as one thread of the process has ended and another began. */
@@ -226,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_plain_inputs),  cmocka_unit_test(test_blocked_inputs),
         cmocka_unit_test(test_three_threads), cmocka_unit_test(test_images),
         cmocka_unit_test(test_threads_stay),  cmocka_unit_test(test_double_is_refused),
+        cmocka_unit_test(test_nan_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

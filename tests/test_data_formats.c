@@ -356,6 +356,17 @@ static void test_fit_enlarges(void **state)
     buffer_free(&scratch);
 }
 
+static void test_fifo_is_no_file(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct buffer b = {0};
+    size_t n;
+    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* nobody writes to it */
+    assert_fails(file_read(path, 100, &b, &n), STATUS_FAILED, "fifo: is not a regular file");
+    buffer_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_fit_same_size_and_crop),
         cmocka_unit_test(test_fit_averages_when_shrinking),
         cmocka_unit_test(test_fit_enlarges),
+        cmocka_unit_test(test_fifo_is_no_file),
     };
     return test_run(tests);
 }

@@ -336,6 +336,7 @@ static void test_a_read_that_hangs(void **state)
     assert_fails(loader_next(l, &b), STATUS_TIMEOUT,
                  "waited 0.2 s for batch 1 of epoch 2, still reading sample 17 of fake");
     assert_fails(loader_start(l, 3, 0), STATUS_TIMEOUT, "still at sample 17 of fake");
+    assert_fails(loader_next(l, &b), STATUS_USAGE, "loader_next before loader_start");
     int64_t start_ns = timer_now_ns();
     loader_destroy(l);
     assert_true(timer_now_ns() - start_ns < 3000000000);

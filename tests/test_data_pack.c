@@ -146,6 +146,12 @@ static void test_test_split(void **state)
     assert_ok(pack_create(images, DATASET_TEST, test, NULL));
     assert_fails(dataset_open(spec, DATASET_TRAIN, NULL, &d), STATUS_FAILED,
                  "3x8x8 in 3 classes, but");
+    char from[PATH_MAX], to[PATH_MAX];
+    (void)make_images(images, "others", 10);
+    assert_int_equal(rename(test_path(from, "others/class a"), test_path(to, "others/class d")), 0);
+    assert_ok(pack_create(images, DATASET_TEST, test, NULL));
+    assert_fails(dataset_open(spec, DATASET_TRAIN, NULL, &d), STATUS_FAILED,
+                 "its classes have other names than those of");
 }
 
 /* Aligned as a mapping is, and exactly as long. */
@@ -255,6 +261,9 @@ static void test_not_a_packed_file(void **state)
     assert_fails(dataset_open(spec, DATASET_TRAIN, NULL, &d), STATUS_FAILED, "truncated: has 0");
     assert_fails(dataset_open(packed_spec(spec, test_folder()), DATASET_TRAIN, NULL, &d),
                  STATUS_FAILED, "is not a regular file");
+    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* nobody writes to it */
+    assert_fails(dataset_open(packed_spec(spec, path), DATASET_TRAIN, NULL, &d), STATUS_FAILED,
+                 "fifo: is not a regular file");
     assert_fails(dataset_open("packed:/nowhere", DATASET_TRAIN, NULL, &d), STATUS_FAILED,
                  "/nowhere: cannot open");
 }

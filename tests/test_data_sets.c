@@ -219,6 +219,27 @@ static void test_cifar(void **state)
     dataset_close(d);
 }
 
+/* The folder above the one that the archive unpacks to. */
+static void test_cifar_as_unpacked(void **state)
+{
+    (void)state;
+    char spec[PATH_MAX + 32], name[64];
+    dataset *d;
+    make_folder("above");
+    make_folder("above/cifar-10-batches-bin");
+    write_bytes("above/cifar-10-batches-bin/test_batch.bin", files_cifar(2));
+    for (int i = 1; i <= 5; i++) {
+        (void)snprintf(name, sizeof name, "above/cifar-10-batches-bin/data_batch_%d.bin", i);
+        write_bytes(name, files_cifar(1));
+    }
+    (void)spec_of(spec, "cifar10", "above");
+    for (int split = 0; split < 2; split++) {
+        assert_ok(dataset_open(spec, (enum dataset_split)split, NULL, &d));
+        assert_int_equal(dataset_get_info(d)->n_samples, split == DATASET_TRAIN ? 5 : 2);
+        dataset_close(d);
+    }
+}
+
 /* ---- folders ---- */
 
 static void write_class(const char *folder, const char *class_name, int n, int seed)
@@ -274,6 +295,25 @@ static void test_folder_in_one(void **state)
         n_dogs += label;
     }
     assert_int_equal(n_dogs, 18);
+    dataset_close(d);
+}
+
+/* Colour images in a folder that has the name of a set of grey ones. */
+static void test_folder_called_mnist(void **state)
+{
+    (void)state;
+    char spec[PATH_MAX + 32];
+    dataset *d;
+    float pixels[3 * 12 * 12];
+    int32_t label;
+    make_folder("colour");
+    make_folder("colour/mnist");
+    write_class("colour/mnist", "a", 2, 1);
+    (void)spec_of(spec, "imagefolder", "colour/mnist@12");
+    assert_ok(dataset_open(spec, DATASET_TRAIN, NULL, &d));
+    assert_ok(dataset_read(d, 1, pixels, &label)); /* the PNG */
+    assert_near(pixels[0], (files_pixel(2, 0, 2, 0) / 255.0 - .485) / .229, 1e-5);
+    assert_near(pixels[288], (files_pixel(2, 0, 2, 2) / 255.0 - .406) / .225, 1e-5);
     dataset_close(d);
 }
 
@@ -420,9 +460,11 @@ int main(void)
         cmocka_unit_test(test_mnist),
         cmocka_unit_test(test_mnist_contradictions),
         cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_cifar_as_unpacked),
         cmocka_unit_test(test_folder_in_one),
         cmocka_unit_test(test_folder_split),
         cmocka_unit_test(test_folder_failures),
+        cmocka_unit_test(test_folder_called_mnist),
         cmocka_unit_test(test_synthetic_is_a_function_of_seed_and_index),
         cmocka_unit_test(test_synthetic_can_be_learnt),
     };

@@ -274,6 +274,10 @@ static void test_mistakes_in_sync(void **state)
          "f:3: the schedule pipedream does not go with a server"},
         {SERVED("\"fc1\": {\n\"cut\": {\"o\": 3}}"), "f:3: layer 'fc1': with an asynchronous"},
         {SERVED("\"fc1\": {\n\"cut\": {\"n\": 2}}"), "f:3: layer 'fc1': with an asynchronous"},
+        {SERVED("\"fc1\": {\n\"cut\": {\"n\": [1, 1, 2]}}"),
+         "f:3: layer 'fc1': with an asynchronous server every worker has the same samples"},
+        {SERVED("\"fc1\": {\"cut\": {\"n\": 3},\n\"workers\": [1, 0, 2]}"),
+         "f:3: layer 'fc1': with an asynchronous server every worker has the same samples"},
         {HEAD "\"stages\": [{\"workers\": [0, 1]}, {\"workers\": [2]}], \"layers\": {\"fc1\": "
               "{\"stage\": 1}}, \"sync\": {\"method\": \"server\", \"servers\": [3],\n"
               "\"asynchronous\": true}}",

@@ -141,6 +141,7 @@ def cleave_command(case, plan, workers, n_steps, options):
     n_steps += CLEAVE_WARMUP
     # As many images as the steps need: one epoch, and no short batch at its end.
     command = [options.cleave, "train", model, "--json", "--no-eval", "--lr", "0.001"]
+    command += ["--run", "none"]  # A record would cost time, and stay.
     command += ["--data", f"synthetic:{shape}/{classes}/{batch * n_steps}", "--batch", str(batch)]
     command += ["--steps", str(n_steps), "--momentum", "0.9", "--weight-decay", "0"]
     command += ["--schedule", "constant", "--workers", str(workers), "--threads", "1"]
@@ -364,7 +365,8 @@ def parse_arguments():
     parser.add_argument("--no-torch", action="store_true", help="weak: Cleave only")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a turn may last")
     parser.add_argument("--out", type=pathlib.Path, help="write the results here, as JSON")
-    parser.add_argument("--least", type=float, default=0.0, help="ratio each case must reach")
+    parser.add_argument("--least", type=float, default=0.0,
+                        help="ratio each case must reach; weak: efficiency")  # fmt: skip
     return check_arguments(parser, parser.parse_args())
 
 
@@ -414,6 +416,13 @@ def run_jobs(options):
     return results
 
 
+def reached(result, otherwise):
+    """What --least is about: the ratio, in weak mode Cleave's share of N copies."""
+    if result.get("program") == Cleave.name:
+        return result["efficiency_of_copies"]
+    return result.get("ratio", otherwise)
+
+
 def main():
     options = parse_arguments()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))  # Runs the finally parts.
@@ -431,7 +440,7 @@ def main():
         about = {"cpu": run.cpu_name(), "cores": cores, "load": load, "mode": options.mode}
         about.update(threads=1, rounds=options.rounds, sync_bn={"cleave": True, "torch": False})
         options.out.write_text(json.dumps(dict(about, cases=results), indent=1) + "\n", "utf-8")
-    low = [r for r in results if r.get("ratio", options.least) < options.least]
+    low = [r for r in results if reached(r, options.least) < options.least]
     return 1 if low or any("error" in r for r in results) else 0
 
 

@@ -124,7 +124,10 @@ class Peer:
         return statistics.median(self.times)
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # A request that it did not live to read.
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:

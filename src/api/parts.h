@@ -25,6 +25,7 @@
 #include "plan/plan.h"
 #include "predict/forecast.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct cleave_model {
@@ -101,13 +102,14 @@ enum status api_check_range(const char *what, int64_t value, int64_t least, int6
 struct api_hook {
     int (*on_progress)(void *user, double share, const char *what); /* or NULL */
     void *user;
+    pthread_t caller;
     bool stopped;
 };
 struct forecast_options api_forecast_options(const cleave_model *model,
                                              const cleave_machine *machine,
                                              const struct cleave_predict_options *options,
                                              struct api_hook *hook);
-/* Calls the caller back, and remembers if it wants no more. */
+/* Calls the caller back, and remembers if it wants no more. Not from another thread. */
 void api_hook_call(struct api_hook *hook, double share, const char *what);
 
 #endif

@@ -10,9 +10,10 @@ struct cleave_prediction {
 
 /* ---- options ---- */
 
+/* Links are measured by threads of their own, which cannot be stopped there. */
 void api_hook_call(struct api_hook *hook, double share, const char *what)
 {
-    if (!hook->on_progress || hook->stopped)
+    if (!hook->on_progress || hook->stopped || !pthread_equal(hook->caller, pthread_self()))
         return;
     hook->stopped = hook->on_progress(hook->user, share, what) != 0;
     status_clear(); /* what failed in there is the caller's affair */
@@ -42,7 +43,8 @@ struct forecast_options api_forecast_options(const cleave_model *model,
                                              const struct cleave_predict_options *options,
                                              struct api_hook *hook)
 {
-    *hook = (struct api_hook){.on_progress = options->on_progress, .user = options->user};
+    *hook = (struct api_hook){
+        .on_progress = options->on_progress, .user = options->user, .caller = pthread_self()};
     return (struct forecast_options){.model = model->info.network,
                                      .data = model->info.data,
                                      .machine = machine->text,

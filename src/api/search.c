@@ -39,7 +39,8 @@ static enum status fill_candidates(cleave_search *s, const struct chooser *c)
             .stale = from->stale,
             .step_s = from->step_s,
             .images_per_s = batch / from->step_s,
-            .epoch_s = chooser_epoch_s(c, from->step_s)};
+            .epoch_s = chooser_epoch_s(c, from->step_s),
+            .tried_s = from->tried_s};
     }
     return STATUS_OK;
 }

@@ -59,9 +59,9 @@ struct group_spec {
     int64_t statistics_count; /* elements per channel in all pieces together */
 };
 
-/* Layouts in and out of a group. The caller fixes inputs and residual. Output and params that are
- * NULL are chosen by the backend and set; those given are kept (converted inside if need be). The
- * gradient of a tensor has the layout of the tensor. */
+/* Layouts in and out of a group. The caller fixes inputs and residual and leaves the output NULL.
+ * That one, and params that are NULL, are chosen by the backend and set; params that are given are
+ * kept (converted inside if need be). The gradient of a tensor has the layout of the tensor. */
 struct group_layouts {
     const layout *input[OP_MAX_INPUTS];
     const layout *residual;

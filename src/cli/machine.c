@@ -527,6 +527,8 @@ static enum status run_processes(const struct machine_options *o, struct machine
     if (st == STATUS_LOST && process->told)
         command_leave_report();
     command_report(st);
+    if (st == STATUS_LOST && process->cause != STATUS_OK)
+        st = process->cause; /* the job's code is that of its first failure */
     process->table->destroy(process);
     return st;
 }

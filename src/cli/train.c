@@ -492,13 +492,17 @@ static enum status join_processes(double timeout_s, comm **out)
 }
 
 /* Whoever failed first has said why; those that ended because of it take its status without a word,
- * so that the job's is the same whoever ends first. */
+ * so that the job's is the same whoever ends first. The others hear of a failure that only this one
+ * has come to, wherever it was: else they would wait for it until their time is up. */
 static enum status leave_processes(comm *process, enum status st)
 {
+    bool alike = st == STATUS_OK || st == STATUS_STOPPED || crew_failed_together();
     if (st != STATUS_LOST || !process->told)
         command_report(st);
     else
         command_leave_report();
+    if (!alike)
+        process->table->abort(process, st, status_message());
     if (st == STATUS_LOST && process->cause != STATUS_OK)
         st = process->cause;
     process->table->destroy(process);

@@ -3,8 +3,10 @@
 #include "base/timer.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
-#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -12,64 +14,26 @@ enum {
     RELAX_ROUNDS = 16,   /* between two looks at the clock */
 };
 
-static int init_mutex(pthread_mutex_t *mutex, bool shared)
-{
-    pthread_mutexattr_t attributes;
-    int error = pthread_mutexattr_init(&attributes);
-    if (error)
-        return error;
-    if (shared) {
-        error = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-        if (!error)
-            error = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    }
-    if (!error)
-        error = pthread_mutex_init(mutex, &attributes);
-    (void)pthread_mutexattr_destroy(&attributes);
-    return error;
-}
+_Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "the kernel's futex");
 
-static int init_cond(pthread_cond_t *cond, bool shared)
+static long futex(struct bell *bell, int operation, unsigned value, const struct timespec *until)
 {
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error)
-        return error;
-    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    if (!error && shared)
-        error = pthread_condattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    if (!error)
-        error = pthread_cond_init(cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    return error;
+    return syscall(SYS_futex, (void *)&bell->rings,
+                   bell->shared ? operation : operation | FUTEX_PRIVATE_FLAG, value, until, NULL,
+                   FUTEX_BITSET_MATCH_ANY);
 }
 
 enum status bell_init(struct bell *bell, bool shared)
 {
     atomic_init(&bell->rings, 0);
     atomic_init(&bell->asleep, false);
-    int error = init_mutex(&bell->mutex, shared);
-    if (error)
-        return status_fail(STATUS_FAILED, "cannot create a mutex: %s", strerror(error));
-    error = init_cond(&bell->cond, shared);
-    if (error) {
-        (void)pthread_mutex_destroy(&bell->mutex);
-        return status_fail(STATUS_FAILED, "cannot create a condition: %s", strerror(error));
-    }
+    bell->shared = shared;
     return STATUS_OK;
 }
 
 void bell_deinit(struct bell *bell)
 {
-    (void)pthread_cond_destroy(&bell->cond);
-    (void)pthread_mutex_destroy(&bell->mutex);
-}
-
-/* The owner of a robust mutex may have died; there is nothing under it to repair. */
-static void lock(struct bell *bell)
-{
-    if (pthread_mutex_lock(&bell->mutex) == EOWNERDEAD)
-        (void)pthread_mutex_consistent(&bell->mutex);
+    (void)bell;
 }
 
 void bell_ring(struct bell *bell)
@@ -77,11 +41,8 @@ void bell_ring(struct bell *bell)
     /* Sequentially consistent on both sides: either the listener sees the new count before it
      * sleeps, or this sees that it sleeps. */
     atomic_fetch_add(&bell->rings, 1);
-    if (!atomic_load(&bell->asleep))
-        return;
-    lock(bell);
-    (void)pthread_cond_signal(&bell->cond);
-    (void)pthread_mutex_unlock(&bell->mutex);
+    if (atomic_load(&bell->asleep))
+        (void)futex(bell, FUTEX_WAKE, 1, NULL);
 }
 
 bool bell_rang(struct bell *bell, const struct bell_ear *ear)
@@ -104,20 +65,18 @@ static bool spin(struct bell *bell, const struct bell_ear *ear, int64_t until_ns
     return true;
 }
 
+/* The kernel sleeps only if the count is still what was heard. The time is that of the monotonic
+ * clock, an instant of which the bitset's form of the call takes. */
 static void sleep_until(struct bell *bell, const struct bell_ear *ear, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    lock(bell);
     atomic_store(&bell->asleep, true);
     while (!bell_rang(bell, ear)) {
-        int error = pthread_cond_timedwait(&bell->cond, &bell->mutex, &until);
-        if (error == EOWNERDEAD)
-            (void)pthread_mutex_consistent(&bell->mutex);
-        else if (error)
+        if (futex(bell, FUTEX_WAIT_BITSET, ear->heard, &until) != 0 && errno != EINTR &&
+            errno != EAGAIN)
             break; /* the time is up */
     }
     atomic_store(&bell->asleep, false);
-    (void)pthread_mutex_unlock(&bell->mutex);
 }
 
 /* Spinning pays if rings come sooner than sleeping and waking takes. */

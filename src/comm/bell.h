@@ -2,7 +2,8 @@
  *
  * A bell counts its rings. Its one listener remembers how many it has heard; it looks for work
  * after every wait, so a ring that comes while it looks makes the next wait return at once: none is
- * lost. Ringing a bell whose listener is awake is one atomic addition.
+ * lost. Ringing a bell whose listener is awake is one atomic addition. There is no lock: a process
+ * that is stopped while it rings, or listens, stops nobody else.
  *
  *     bell_ring(&bell);                        // any thread
  *     bell_wait(&bell, &ear, 0.001);           // the listener: spins shortly, then sleeps
@@ -12,15 +13,13 @@
 
 #include "base/status.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 struct bell {
-    _Alignas(64) atomic_uint rings;
+    _Alignas(64) atomic_uint rings; /* a futex */
     atomic_bool asleep;
-    pthread_mutex_t mutex;
-    pthread_cond_t cond;
+    bool shared;
 };
 
 /* The listener's side. */

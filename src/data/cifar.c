@@ -64,14 +64,20 @@ static void cifar_class_name(const void *self, int label, char *buffer, size_t s
 static const struct source_calls cifar_calls = {
     .view = cifar_view, .class_name = cifar_class_name, .close = cifar_close};
 
+/* In the folder itself, or in the one that the archive unpacks to. */
+static void find_file(const char *folder, const char *name, char *path, size_t size)
+{
+    (void)snprintf(path, size, "%s/%s", folder, name);
+    if (access(path, F_OK) != 0)
+        (void)snprintf(path, size, "%s/cifar-10-batches-bin/%s", folder, name);
+    if (access(path, F_OK) != 0)
+        (void)snprintf(path, size, "%s/%s", folder, name);
+}
+
 static enum status load_file(struct cifar_source *self, const char *folder, const char *name)
 {
     char path[SPEC_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (access(path, F_OK) != 0) /* as the archive unpacks */
-        (void)snprintf(path, sizeof path, "%s/cifar-10-batches-bin/%s", folder, name);
-    if (access(path, F_OK) != 0)
-        (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    find_file(folder, name, path, sizeof path);
     int i = self->n_files;
     size_t n_bytes;
     TRY(file_read(path, FILE_BYTES_MAX, &self->files[i], &n_bytes));
@@ -86,8 +92,8 @@ static enum status load_file(struct cifar_source *self, const char *folder, cons
 /* The wrong folder is told from a file that is missing. */
 static enum status check_first(const char *folder, const char *name)
 {
-    char path[SPEC_PATH_BYTES + 32];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    char path[SPEC_PATH_BYTES + 64];
+    find_file(folder, name, path, sizeof path);
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return status_fail(STATUS_FAILED,
                            "%s: holds no %s: cifar10:DIR is the folder with the six files of "

@@ -18,15 +18,17 @@ void source_set_usual_means(struct source *source)
 {
     static const struct {
         const char *name;
+        int channels; /* a folder of colour images may be called mnist, too */
         float mean[3], std[3];
     } usual[] = {
-        {"fashion-mnist", {.2860f}, {.3530f}},
-        {"mnist", {.1307f}, {.3081f}},
-        {"cifar10", {.4914f, .4822f, .4465f}, {.2470f, .2435f, .2616f}},
-        {NULL, {.485f, .456f, .406f}, {.229f, .224f, .225f}}, /* ImageNet's, for all others */
+        {"fashion-mnist", 1, {.2860f}, {.3530f}},
+        {"mnist", 1, {.1307f}, {.3081f}},
+        {"cifar10", 3, {.4914f, .4822f, .4465f}, {.2470f, .2435f, .2616f}},
+        {NULL, 3, {.485f, .456f, .406f}, {.229f, .224f, .225f}}, /* ImageNet's, for all others */
     };
     size_t i = 0;
-    while (usual[i].name && strcmp(usual[i].name, source->info.name) != 0)
+    while (usual[i].name && (strcmp(usual[i].name, source->info.name) != 0 ||
+                             usual[i].channels != source->info.channels))
         i++;
     for (int c = 0; c < SOURCE_CHANNELS_MAX; c++) {
         bool known = c < 3 && usual[i].std[c] > 0;

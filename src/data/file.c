@@ -63,7 +63,7 @@ static enum status read_open_file(int fd, const char *path, size_t max_bytes, st
 
 enum status file_read(const char *path, size_t max_bytes, struct buffer *b, size_t *n_bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would wait for a writer */
     if (fd < 0)
         return status_fail(STATUS_FAILED, "%s: cannot open: %s", path, strerror(errno));
     enum status st = read_open_file(fd, path, max_bytes, b, n_bytes);

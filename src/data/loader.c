@@ -397,6 +397,7 @@ enum status loader_start(loader *l, int64_t epoch, int64_t first_batch)
     enum status st = STATUS_OK;
     (void)pthread_mutex_lock(&l->lock);
     l->end = l->filling; /* nothing more to claim */
+    l->started = false;  /* what is broken off now is no batch, whatever comes of the wait */
     atomic_store(&l->cancel, true);
     if (wait_idle(l, l->options.timeout_s)) {
         for (int i = 0; i < l->options.depth; i++)

@@ -250,7 +250,7 @@ static const struct source_calls jpeg_calls = {.decode = packed_decode,
 
 static enum status map_file(struct packed_source *self)
 {
-    int fd = open(self->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(self->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* as in file.c */
     if (fd < 0)
         return status_fail(STATUS_FAILED, "%s: cannot open: %s", self->path, strerror(errno));
     struct stat info;
@@ -310,6 +310,10 @@ static enum status check_pair(const struct packed_source *train, const struct pa
                            "%s: holds %ux%ux%u in %u classes, but %s holds %ux%ux%u in %u classes",
                            test->path, b->channels, b->height, b->width, b->classes, train->path,
                            a->channels, a->height, a->width, a->classes);
+    if (a->names_bytes != b->names_bytes ||
+        memcmp(train->view.names, test->view.names, a->names_bytes) != 0)
+        return status_fail(STATUS_FAILED, "%s: its classes have other names than those of %s",
+                           test->path, train->path);
     return STATUS_OK;
 }
 

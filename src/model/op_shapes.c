@@ -1,7 +1,7 @@
 /* Shape rules and parameters of the op table's rows. */
 #include "model/op_rules.h"
 
-/* A dimension past this is a mistake, and products of four of them still fit 64 bits. */
+/* A dimension past this is a mistake, and a product of two of them still fits 64 bits. */
 static const int64_t DIM_MAX = INT64_C(1) << 31;
 
 static enum status need_rank(const char *op, const struct shape *input, int rank)

@@ -301,6 +301,29 @@ static bool check_schedule(const struct checker *c)
     return true;
 }
 
+/* 0: even. */
+static int64_t size_of_samples(const struct plan_layer *layer, int i)
+{
+    return layer->n_cuts && layer->cut[0].sizes ? layer->cut[0].sizes[i] : 0;
+}
+
+/* A worker's losses are a mean over its own samples: to a layer that has others they would give
+ * gradients that are the mean of nothing. Both layers are cut along n alone, into as many parts. */
+static bool check_samples(const struct checker *c, int node)
+{
+    int loss = c->plan->n_layers - 1;
+    const struct plan_layer *here = &c->plan->layers[node], *there = &c->plan->layers[loss];
+    for (int i = 0; i < here->n_pieces; i++) {
+        bool same_worker = here->workers[i] == there->workers[i];
+        if (!same_worker || size_of_samples(here, i) != size_of_samples(there, i))
+            return refuse(c, in_layer(node, same_worker ? "cut" : "workers"),
+                          "layer '%s': with an asynchronous server every worker has the same "
+                          "samples in all layers, those of '%s'",
+                          layer_name(c, node), layer_name(c, loss));
+    }
+    return true;
+}
+
 static bool check_asynchronous(const struct checker *c)
 {
     const struct plan *p = c->plan;
@@ -324,6 +347,9 @@ static bool check_asynchronous(const struct checker *c)
                           "alone, over all %d workers of the stage",
                           layer_name(c, i), p->stages[0].n_workers);
     }
+    for (int i = 1; i < p->n_layers - 1; i++)
+        if (!check_samples(c, i))
+            return false;
     return true;
 }
 

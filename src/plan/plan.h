@@ -138,7 +138,7 @@ bool plan_is_stale(const struct plan *plan);
  *   - micro-batches at least 1 and at most the batch; schedule pipedream has one micro-batch a step
  *     and does not go with a server; with a server no cut loop indexes parameters; an asynchronous
  *     server goes with one micro-batch a step and one stage, whose layers are all cut along n alone
- *     over all of its workers. */
+ *     over all of its workers, into the same parts on the same workers. */
 enum status plan_check(const struct plan *plan, const struct graph *graph) MUST_USE;
 
 void plan_destroy(struct plan *p); /* NULL is fine */

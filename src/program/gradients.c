@@ -188,13 +188,13 @@ static enum status pull_weight(struct emitter *e, int number, int step, int hold
     return STATUS_OK;
 }
 
-/* Who computes with a parameter; known to all workers, unlike program_param, which only holders
- * and the server fill. */
+/* Who computes with a parameter, in ascending order; known to all workers, unlike program_param,
+ * which only holders and the server fill. A server's parameters have one part, the whole. */
 static int holders_of(const struct emitter *e, int number, const int **holders)
 {
-    const struct plan_layer *layer = &e->p->plan->layers[e->p->graph->params[number].node];
-    *holders = layer->workers;
-    return layer->n_pieces;
+    const struct param_part *whole = &e->work->params[number].parts[0];
+    *holders = whole->holders;
+    return whole->n_holders;
 }
 
 /* All gradients are summed, the weight is updated once, and everybody gets it. */

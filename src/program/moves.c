@@ -3,8 +3,8 @@
  * Forward and backward are the same operation with the two sides exchanged: every worker of the
  * receiving side needs, for its region, the sum of what the giving side has of it.
  *
- *     forward    from: the source's regions   to: the view's       (one giver each, or partial
- * sums) backward   from: the view's regions     to: the source's     (halos overlap: sums)
+ *     forward    from: the source's regions   to: the view's     (one giver each, or partial sums)
+ *     backward   from: the view's regions     to: the source's   (halos overlap: sums)
  *
  * A region travels in the layout that the backend would choose for a tensor of its shape, so that a
  * whole tensor can be sent from and received into its own buffer. Sums are added in the order of

@@ -1,9 +1,9 @@
 /* The order of tasks. Each stage has its own list (S stages, M micro-batches):
  *
- *     gpipe        all forwards, then all backwards in reverse           F0 F1 F2 F3 B3 B2 B1 B0
- *     1f1b         stage s: S - s forwards ahead, then one backward,     s=0 of 2: F0 F1 B0 F2 B1
- * .. one forward in turn                                   s=1:      F0 B0 F1 B1 .. pipedream    as
- * 1f1b; every backward is followed by its update
+ *     gpipe       all forwards, then all backwards in reverse    F0 F1 F2 F3 B3 B2 B1 B0
+ *     1f1b        stage s: S - s forwards ahead, then one        s=0 of 2: F0 F1 B0 F2 B1 ..
+ *                 backward, one forward in turn                  s=1:      F0 B0 F1 B1 ..
+ *     pipedream   as 1f1b; every backward is followed by its update
  *
  * The global sequence is found by letting the stages take turns, each doing its next task if what
  * that depends on is done. */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +173,30 @@ static enum status make_workers(crew *c)
 
 /* ---- making one ---- */
 
+/* Tensors travel, and are summed, as the devices lay them out, in blocks as wide as their vectors:
+ * between devices that differ in that, sizes may be equal and every number in another place. */
+static enum status check_alike(crew *c)
+{
+    enum { ABOUT_BYTES = 128 };
+    comm *end = crew_process(c);
+    if (!end)
+        return STATUS_OK;
+    const char *about = c->options.backend->device_describe(c->workers[0].device);
+    const char *threads = strstr(about, ", threads ");
+    char mine[ABOUT_BYTES] = "", *all;
+    int length = threads ? (int)(threads - about) : ABOUT_BYTES;
+    (void)snprintf(mine, sizeof mine, "%.*s", length, about);
+    TRY(arena_alloc_array(c->memory, (size_t)end->size, sizeof mine, &all));
+    TRY(end->table->exchange(end, mine, sizeof mine, all));
+    for (int i = 1; i < end->size; i++)
+        if (strcmp(all + (size_t)i * sizeof mine, all) != 0)
+            return status_fail(STATUS_FAILED,
+                               "worker 0 computes with %s, worker %d with %s: all must lay tensors "
+                               "out alike (DNNL_MAX_CPU_ISA lowers the instruction set)",
+                               all, i, all + (size_t)i * sizeof mine);
+    return STATUS_OK;
+}
+
 static void describe(crew *c)
 {
     struct crew_info *i = &c->info;
@@ -226,6 +251,7 @@ static enum status build(crew *c)
                            o->plan->n_workers, o->plan->n_workers == 1 ? "" : "s",
                            o->process->size);
     TRY(crew_agree(o->process, lower_here(c)));
+    TRY(crew_agree(o->process, check_alike(c)));
     TRY(crew_agree(o->process, crew_check_memory(c)));
     TRY(crew_agree(o->process, open_here(c)));
     return describe_all(c);
