@@ -351,7 +351,7 @@ static struct candidate_set *find_tried(struct desk *d, const char *slow, double
     d->noise = noise;
     d->request.try_plans = try_plans;
     assert_ok(candidates_find(&d->request, &s));
-    assert_in_range(d->n_tried, 2, CANDIDATES_MOST_TRIED);
+    assert_in_range(d->n_tried, CANDIDATES_LEAST_TRIED, CANDIDATES_MOST_TRIED);
     assert_int_equal(s->n_tried, d->n_tried);
     assert_true(s->list[s->data].tried_s > 0 && s->list[s->best].tried_s > 0);
     return s;
@@ -380,6 +380,32 @@ static void test_finalists_behind_one_that_is_too_large(void **state)
     assert_ok(candidates_try(&request, &s));
     assert_int_equal(d.n_tried, 2);
     assert_string_equal(list[s.best].name, "first");
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
+/* The clock may be wrong about all of them: where none is near, the next ones are tried. */
+static void test_finalists_where_none_is_near(void **state)
+{
+    (void)state;
+    enum { N = CANDIDATES_MOST_TRIED + 2 };
+    struct desk d = {0};
+    struct plan *plan;
+    struct plan_request two = {.n_workers = 2};
+    struct graph *g = build("lenet5", 8);
+    struct candidate_request request = {.graph = g, .try_plans = try_plans, .user = &d};
+    struct candidate list[N] = {{.name = "first", .step_s = 1}};
+    struct candidate_set s = {.n = N, .list = list, .data = -1, .serial = -1};
+    assert_ok(plan_build("data", g, &two, &plan));
+    for (int k = 0; k < N; k++) {
+        list[k].plan = plan;
+        list[k].state = CANDIDATE_CLOCKED;
+        list[k].fits = list[k].checked = true;
+        list[k].step_s = k == 0 ? 1 : 2 * CANDIDATES_NEAR + k;
+    }
+    assert_ok(candidates_try(&request, &s));
+    assert_int_equal(d.n_tried, CANDIDATES_LEAST_TRIED);
+    assert_true(list[CANDIDATES_LEAST_TRIED - 1].tried_s > 0);
     plan_destroy(plan);
     graph_destroy(g);
 }
@@ -637,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_the_test),
         cmocka_unit_test(test_finalists_behind_one_that_is_too_large),
+        cmocka_unit_test(test_finalists_where_none_is_near),
         cmocka_unit_test(test_behind_in_a_trial),
         cmocka_unit_test(test_clock_that_is_far_off),
         cmocka_unit_test(test_trial_decides),

@@ -132,10 +132,12 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
  * measured at different moments of a machine that is not always equally fast
  * (docs/measurements/recommend.md). */
 #define CANDIDATES_CLOCK_ERROR 0.10
-/* Who is in a trial: by the clock not slower than the choice by more than this factor. Single plans
- * were seen predicted 1.4 times too slow, and a trial is soon done with those that are. */
+/* Who is in a trial: by the clock not slower than the choice by more than this factor. All plans of
+ * several workers were seen predicted 1.4 and 1.7 times too slow, because the machine was slow
+ * while their costs were measured; a trial is soon done with those that really are, so at least so
+ * many are in it. */
 #define CANDIDATES_NEAR 1.5
-enum { CANDIDATES_MOST_TRIED = 8 };
+enum { CANDIDATES_LEAST_TRIED = 6, CANDIDATES_MOST_TRIED = 8 };
 /* Estimates are off by less than this factor, where they are held against that of data. */
 #define CANDIDATES_HOPELESS 1.4
 

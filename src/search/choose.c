@@ -206,8 +206,8 @@ static enum status consider(const struct candidate_request *r, struct candidate_
     return STATUS_OK;
 }
 
-/* The choice of the clock, the two plainest plans whatever the clock says of them, and who comes
- * near. */
+/* The choice of the clock, the two plainest plans whatever the clock says of them, who comes near,
+ * and who comes next where these are few. */
 static enum status find_finalists(const struct candidate_request *r, struct candidate_set *s,
                                   struct finalists *f)
 {
@@ -218,7 +218,7 @@ static enum status find_finalists(const struct candidate_request *r, struct cand
     if (s->serial >= 0)
         TRY(consider(r, s, s->serial, f));
     for (int i = 0; i < s->n; i++) /* one that was found too large since may stand before others */
-        if (s->list[i].step_s < near_s)
+        if (s->list[i].step_s < near_s || f->n < CANDIDATES_LEAST_TRIED)
             TRY(consider(r, s, i, f));
     return STATUS_OK;
 }
