@@ -133,7 +133,7 @@ static inline void test_write_file(const char *path, const void *bytes, size_t n
 static inline char *test_read_file(const char *path, size_t *n_bytes)
 {
     FILE *f = fopen(path, "rb");
-    struct stat info;
+    struct stat info = {0};
     if (!f || fstat(fileno(f), &info) != 0)
         fail_msg("%s: cannot read", path);
     char *bytes = calloc(1, (size_t)info.st_size + 1);

@@ -1,5 +1,6 @@
 /* Predictions. Everything is copied out of the inner one: a prediction holds nothing else. */
 #include "api/parts.h"
+#include "backend/backend.h"
 
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static enum status on_progress(void *user, double share, const char *what)
 
 enum status api_check_predict_options(const struct cleave_predict_options *o)
 {
-    TRY(api_check_range("threads", o->threads, 0, 4096));
+    TRY(api_check_range("threads", o->threads, 0, BACKEND_MAX_THREADS));
     TRY(api_check_range("calibrate_batch", o->calibrate_batch, 0, 1 << 20));
     if (!(o->calibrate_images_per_s >= 0 && o->calibrate_images_per_s <= 1e12))
         return status_fail(STATUS_USAGE, "calibrate_images_per_s is %g, it must be 0 to 1e12",

@@ -39,6 +39,9 @@ struct device_options {
     bool describe_only;
 };
 
+/* Threads of a device. What OpenMP cannot start it does not refuse: it ends the process. */
+enum { BACKEND_MAX_THREADS = 4096 };
+
 /* What a group computes:  output = activation(op(inputs) + residual). */
 struct group_spec {
     struct op_case op;

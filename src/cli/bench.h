@@ -13,6 +13,7 @@
 #ifndef CLEAVE_CLI_BENCH_H
 #define CLEAVE_CLI_BENCH_H
 
+#include "backend/backend.h"
 #include "cli/subject.h"
 #include "runtime/executor.h"
 
@@ -28,7 +29,7 @@ struct bench_common {
 #define BENCH_COMMON_OPTIONS(common)                                                          \
     OPTION_TEXT("--backend", "BACKEND", &(common)->backend, NULL,                             \
                 "what computes: cpu (fast) or reference (plain C) [the best of this build]"), \
-        OPTION_INTEGER("--threads", "N", &(common)->threads, 1, 4096, NULL,                   \
+        OPTION_INTEGER("--threads", "N", &(common)->threads, 1, BACKEND_MAX_THREADS, NULL,    \
                        "of the backend [all cores]"),                                         \
         OPTION_FLAG("--json", &(common)->json, "print JSON")
 

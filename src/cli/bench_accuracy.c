@@ -1,6 +1,7 @@
 /* bench_accuracy.c: `cleave bench accuracy`: which networks, plans and workers are compared. */
 #include "cli/bench_accuracy.h"
 
+#include "backend/backend.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
@@ -31,7 +32,8 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
         OPTION_TEXT("--workers", "N,...", &o->workers, "2", "of each plan; serial has one"),
         OPTION_INTEGER("--batch", "N", &f->batch, 1, SUBJECT_LARGEST_BATCH, "64",
                        "images in a step"),
-        OPTION_INTEGER("--threads", "N", &f->threads, 1, 4096, "1", "of each worker"),
+        OPTION_INTEGER("--threads", "N", &f->threads, 1, BACKEND_MAX_THREADS, "1",
+                       "of each worker"),
         OPTION_INTEGER("--steps", "N", &o->steps, 1, 100000, NULL,
                        "of each turn that count [as many as the turn has room for]"),
         OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "3",

@@ -1,5 +1,6 @@
 /* bench_recommend.c: `cleave bench recommend`: is the recommended plan the fastest? It is trained
  * beside every named strategy, in turns, in one process. */
+#include "backend/backend.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -51,7 +52,7 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
                        "images in a step"),
         OPTION_INTEGER("--workers", "N", &o->workers, 1, PLAN_MAX_WORKERS, NULL,
                        "of each strategy; the recommended plan has at most so many [all cores]"),
-        OPTION_INTEGER("--threads", "N", &f->threads, 1, 4096, NULL,
+        OPTION_INTEGER("--threads", "N", &f->threads, 1, BACKEND_MAX_THREADS, NULL,
                        "of each worker [all cores, shared out]"),
         OPTION_REAL("--seconds", "S", &o->seconds, 0, 1e9, "60",
                     "of training a network, all plans in turns; at least three rounds"),

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_CLI_FORECAST_H
 #define CLEAVE_CLI_FORECAST_H
 
+#include "backend/backend.h"
 #include "cli/options.h"
 #include "predict/forecast.h"
 
@@ -11,7 +12,7 @@
                        "images in a step"),                                                       \
         OPTION_TEXT("--machine", "MACHINE", &(o)->machine, "local",                               \
                     "local, a file, or a string such as 4x4:p100,inter=4.5GB/s"),                 \
-        OPTION_INTEGER("--threads", "N", &(o)->threads, 1, 4096, NULL,                            \
+        OPTION_INTEGER("--threads", "N", &(o)->threads, 1, BACKEND_MAX_THREADS, NULL,             \
                        "of each worker of this host [all cores, shared out]"),                    \
         OPTION_TEXT("--backend", "BACKEND", &(o)->backend, NULL,                                  \
                     "what computes on this host: cpu or reference [the best of this build]"),     \

@@ -1,6 +1,7 @@
 /* machine.c: `cleave machine`: what a machine is made of, looked at and measured. */
 #include "machine/machine.h"
 
+#include "backend/backend.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -32,7 +33,7 @@ static enum status parse(int argc, char **argv, struct machine_options *o, bool 
     const struct option options[] = {
         OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
                     "this host (local), a file, a name of --list, or a string"),
-        OPTION_INTEGER("--threads", "T", &o->threads, 1, 4096, "1",
+        OPTION_INTEGER("--threads", "T", &o->threads, 1, BACKEND_MAX_THREADS, "1",
                        "local: cores of each worker, which is one device"),
         OPTION_FLAG("--measure", &o->measure,
                     "local: measure the cores, and what passes between workers"),

@@ -1,4 +1,5 @@
 /* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
+#include "backend/backend.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -120,7 +121,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
         OPTION_TEXT("--backend", "BACKEND", &o->backend, NULL,
                     "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
-        OPTION_INTEGER("--threads", "N", &o->threads, 1, 4096, NULL,
+        OPTION_INTEGER("--threads", "N", &o->threads, 1, BACKEND_MAX_THREADS, NULL,
                        "of each worker [all cores, shared out]"),
         OPTION_CHOICE("--precision", &o->precision, precision_names, "float", "of the numbers"),
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,

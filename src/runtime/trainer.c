@@ -1,5 +1,6 @@
 #include "runtime/trainer.h"
 
+#include "backend/backend.h"
 #include "base/log.h"
 #include "base/timer.h"
 #include "model/network.h"
@@ -41,13 +42,11 @@ static enum status check_least(const char *what, int64_t value, int64_t least)
     return STATUS_OK;
 }
 
-/* What OpenMP cannot start it does not refuse: it ends the process. */
 static enum status check_threads(int threads)
 {
-    enum { MOST_THREADS = 4096 };
-    if (threads < 0 || threads > MOST_THREADS)
+    if (threads < 0 || threads > BACKEND_MAX_THREADS)
         return status_fail(STATUS_USAGE, "threads is %d, it must be 0 to %d", threads,
-                           MOST_THREADS);
+                           BACKEND_MAX_THREADS);
     return STATUS_OK;
 }
 

@@ -43,7 +43,7 @@ struct trainer_options {
 
     const char *backend;      /* NULL (default): the best there is */
     enum precision precision; /* default PRECISION_FLOAT */
-    int threads;              /* of each worker, to 4096; 0 (default): all cores, shared out */
+    int threads;              /* of each worker; 0 (default): all cores, shared out */
     int loader_threads;       /* 0 (default): as loader.h */
 
     /* Who works: threads of this process, or, with an end of its own (comm_mpi_create), this
