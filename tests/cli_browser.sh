@@ -12,11 +12,35 @@ run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --r
 run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan data --run b
 run 0 plan lenet5 --data $data --batch 64 --workers 2 --machine 1x2:p100 --json
 mv stdout search.json
+mkdir -p p/same q/same
+cp -r a p/same/run
+cp -r b q/same/run
+run 0 report p/same/run q/same/run -o labels.html
 run 0 bench limits vgg16 --data imagenet --machine 16x1:p100,inter=1GB/s --workers 1,2,4,8,16 \
     --batch 256 --json
 mv stdout limits.json
 run 0 report a search.json limits.json -o all.html
+grep -v '"event":"step"' a/events.jsonl >quiet.jsonl # what --json --quiet prints
+run 0 report quiet.jsonl -o quiet.html
 run 0 report a b -o two.html
+# as if it had been resumed under another plan, and killed in its last step
+mkdir killed
+cp a/*.json killed
+sed -i 's/"first_step": 0/"first_step": 40/' killed/config.json
+python3 - <<'PYTHON'
+import json
+with open("killed/events.jsonl", "w") as out:
+    for e in map(json.loads, open("a/events.jsonl")):
+        if e["event"] == "step":
+            e["step_s"], e["compute_s"] = (0.5, 0.25) if e["step"] > 40 else (8, 4)
+            print(json.dumps(e), file=out)
+PYTHON
+run 0 report killed -o killed.html
+
+# a search, and runs of two networks under a plan of the same name
+run 0 train mlp --data $data --batch 64 --steps 5 --no-eval --workers 2 --plan data --run other
+sed 's/"machine": *"1x2:p100"/"machine":"local"/' search.json >here.json
+run 0 report other b here.json -o marked.html
 
 # 1024 workers, 311 layers; nothing there depends on this host
 large=(inceptionv3 --data imagenet --workers 1024 --batch 16384)
@@ -25,5 +49,17 @@ mv stdout large.json
 run 0 plan make data "${large[@]}" -o plan.json
 run 0 report plan.json large.json large.trace --data imagenet --batch 16384 -o large.html
 rm large.trace
+
+# one long message, and many short ones while it is under way
+python3 - >long.trace <<'PYTHON'
+import json
+def put(name, tid, ts, dur):
+    kind = "communicate" if tid else "compute"
+    return json.dumps({"ph": "X", "name": name, "pid": 0, "tid": tid, "cat": kind, "ts": ts, "dur": dur, "args": {"step": 1}})
+events = [put("forward a", 0, 0, 1000), put("reduce a", 1, 0, 1000)] + [put("send b", 2, 10 * i, 5) for i in range(1, 41)]
+print('{"displayTimeUnit":"ms","otherData":{"kind":"predicted","plan":"x","workers":1,"runs":[]},')
+print('"traceEvents":[\n' + ",\n".join(events) + "\n]}")
+PYTHON
+run 0 report long.trace -o long.html
 
 $python "$CLEAVE_SOURCE/tests/report_browser.py" "$PWD" ${SHOTS:+"$SHOTS"} || fail "in the browser"

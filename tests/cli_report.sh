@@ -65,6 +65,14 @@ run 0 train mlp --data $data --steps 2 --no-eval --quiet
 [[ -s runs/mlp-002/prediction.json && ! -e runs/mlp-002/checkpoint.json ]] || fail "not light"
 run 0 train mlp --data $data --steps 2 --no-eval --run none
 [[ ! -e runs/mlp-003 && ! -e none ]] || fail "--run none left a record"
+# nor may another run write into a numbered one
+"$CLEAVE" train mlp --data $data --epochs 5000 --no-eval --quiet >long.txt 2>&1 &
+long=$!
+for _ in {1..200}; do [[ -s runs/mlp-003/events.jsonl ]] && break || sleep 0.05; done
+refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run runs/mlp-003 --resume
+kill -TERM $long
+wait $long || [[ $? -eq 6 ]] || fail "a stopped run"
+rm -r runs/mlp-003
 # a mistake leaves nothing
 run 2 train lenet55 --data $data --run wrong
 [[ ! -e wrong && ! -e runs/lenet55-001 ]] || fail "a mistake left a directory"
@@ -128,6 +136,12 @@ assert abs(rates[0] - 0.05) < 1e-3 and all(a > b for a, b in zip(rates[:14], rat
 PYTHON
 python3 compare.py 14 || fail "the events are not those of the run"
 refused 2 "holds the events of another run" "${board[@]}" --epochs 2 --run none
+# a full disk leaves no empty file, which the next run would take for another's
+status=0
+(trap '' XFSZ && ulimit -f 0 && exec "$CLEAVE" train mlp --data $data --steps 1 --no-eval --run none \
+    --tensorboard board/full >/dev/null 2>&1) || status=$?
+[[ $status -eq 1 && -z $(ls board/full) ]] || fail "a full disk: exit $status, left $(ls board/full)"
+run 0 train mlp --data $data --steps 1 --no-eval --run none --tensorboard board/full
 # as if it had been killed after step 14, writing both files: steps 15 to 17 are void, and half a line
 sed -n '/"event":"step"/p' whole.jsonl | tail -n 3 | sed 's/"step":1/"step":2/' >>boarded/events.jsonl
 printf '{"event":"step","st' >>boarded/events.jsonl
@@ -246,11 +260,32 @@ run 0 report half.jsonl -o half.html
 # or zero bytes, where the machine went down before its last lines were on the disk
 { head -n 3 deep/run/events.jsonl; printf '\0\0\0'; } >zeros.jsonl
 run 0 report zeros.jsonl -o zeros.html
+# a run that went on after its end and was killed: what that end said no longer holds
+{ cat deep/run/events.jsonl && head -n 1 deep/run/events.jsonl | sed 's/"step":1,/"step":22,/'; } >on.jsonl
+run 0 report on.jsonl -o on.html
+page on.html
+holds '"done" not in d["subjects"][0] and d["subjects"][0]["steps"]["step"][-1] == 22'
+run 0 report deep/run/events.jsonl -o on.html
+page on.html
+holds 'd["subjects"][0]["done"]["steps"] == 21'
 # a step without its number has no place, and moves no other
 { echo '{"event":"step","loss":9}' && head -n 3 deep/run/events.jsonl; } >nameless.jsonl
 run 0 report nameless.jsonl -o nameless.html
 page nameless.html
 holds '{len(column) for column in d["subjects"][0]["steps"].values()} == {3}'
+
+# or half of another file, as a full disk does: the report goes without it
+for file in network.json predicted-trace.json; do
+    rm -rf partly
+    cp -r deep/run partly
+    head -c -20 deep/run/$file >partly/$file
+    run 0 report partly -o partly.html
+    says stderr "partly/$file:"
+    says stderr "the report goes without this file"
+    page partly.html
+    holds '("network" in d["subjects"][0]) + len(d["subjects"][0]["timelines"]) == 2'
+    holds 'len(d["subjects"][0]["epochs"]) == 3 and "prediction" in d["subjects"][0]'
+done
 
 # ---- mistakes ----
 
@@ -266,6 +301,12 @@ printf '{"displayTimeUnit":"ms"}\n' >bad.trace
 refused 2 "is no trace" report bad.trace
 { head -n 3 p.trace; echo '{"ph":"X",'; } >bad.trace
 refused 2 "bad.trace:4:" report bad.trace
+sed 's/"pid":1,/"pid":4294967297,/' p.trace >bad.trace
+refused 2 "a slice of worker 4294967297, of 2" report bad.trace
 sed '/"model"/d' plan.json >nameless.json
 refused 2 "does not say which network" report nameless.json
 refused 1 "cannot write" report deep/run -o missing/one.html
+cp -r deep/run $'odd\xff'
+refused 2 "this name is no UTF-8" report $'odd\xff'
+run 0 train mlp --data $data --steps 1 --no-eval --run $'name\xff'
+says stderr "config.json: cannot write: Invalid"

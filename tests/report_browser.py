@@ -138,6 +138,16 @@ def check_data(page):
     page.check(["conv1", "sample"] in layers and ["fc1", "channel"] in layers, "layers have their cuts")
     page.check(page.find("#network .node path, #network .node rect"), "small pictures of the pieces")
     page.check(len(page.find("#findings").text) > 100, "a paragraph on what limits the run")
+    cores = str(load("a", "machine.json")["nodes"][0]["cores"])
+    page.check(["nodes.0.cores", cores] in page.js("""[...document.querySelectorAll("#details tr")].map((r) =>
+        [...r.children].map((c) => c.textContent))"""), "the machine is among the details")
+
+
+def check_quiet(driver):
+    page = Page(driver, "quiet.html")
+    epochs = [e for e in map(json.loads, open(os.path.join(FOLDER, "quiet.jsonl"))) if e["event"] == "epoch"]
+    page.check(near([p["y"] for p in page.chart("loss")[0]], [e["train_loss"] for e in epochs]), "losses without steps")
+    page.check(near([p["y"] for p in page.chart("accuracy")[0]], [e["test_accuracy"] for e in epochs]), "accuracies without steps")
 
 
 def check_painted(page):
@@ -164,6 +174,15 @@ def check_hover(page):
     node = page.find('#network .node[data-layer="conv2"]')
     ActionChains(page.driver, duration=0).move_to_element(page.show(node)).perform()
     page.check("conv2" in tip.text and "cut" in tip.text, "a layer shows a tip: " + tip.text)
+
+
+def check_long(driver):
+    """A message that began long before what is in view is still shown."""
+    page = Page(driver, "long.html")
+    page.js("Object.assign(cleave.timelineChart.view, {t0: 0.0008, t1: 0.0009})")
+    page.hover(page.find('[data-chart="timeline"] canvas'), 400, page.js("cleave.timelineChart.tops[0]") + 52)
+    text = page.find("#tip").text
+    page.check("reduce a" in text, "the long message is under the pointer: " + text)
 
 
 def wheel(page, element, delta):
@@ -213,6 +232,28 @@ def check_keyboard(page):
     page.check(page.js("""document.querySelector('[data-chart="memory"]').chart.tooltip.opacity > 0"""),
                "an arrow shows a value")
     canvas.send_keys(Keys.ESCAPE)
+    canvas = page.find('[data-chart="loss"] canvas')
+    shown = """(() => { const t = document.querySelector('[data-chart="loss"]').chart.tooltip;
+        return t.dataPoints.map((p) => p.raw.x); })()"""
+    for key in (Keys.ARROW_RIGHT, Keys.ARROW_RIGHT):
+        canvas.send_keys(key)
+    page.check(page.js(shown) == [2], f"the second step, and no epoch beside it: {page.js(shown)}")
+    canvas.send_keys(Keys.ESCAPE)
+    canvas.send_keys(Keys.ARROW_LEFT)
+    page.check(page.js(shown) == [57] * 3, f"the last step, with the epoch that it ends: {page.js(shown)}")
+    canvas.send_keys(Keys.ESCAPE)
+
+
+def check_marks(driver):
+    """A measured time stands beside the candidate of its own network."""
+    page = Page(driver, "marked.html")
+    page.find("#subject option[value='1']").click()
+    page.wait("cleave.ready === true", "the run with the search is drawn")
+    marks = page.js("""(() => { const c = document.querySelector('[data-chart="candidates"]').chart.data;
+        return c.labels.map((l, i) => [l.split(" (")[0], c.datasets[0].marks[i]]).filter((x) => x[1]); })()""")
+    done = [json.loads(line) for line in open(os.path.join(FOLDER, "b", "events.jsonl"))][-1]
+    page.check(len(marks) == 1 and marks[0][0] == "data" and near([marks[0][1]], [done["median_step_s"]]),
+               f"the mark is of the run: {marks}")
 
 
 # ---- dark, narrow, compared, large ----
@@ -251,6 +292,13 @@ def check_dark(page):
     page.find("#theme").click()
 
 
+def check_killed(driver):
+    page = Page(driver, "killed.html")
+    f = page.js("cleave.figures(cleave.subject())")
+    page.check(near([f["measured_s"], f["compute_s"]], [0.5, 0.25]), f"figures are those since the resumption: {f}")
+    page.check(near([f["images_per_s"]], [64 / 0.5]), f"images/s are measured: {f}")
+
+
 def check_phone(driver):
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                            {"width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": True})
@@ -282,6 +330,20 @@ def check_compared(driver):
     page.check("data" in page.find("#title").text, "the other run can be chosen")
     page.quiet()
     page.shot("two")
+    labels = Page(driver, "labels.html").js("cleave.subjects.map((s) => s.label)")
+    page.check(labels == ["p/same/run", "q/same/run"], f"names of runs differ: {labels}")
+
+
+def check_background(driver):
+    """Opened in a tab behind others, and then looked at: each chart is there once."""
+    script = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {
+        "source": "Object.defineProperty(document, 'hidden', {get: () => true});"})
+    page = Page(driver, "all.html")
+    time.sleep(0.5)
+    page.wait("cleave.ready === true", "everything is drawn in the background")
+    drawn = page.js("[...document.querySelectorAll('[data-chart]')].map((f) => f.dataset.chart)")
+    page.check(len(drawn) == len(set(drawn)), "each chart is drawn once: " + ", ".join(drawn))
+    driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
 def check_large(driver):
@@ -305,6 +367,7 @@ def check_large(driver):
 def main():
     driver = start()
     try:
+        check_quiet(driver)
         page = Page(driver, "all.html")
         check_data(page)
         check_painted(page)
@@ -314,9 +377,13 @@ def main():
         page.shot("light")
         check_dark(page)
         page.quiet()
+        check_marks(driver)
         check_compared(driver)
+        check_background(driver)
         check_large(driver)
+        check_killed(driver)
         check_phone(driver)
+        check_long(driver)
     finally:
         driver.quit()
 

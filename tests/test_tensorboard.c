@@ -140,6 +140,11 @@ static void test_killed(void **state)
         /* START of step 2 */
         assert_memory_equal(now + whole + 12 + 9, "\x10\x02\x3a\x02\x08\x01", 6);
     }
+    /* a file in which nothing is begins anew */
+    put_file(all, 0);
+    assert_int_equal(tensorboard_open(folder, 1, &t), STATUS_OK);
+    assert_int_equal(tensorboard_close(t), STATUS_OK);
+    assert_int_equal(read_file(now), VERSION_RECORD + RESTART);
     /* a damaged byte ends what is kept, too */
     all[whole - 10] ^= 1;
     put_file(all, n);

@@ -53,24 +53,6 @@ enum status record_make_directories(const char *path, bool *made)
     return *made || errno == EEXIST ? STATUS_OK : fail_directory(path);
 }
 
-static enum status number_directory(record *r, const char *model)
-{
-    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-        return fail_directory("runs");
-    for (int i = 1; i <= MOST_NUMBERED; i++) {
-        const char *path;
-        TRY(arena_print(r->memory, &path, "runs/%s-%03d", model, i));
-        if (mkdir(path, 0777) == 0) {
-            r->directory = path;
-            return STATUS_OK;
-        }
-        if (errno != EEXIST)
-            return fail_directory(path);
-    }
-    return status_fail(STATUS_FAILED, "runs/%s-%d is there already: name a directory with --run",
-                       model, MOST_NUMBERED);
-}
-
 static void unlock(record *r)
 {
     if (r->lock >= 0)
@@ -89,6 +71,24 @@ static enum status lock_directory(record *r)
                        "--run %s: another run is writing there: name another directory, or wait "
                        "for its end",
                        r->directory);
+}
+
+static enum status number_directory(record *r, const char *model)
+{
+    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
+        return fail_directory("runs");
+    for (int i = 1; i <= MOST_NUMBERED; i++) {
+        const char *path;
+        TRY(arena_print(r->memory, &path, "runs/%s-%03d", model, i));
+        if (mkdir(path, 0777) == 0) {
+            r->directory = path;
+            return lock_directory(r);
+        }
+        if (errno != EEXIST)
+            return fail_directory(path);
+    }
+    return status_fail(STATUS_FAILED, "runs/%s-%d is there already: name a directory with --run",
+                       model, MOST_NUMBERED);
 }
 
 static enum status take_directory(record *r)
@@ -193,7 +193,7 @@ void record_copy_trace(record *r, const char *path)
 static void put_json(record *r, const char *name, json_t *value)
 {
     const char *path = record_path(r, name);
-    errno = 0;
+    errno = value ? 0 : EILSEQ; /* a path in it that is no UTF-8 */
     if (!value || json_dump_file(value, path, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)))
         warn(r, name);
     json_decref(value);

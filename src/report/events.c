@@ -68,6 +68,9 @@ static enum status take_event(struct steps *steps, json_t *epochs, json_t *subje
     const char *kind = json_string_value(json_object_get(event, "event"));
     if (!kind)
         return STATUS_OK;
+    /* A run that went on: what was said at its first end no longer holds. */
+    if (strcmp(kind, "done") != 0)
+        (void)json_object_del(subject, "done");
     if (strcmp(kind, "step") == 0) /* one without a number has no place in a chart */
         return json_is_number(json_object_get(event, "step")) ? add_step(steps, event) : STATUS_OK;
     if (strcmp(kind, "epoch") == 0)

@@ -251,6 +251,16 @@ static bool file_in(char path[PATH_BYTES], const char *directory, const char *na
     return true;
 }
 
+/* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
+static enum status leave_out(enum status st)
+{
+    if (st != STATUS_USAGE)
+        return st;
+    log_warn("%s; the report goes without this file", status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
 static enum status read_member(const char *directory, const char *name, const char *key,
                                json_t *subject)
 {
@@ -260,10 +270,13 @@ static enum status read_member(const char *directory, const char *name, const ch
     if (!file_in(path, directory, name, &n_bytes) ||
         (strcmp(key, "machine") == 0 && n_bytes > LARGEST_MACHINE_BYTES))
         return STATUS_OK;
-    TRY(report_load_json(path, &root));
-    /* The one that people put there: of another kind the page could draw nothing at all. */
+    bool ours = strcmp(key, "limits") != 0; /* that one people put there */
+    enum status st = report_load_json(path, &root);
+    if (st != STATUS_OK)
+        return ours ? leave_out(st) : st;
+    /* Of another kind the page could draw nothing at all. */
     const char *kind = find_kind(root);
-    if (strcmp(key, "limits") == 0 && (!kind || strcmp(kind, key) != 0)) {
+    if (!ours && (!kind || strcmp(kind, key) != 0)) {
         json_decref(root);
         return status_fail(STATUS_USAGE, "%s: is not what 'cleave bench limits --json' prints",
                            path);
@@ -305,7 +318,7 @@ static enum status add_directory(json_t *page, const char *directory)
     lines = json_object_get(subject, "timelines");
     for (int i = 0; i < 2; i++)
         if (file_in(path, directory, traces[i], &n_bytes))
-            TRY(report_read_trace(path, lines));
+            TRY(leave_out(report_read_trace(path, lines)));
     return STATUS_OK;
 }
 
@@ -386,12 +399,26 @@ static enum status add_traffics(const struct report_request *r, json_t *page)
 
 /* ---- the whole ---- */
 
+/* Names of files are bytes, those of a page are text. */
+static enum status check_name(const char *path)
+{
+    json_t *name = json_string(path);
+    if (!name)
+        return status_fail(STATUS_USAGE,
+                           "%s: this name is no UTF-8, as a page needs it: rename it, or go there "
+                           "and name what is in it",
+                           path);
+    json_decref(name);
+    return STATUS_OK;
+}
+
 enum status report_gather(const struct report_request *request, json_t *page)
 {
     TRY(set(page, "subjects", json_array()));
     for (int i = 0; i < request->n_paths; i++) {
         struct stat about;
         const char *path = request->paths[i];
+        TRY(check_name(path));
         if (stat(path, &about) != 0)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
         TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));

@@ -241,6 +241,8 @@ static enum status cut_tail(tensorboard *t)
     long whole = 0;
     while (pass_record(t->file))
         whole = ftell(t->file);
+    if (whole == 0 && fseek(t->file, 0, SEEK_END) == 0 && ftell(t->file) == 0)
+        return write_version(t); /* killed before its first record */
     if (whole == 0)
         return status_fail(STATUS_USAGE, "%s: is no event file of TensorBoard", t->path);
     if (fseek(t->file, whole, SEEK_SET) != 0 || ftruncate(fileno(t->file), whole) != 0)
@@ -282,7 +284,10 @@ static enum status begin_file(tensorboard *t, const char *directory)
     (void)gethostname(host, sizeof host - 1);
     (void)snprintf(name, sizeof name, "%s%010lld.%s", FILE_START, (long long)time(NULL), host);
     TRY(open_file(t, directory, name, "wx"));
-    return write_version(t);
+    enum status st = write_version(t);
+    if (st != STATUS_OK)
+        (void)unlink(t->path); /* else the next run would take it for another's */
+    return st;
 }
 
 static enum status continue_file(tensorboard *t, const char *directory, const char *name,

@@ -113,20 +113,20 @@ static enum status take_event(struct trace *t, const json_t *event)
 {
     const json_t *begin = json_object_get(event, "ts"), *duration = json_object_get(event, "dur");
     json_int_t process = integer_of(event, "pid");
-    int worker = (int)(t->merged ? process / 2 : process);
+    json_int_t worker = t->merged ? process / 2 : process;
     if (strcmp(text_of(event, "ph"), "X") != 0)
         return STATUS_OK;
     if (process < 0 || worker >= t->n_workers || !json_is_number(begin) ||
         !json_is_number(duration))
-        return status_fail(STATUS_USAGE, "%s: a slice of worker %d, of %d, or without times",
-                           t->path, worker, t->n_workers);
+        return status_fail(STATUS_USAGE, "%s: a slice of worker %lld, of %d, or without times",
+                           t->path, (long long)worker, t->n_workers);
     if (t->n == t->room)
         TRY(grow(t));
     struct slice *s = &t->slices[t->n++];
     *s = (struct slice){.begin_us = json_number_value(begin),
                         .duration_us = fmax(json_number_value(duration), 0),
                         .step = integer_of(json_object_get(event, "args"), "step"),
-                        .worker = worker,
+                        .worker = (int)worker,
                         .lane = integer_of(event, "tid") > 0,
                         .category = category_of(event),
                         .measured = t->merged ? process % 2 == 1

@@ -105,14 +105,18 @@
     let at = -1;
     canvas.addEventListener("keydown", (event) => {
       const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const data = (k) => chart.data.datasets[k].data;
       const sets = chart.data.datasets.map((_, k) => k).filter((k) => chart.isDatasetVisible(k));
-      const n = Math.max(...sets.map((k) => chart.data.datasets[k].data.length));
+      /* Points of lines stand together where their x is the same, bars by their number. */
+      const xs = chart.config.type === "line" ? [...new Set(sets.flatMap((k) => data(k).map((p) => p.x)))].sort(d3.ascending) : null;
+      const n = xs ? xs.length : Math.max(...sets.map((k) => data(k).length));
       if (event.key === "Escape") at = -1;
-      else if (move && n > 0) at = (at + move + n) % n;
+      else if (move && n > 0) at = at < 0 && move < 0 ? n - 1 : (at + move + n) % n;
       else return;
       event.preventDefault();
-      const active = at < 0 ? [] : sets.filter((k) => chart.data.datasets[k].data[at] !== undefined)
-        .map((datasetIndex) => ({ datasetIndex, index: at }));
+      const active = at < 0 ? [] : sets.map((datasetIndex) => ({ datasetIndex,
+        index: xs ? data(datasetIndex).findIndex((p) => p.x === xs[at]) : at }))
+        .filter((x) => data(x.datasetIndex)[x.index] !== undefined);
       chart.setActiveElements(active);
       chart.tooltip.setActiveElements(active, { x: 0, y: 0 });
       chart.update("none");

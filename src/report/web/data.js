@@ -9,9 +9,10 @@
   /* Short names: the last parts of the paths, as far as they differ. */
   const parts = cleave.subjects.map((s) => s.name.split("/").filter((p) => p && p !== "."));
   cleave.subjects.forEach((s, i) => {
-    const last = parts[i].slice(-1)[0] || s.name;
-    const alone = parts.filter((p) => p.slice(-1)[0] === last).length === 1;
-    s.label = alone ? last : parts[i].slice(-2).join("/");
+    const end = (p, n) => p.slice(-n).join("/");
+    let n = 1;
+    while (n < parts[i].length && parts.some((p, k) => k !== i && end(p, n) === end(parts[i], n))) n++;
+    s.label = end(parts[i], n) || s.name;
   });
 
   cleave.timeline = (s, kind) => s.timelines.find((t) => t.kind === kind);
@@ -28,14 +29,14 @@
   }
 
   /* Slices as columns; those of lane l (2 * worker, and one more for communication) are
-   * first[l] .. first[l + 1] - 1. Done once. */
+   * first[l] .. first[l + 1] - 1, and reach[i] is the last end of those up to i. Done once. */
   cleave.unpackTimeline = function (t) {
     if (t.slices) return t.slices;
     const bytes = decode(t.data), lanes = t.counts.length;
     const first = new Uint32Array(lanes + 1);
     for (let l = 0; l < lanes; l++) first[l + 1] = first[l] + t.counts[l];
     const n = first[lanes];
-    const s = { first, n, begin: new Int32Array(n), end: new Int32Array(n),
+    const s = { first, n, begin: new Int32Array(n), end: new Int32Array(n), reach: new Int32Array(n),
       name: new Uint32Array(n), category: new Uint8Array(n) };
     let at = 0;
     function number() {
@@ -48,11 +49,12 @@
       return value;
     }
     for (let l = 0, i = 0; l < lanes; l++) {
-      let reached = 0;
+      let reached = 0, furthest = 0;
       for (; i < first[l + 1]; i++) {
         const step = number();
         s.begin[i] = reached + (step % 2 ? -(step + 1) / 2 : step / 2);
         s.end[i] = reached = s.begin[i] + number();
+        s.reach[i] = furthest = Math.max(furthest, reached);
         const tag = number();
         s.name[i] = Math.floor(tag / 8);
         s.category[i] = tag % 8;
@@ -141,9 +143,15 @@
     const steps = s.steps, line = s.timelines[0];
     /* Of a trace alone; pipedream's holds several steps. */
     const span = (kind) => { const t = cleave.timeline(s, kind); return t && !t.plan.startsWith("pipedream") ? t.span_s : undefined; };
+    /* Steps from before a resumption may be of another plan. */
+    const from = steps && c && c.first_step ? steps.step.findIndex((x) => x > c.first_step) : 0;
     /* The first steps meet cold caches, and a few are held up by others: medians. */
-    const middle = (key) => steps && steps[key].length
-      ? d3.median(steps[key].slice(Math.floor(steps[key].length / 10)), (x) => x) : undefined;
+    const middle = (key) => {
+      const some = steps ? steps[key].slice(Math.max(from, 0)) : [];
+      return d3.median(some.slice(Math.floor(some.length / 10)), (x) => x);
+    };
+    const batch = (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) || (s.network && s.network.batch);
+    const step_s = d && d.median_step_s ? d.median_step_s : middle("step_s");
     return {
       model: (s.network && s.network.name) || (c && c.model) || (p && p.model) ||
         (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model) || (s.study && s.study.model),
@@ -151,14 +159,14 @@
       plan: (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name) || (line && line.plan),
       workers: (s.plan && s.plan.workers) || (p && p.n_workers) || (c && c.workers) ||
         (s.search && s.search.workers) || (line && line.workers),
-      batch: (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) ||
-        (s.network && s.network.batch),
+      batch,
       machine: (p && p.machine) || (s.search && s.search.machine) || (s.limits && s.limits.machine) || (s.study && s.study.machine),
       predicted_s: p ? p.step_s : best ? best.step_s : span("predicted"),
       error_s: p ? p.error_s : best ? best.error_s : undefined,
-      measured_s: d && d.median_step_s ? d.median_step_s : middle("step_s") || (p || d ? undefined : span("measured")),
+      measured_s: step_s || (p || d ? undefined : span("measured")),
       compute_s: middle("compute_s"), communicate_s: middle("communicate_s"), wait_s: middle("wait_s"),
-      images_per_s: d && d.images_per_s ? d.images_per_s : p ? p.images_per_s : best && best.images_per_s,
+      /* A run that was stopped did not say it. */
+      images_per_s: d && d.images_per_s ? d.images_per_s : step_s && batch ? batch / step_s : p ? p.images_per_s : best && best.images_per_s,
       memory_bytes: d ? d.memory_bytes : p ? p.memory_bytes : best && best.memory_bytes,
       bytes_moved: d ? d.bytes_moved : p ? p.bytes_moved : best && best.bytes_moved,
       accuracy: d && d.test_accuracy !== null ? d.test_accuracy : undefined,

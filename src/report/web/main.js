@@ -56,9 +56,12 @@
       list[i].draw(frames[i], s);
       setTimeout(step, 0, i + 1);
     };
-    /* Not before the head is on the screen. */
-    requestAnimationFrame(() => setTimeout(step, 0, 0));
-    if (document.hidden) setTimeout(step, 50, 0);
+    /* Not before the head is on the screen. A page in the background has no frames until it is looked
+     * at: there a timer begins, and the frame that comes later finds everything begun. */
+    let begun = false;
+    const begin = () => { if (!begun) setTimeout(step, 0, 0); begun = true; };
+    requestAnimationFrame(begin);
+    if (document.hidden) setTimeout(begin, 50);
   };
 
   function addSubjects() {

@@ -7,6 +7,7 @@
     cleave.table(heads, rows));
   const sections = (cleave.sections = []);
   cleave.addSection = (s) => sections.push(s);
+  const known = (x) => x !== undefined && x !== null;
 
   /* ---- candidates ---- */
 
@@ -15,20 +16,22 @@
     if (s.search) return s.search.candidates;
     const list = cleave.subjects.filter((x) => x.prediction || x.done).map((x) => {
       const f = cleave.figures(x), p = x.prediction;
-      return { name: cleave.subjects.length > 1 ? x.label : f.plan, step_s: p ? p.step_s : null, error_s: f.error_s,
+      return { name: cleave.subjects.length > 1 || !f.plan ? x.label : f.plan, step_s: p ? p.step_s : null, error_s: f.error_s,
         images_per_s: p ? p.images_per_s : f.images_per_s, memory_bytes: f.memory_bytes,
         bytes_moved: f.bytes_moved, fits: p ? p.fits : true, measured_s: f.measured_s };
     });
     return list;
   }
 
-  /* A run beside the candidate of the same name, if both are of the same machine. */
+  /* A run beside the candidate of the same name, if both are of the same network, batch, workers and
+   * machine. A run is of this host; what is not said is taken to be the same. */
   function measuredOf(c, search) {
     if (c.measured_s !== undefined) return c.measured_s;
+    const same = (a, b) => !known(a) || !known(b) || a === b;
     for (const s of cleave.subjects) {
-      const f = cleave.figures(s);
-      const elsewhere = search && s.prediction && search.machine !== s.prediction.machine;
-      if (f.plan === c.name && f.measured_s && !elsewhere) return f.measured_s;
+      const f = cleave.figures(s), machine = f.machine || (s.done || s.steps ? "local" : undefined);
+      if (f.plan === c.name && f.measured_s && same(c.workers, f.workers) && same(search.model, f.model) &&
+          same(search.batch, f.batch) && same(search.machine, machine)) return f.measured_s;
     }
     return undefined;
   }
@@ -44,7 +47,7 @@
       const best = s.search ? s.search.best : null;
       const colour = (c) => c.fits === false ? cleave.colour("pale")
         : c.name === best ? cleave.colour("green") : c.clocked === false ? cleave.colour("grey") : cleave.colour("blue");
-      const measured = list.map((c) => measuredOf(c, s.search));
+      const measured = list.map((c) => measuredOf(c, s.search || {}));
       const labels = list.map((c) => c.name + (c.fits === false ? " (does not fit)" : c.name === best ? " (chosen)" : ""));
       cleave.chart(parent, {
         id: "candidates", height: 70 + 30 * list.length,
@@ -73,8 +76,6 @@
   });
 
   /* ---- several runs ---- */
-
-  const known = (x) => x !== undefined && x !== null;
 
   /* Small charts of what a step needs, a bar for each. */
   function drawFigures(parent, list) {
@@ -344,7 +345,8 @@
 
   /* ---- training ---- */
 
-  const trained = () => cleave.subjects.filter((s) => s.steps && s.steps.step.length);
+  /* With --quiet, --json leaves the steps out. */
+  const trained = () => cleave.subjects.filter((s) => s.steps && (s.steps.step.length || s.epochs.length));
 
   /* Runs that lie on each other can still be told apart: later ones are dashed, and on top. */
   function looks(s, several) {
@@ -375,7 +377,7 @@
     const sets = runs.flatMap((s) => several
       ? [cleave.line(s.label, steps(s), cleave.subjects.indexOf(s), Object.assign({ pointRadius: 0 }, looks(s, true))),
         ...(tested(s) ? [cleave.line(s.label + ", test", epochs(s, "test_loss"), cleave.subjects.indexOf(s), { showLine: false, pointStyle: "triangle", pointRadius: 6 })] : [])]
-      : [cleave.line("each step", steps(s), "grey", { borderWidth: 1, pointRadius: 0, order: 1 }),
+      : [...(s.steps.step.length ? [cleave.line("each step", steps(s), "grey", { borderWidth: 1, pointRadius: 0, order: 1 })] : []),
         ...(s.epochs.length ? [cleave.line("epoch", epochs(s, "train_loss"), "blue", { borderWidth: 3 })] : []),
         ...(tested(s) ? [cleave.line("test", epochs(s, "test_loss"), "orange", { borderDash: [6, 3], pointStyle: "triangle", pointRadius: 5 })] : [])]);
     cleave.chart(pair, { id: "loss", height: 320, label: "Lines: loss over the steps", note: several ? "smoothed; triangles: the test" : null,
@@ -384,7 +386,9 @@
   }
 
   /* A few steps that something held up would flatten all others. */
-  function drawStepTimes(pair, runs, several) {
+  function drawStepTimes(pair, trainings, several) {
+    const runs = trainings.filter((s) => s.steps.step.length);
+    if (!runs.length) return;
     const all = runs.flatMap((s) => s.steps.step_s).filter((x) => x !== null).sort(d3.ascending);
     const usual = 1.25 * d3.quantile(all, 0.98), above = all.filter((x) => x > usual).length;
     const cut = above && d3.max(all) > 1.6 * usual;
@@ -407,12 +411,13 @@
       parent.append(pair);
       drawLosses(pair, runs, several);
       const tested = runs.filter((s) => s.epochs.some((x) => x.test_accuracy !== null));
+      const epochs = [...new Set(tested.flatMap((s) => s.epochs.map((x) => x.epoch)))].sort(d3.ascending);
       if (tested.length)
         cleave.chart(pair, { id: "accuracy", height: 320, label: "Lines: test accuracy by epoch",
           config: cleave.lines(tested.map((s) => cleave.line(several ? s.label : "test accuracy",
             s.epochs.map((x) => ({ x: x.epoch, y: x.test_accuracy })), several ? cleave.subjects.indexOf(s) : "green", looks(s, several))),
           { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.fine,
-            ticksX: tested[0].epochs.length < 30 ? tested[0].epochs.map((x) => x.epoch) : undefined }) });
+            ticksX: epochs.length < 30 ? epochs : undefined }) });
       drawStepTimes(pair, runs, several);
       parent.append(moreData(["run", "epoch", "train loss", "test loss", "test accuracy", "time"], runs.flatMap((s) => s.epochs.map((x) =>
         [s.label, x.epoch, x.train_loss === null ? null : x.train_loss.toFixed(4), x.test_loss === null ? null : x.test_loss.toFixed(4),
@@ -422,10 +427,13 @@
 
   /* ---- what it was ---- */
 
+  /* Members by their path, "nodes.0.cores"; lists of plain values are one row. */
   function flatten(value, prefix, rows) {
+    const plain = (x) => x === null || typeof x !== "object";
     for (const [key, x] of Object.entries(value))
-      if (x !== null && typeof x === "object" && !Array.isArray(x)) flatten(x, prefix + key + ".", rows);
-      else if (!Array.isArray(x)) rows.push([prefix + key, x === null ? "–" : String(x)]);
+      if (plain(x)) rows.push([prefix + key, x === null ? "–" : String(x)]);
+      else if (Array.isArray(x) && x.every(plain)) rows.push([prefix + key, x.join(", ") || "–"]);
+      else flatten(x, prefix + key + ".", rows);
     return rows;
   }
 

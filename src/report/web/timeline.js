@@ -11,15 +11,15 @@
 
   /* ---- slices in view ---- */
 
-  /* First slice of the lane that ends after t; ends ascend in the computing lane, and nearly so in the
-   * other, for which one looks a little further back. */
+  /* First slice of the lane that ends after t. Later ones may have ended before it: many messages come
+   * and go while a long one is under way. */
   function firstAfter(s, lane, t) {
     let a = s.first[lane], b = s.first[lane + 1];
     while (a < b) {
       const middle = (a + b) >> 1;
-      if (s.end[middle] <= t) a = middle + 1; else b = middle;
+      if (s.reach[middle] <= t) a = middle + 1; else b = middle;
     }
-    return lane % 2 ? Math.max(s.first[lane], a - 16) : a;
+    return a;
   }
 
   function sliceAt(s, lane, t, slack) {
@@ -54,7 +54,7 @@
       for (let i = firstAfter(s, lane, t0); i < stop; i++) {
         const a = (s.begin[i] - t0) * scale, b = (s.end[i] - t0) * scale;
         if (a >= columns) break;
-        if (p.group[i] > 3) continue;
+        if (p.group[i] > 3 || b <= 0) continue;
         const from = Math.max(0, a), to = Math.min(columns, b);
         const c0 = Math.floor(from), c1 = Math.min(columns - 1, Math.floor(to));
         if (c0 === c1) sums[c0] += to - from;
