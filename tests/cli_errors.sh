@@ -49,6 +49,7 @@ refused 2 "unknown value of --sync" train lenet5 --workers 2 --sync rign
 refused 1 "nowhere.json" train lenet5 --plan nowhere.json
 refused 2 "did you mean 'check'?" plan chek
 refused 2 "did you mean 'model'?" plan make modle lenet5 --workers 2
+refused 2 "STRATEGY is missing: serial, data, " plan make
 refused 2 "MODEL is missing" plan check data
 refused 2 "the plan has workers 0 to 1" plan dump data lenet5 --workers 2 --worker 2
 refused 2 "--resume needs --checkpoint" train lenet5 --resume

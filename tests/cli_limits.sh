@@ -56,6 +56,9 @@ holds '[p["fits"] for p in d["fixed"]["points"]] == [False, True]'
 # a calibrated device is as fast as it is said to be
 limits alexnet --machine 1x2:p100 --workers 2 --batch-per-worker 32 --calibrate 745
 holds 'abs(d["growing"]["points"][0]["images_per_s"] - 745) < 0.01'
+run 0 bench limits --help
+says stdout "images in a step at that speed [--batch-per-worker]"
+! grep -q "A plan is a file" stdout || fail "a file, which --plan refuses"
 
 run 0 bench limits googlenet --machine keuper --workers 1,4,128 --batch 64
 says stdout "It ends there"

@@ -34,6 +34,14 @@ run 0 train mlp --data packed:train.pack,test.pack --batch 8 --epochs 2 --json
 holds '[e.get("loss") for e in d] == [e.get("loss") for e in map(json.loads, open("folder"))]'
 holds '[e.get("test_accuracy") for e in d] == [e.get("test_accuracy") for e in map(json.loads, open("folder"))]'
 
+# the examples of the help, as they stand there
+run 0 pack --help
+grep '^  cleave pack ' stdout >examples
+while read -r -a words; do
+    run 0 "${words[@]:1}"
+done <examples
+run 0 train mlp --data packed:photos.pack,photos-test.pack --batch 8 --steps 1 --run none
+
 refused 2 "both give a size" pack imagefolder:photos@32 --size 16 --out x.pack
 refused 2 "--size is for image folders" pack mnist:photos --size 16 --out x.pack
 refused 2 "synthetic" pack synthetic:mnist --out x.pack

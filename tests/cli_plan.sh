@@ -54,7 +54,7 @@ run 0 "${alexnet[@]}" --set features.0=n:2+p:2
 says stdout "edit features.0=n:2+p:2: "
 refused 2 "did you mean 'features.0'?" "${alexnet[@]}" --set featres.0=n:4
 refused 2 "must be LAYER=LOOP:PARTS" "${alexnet[@]}" --set features.0
-refused 2 "--set" "${alexnet[@]}" --set features.0=z:4
+refused 2 "unknown loop of --set features.0 'z'" "${alexnet[@]}" --set features.0=z:4
 refused 2 "stage 0 has" "${alexnet[@]}" --set features.0=n:64
 says stderr "--set on '"
 refused 2 "must be A..B" "${alexnet[@]}" --workers 4..2
@@ -62,6 +62,7 @@ refused 2 "must be A..B" "${alexnet[@]}" --workers 4..2
 refused 2 "-o is for one plan, --workers A..B" "${alexnet[@]}" --workers 1..4 -o study.json
 refused 2 "--set is for one plan, --batches" "${alexnet[@]}" --batches 64,128 --set features.0=n:4
 refused 2 "give one of both" "${alexnet[@]}" --workers 1..4 --batches 64,128
+refused 2 "--batches 'x' must be a whole number" "${alexnet[@]}" --batches 64,x
 
 # the inputs of a cluster by parts
 run 0 plan lenet5 --data mnist --nodes 2 --devices-per-node 2 --device p100 --intra 10GB/s --inter 1GB/s --micro-batches 4 --json
@@ -145,6 +146,8 @@ refused 2 "did you mean 'alexnet'?" plan alexnt --data imagenet
 refused 2 "did you mean 'check'?" plan chek
 refused 2 "MODEL is missing" plan --data mnist
 refused 1 "no/such.json" "${alexnet[@]}" --named -o no/such.json
+# before the search: the edit of what it would find is not looked at
+refused 1 "no/such.json: cannot write" "${alexnet[@]}" -o no/such.json --set features.0=n:64
 
 # ---- a lost node ----
 
@@ -168,12 +171,14 @@ run 0 train "${small[@]}" --plan after.json --steps 9 --checkpoint saved --resum
 holds 'd[-1]["steps"] == 9 and d[0]["step"] == 6'
 cp stdout resumed
 run 0 train "${small[@]}" --steps 9 --json # one worker, all the way
-holds 'all(abs(a["loss"] / b["loss"] - 1) < 1e-3 for a, b in zip([s for s in d if s["event"] == "step"][5:], [s for s in map(json.loads, open("resumed")) if s["event"] == "step"]))'
+holds '(lambda own, resumed: len(own) == len(resumed) == 4 and all(abs(a["loss"] / b["loss"] - 1) < 1e-3 for a, b in zip(own, resumed)))([s for s in d if s["event"] == "step"][5:], [s for s in map(json.loads, open("resumed")) if s["event"] == "step"])'
 
 # ---- this host ----
 
 run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 --try 0 --json
 holds 'all(c["tried_s"] is None for c in d["candidates"])'
+run 0 plan lenet5 --data mnist --batch 48 --workers 2 --limit 20 --no-data --json # no images to train on
+holds 'd["measured"] and all(c["tried_s"] is None for c in d["candidates"])'
 run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit 20 --try 1 -o here.json --json
 holds 'd["measured"] and d["machine"] == "local" and d["best"] and d["workers"] == 2'
 holds 'sum(c["tried_s"] is not None for c in d["candidates"]) > 1'

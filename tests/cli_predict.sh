@@ -229,6 +229,8 @@ refused 2 "m.json: is of 3 workers, the plan has 2" predict "${small[@]}" --work
 refused 2 "m.json: holds no complete run of batch 40" "${merge[@]}" m.json --batch 40
 [[ ! -e q.json ]] || fail "a file in spite of an error"
 refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json
+# before anything else is done: the trace to merge is not looked at
+refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json --merge none.json
 
 # ---- a signal ----
 

@@ -1,5 +1,6 @@
-/* src/base: status, arena, text, random. */
+/* src/base: status, arena, text, random, progress. */
 #include "base/arena.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -7,6 +8,8 @@
 #include "base/timer.h"
 #include "testing.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 
 /* ---- status ---------------------------------------------------------------------------------- */
@@ -477,6 +480,41 @@ static void test_timer_never_goes_back(void **state)
     }
 }
 
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* What a terminal gets of a progress line. */
+static void show_on_terminal(int master, char *text, size_t size)
+{
+    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY), before = dup(STDERR_FILENO);
+    assert_true(terminal >= 0 && before >= 0);
+    assert_true(dup2(terminal, STDERR_FILENO) >= 0);
+    log_progress("half of it");
+    log_progress_end();
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    struct pollfd ready = {.fd = master, .events = POLLIN};
+    ssize_t n = poll(&ready, 1, 0) > 0 ? read(master, text, size - 1) : 0;
+    text[n > 0 ? n : 0] = '\0';
+    (void)close(before);
+    (void)close(terminal);
+}
+
+/* What uses the library has its stderr to itself. */
+static void test_progress_is_for_the_program(void **state)
+{
+    (void)state;
+    char text[256];
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
+        skip();
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    show_on_terminal(master, text, sizeof text);
+    assert_string_equal(text, "");
+    log_allow_progress();
+    show_on_terminal(master, text, sizeof text);
+    assert_non_null(strstr(text, "half of it"));
+    (void)close(master);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_permutations_of_epochs_differ),
         cmocka_unit_test(test_small_permutations_are_uniform),
         cmocka_unit_test(test_timer_never_goes_back),
+        cmocka_unit_test(test_progress_is_for_the_program),
     };
     return test_run(tests);
 }

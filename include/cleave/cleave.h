@@ -116,7 +116,8 @@ typedef struct cleave_model cleave_model;
  *     synthetic:NAME           made-up images like those of mnist, cifar10, imagenet, highres or
  *                              imagenet22k
  *     synthetic:CxHxW/CLASSES[/COUNT]     made-up images of any shape
- *     mnist cifar10 imagenet highres imagenet22k      the shape alone: to predict, not to train
+ *     mnist cifar10 imagenet highres imagenet22k      the shape alone: to predict for machines that
+ *                              are not here (or, on this host, without measuring), not to train
  *
  * No file is opened where the text alone says enough. CLEAVE_USAGE for an unknown name, with the
  * nearest match, and for data that the network's layers cannot take. */
@@ -195,7 +196,8 @@ CLEAVE_API const struct cleave_device *cleave_machine_get_device(const cleave_ma
 
 typedef struct cleave_plan cleave_plan;
 
-/* What a strategy may be told beside the number of workers. 0 and NULL: its own choice. */
+/* What a strategy may be told beside the number of workers. 0 and NULL: its own choice. What it has
+ * no use for it leaves aside: "data" with servers is plain data parallelism. */
 struct cleave_plan_options {
     size_t size;          /* set by cleave_plan_defaults */
     int micro_batches;    /* pipelines: parts of a batch */
@@ -204,7 +206,7 @@ struct cleave_plan_options {
     bool asynchronous;    /* ps: each worker's gradients are applied as they come */
     int window;           /* pipedream: steps between two flushes */
     const char *sync;     /* how gradients are summed: "ring", "tree", "hierarchical" */
-    int workers_per_node; /* for hierarchical */
+    int workers_per_node; /* for hierarchical; 0: all are on one node */
     int64_t bucket_bytes; /* gradients are summed in buckets of this size */
     const int *replicas;  /* pipelines: workers of each stage */
     int n_stages;         /* how many there are of those */
@@ -258,8 +260,8 @@ struct cleave_predict_options {
     size_t size;         /* set by cleave_predict_defaults */
     int threads;         /* of each worker of this host; 0: all cores, shared out */
     const char *backend; /* what computes on this host: "cpu", "reference"; NULL: the best */
-    const char *profile; /* file of measured costs; NULL: $CLEAVE_PROFILE, or
-                            ~/.cache/cleave/profile.db */
+    const char *profile; /* file of measured costs; NULL: $CLEAVE_PROFILE, or cleave/profile.db in
+                            $XDG_CACHE_HOME or ~/.cache */
     bool measure;        /* default true; false: what is not in the profile is estimated */
     bool evaluate;       /* default true: the run will test, too, which may need more memory */
     /* Images per second that one device alone is known to reach, and in batches of what size (0:
@@ -339,7 +341,8 @@ struct cleave_search_options {
     bool allow_stale;  /* plans that train with older weights may win */
     bool named_only;   /* the strategies alone, nothing is searched for */
     int micro_batches; /* of pipelines; 0: several are tried */
-    double limit_s;    /* then the best so far; 0: 60 on this host, where it measures; else 5 */
+    double limit_s;    /* then the best so far; 0: 60 on this host, where it measures; else 5, or
+                          1.2 for 33 to 64 workers and more for more */
     const struct cleave_predict_options *predict; /* how candidates are predicted; NULL: defaults */
     /* On this host the best few are then trained in turns for about so long, unless `measure` is
      * false or it was stopped; default 10, 0: they are not. Nobody is called back meanwhile. */
@@ -363,7 +366,8 @@ CLEAVE_API enum cleave_status cleave_search_run(const cleave_model *model,
                                                 cleave_search **out) CLEAVE_MUST_USE;
 CLEAVE_API void cleave_search_destroy(cleave_search *search);
 
-/* Candidates are ordered by time, those that do not fit last. */
+/* Candidates are ordered by time: those that were predicted, then those that were only estimated,
+ * and last those that do not fit. */
 struct cleave_search_info {
     int n_candidates;
     int best;      /* to use: the fastest, unless a simpler one is as fast within the error bar */

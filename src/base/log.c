@@ -9,12 +9,18 @@
 
 static enum log_level level = LOG_WARN;
 static atomic_bool progress_shown; /* threads of a library's caller may end one at the same time */
+static bool shows_progress;        /* the program's; a library has no terminal of its own */
 static void (*sink)(void *user, const char *line);
 static void *sink_user;
 
 void log_set_level(enum log_level new_level)
 {
     level = new_level;
+}
+
+void log_allow_progress(void)
+{
+    shows_progress = true;
 }
 
 void log_set_sink(void (*write)(void *user, const char *line), void *user)
@@ -86,7 +92,7 @@ static void cut_to_columns(char *line, int columns)
 
 void log_progress(const char *format, ...)
 {
-    if (level == LOG_QUIET || sink || !style_can_rewrite(stderr))
+    if (!shows_progress || level == LOG_QUIET || sink || !style_can_rewrite(stderr))
         return;
     char line[512];
     va_list args;

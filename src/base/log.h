@@ -9,6 +9,10 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* The level is set once, by the program, before other threads start. The default is LOG_WARN. */
 void log_set_level(enum log_level level);
 
+/* Progress is shown from now on; before that, and so in programs that use the library, it is not.
+ * Set as the level is. */
+void log_allow_progress(void);
+
 /* Lines go there instead of to stderr, without the program's name before them, and no progress is
  * shown; NULL: to stderr again. Set as the level is. */
 void log_set_sink(void (*write)(void *user, const char *line), void *user);
@@ -19,7 +23,7 @@ void log_info(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_debug(const char *format, ...) PRINTF_LIKE(1, 2);
 
 /* Rewrites the one progress line, which is cut to the width of the terminal; does nothing unless
- * stderr is one. progress.h adds the time that is left. */
+ * stderr is one and progress is allowed. progress.h adds the time that is left. */
 void log_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Ends the progress line, if one is shown, leaving the cursor on an empty line. */
 void log_progress_end(void);

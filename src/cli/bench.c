@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "base/timer.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "runtime/initialise.h"
 
 #include <errno.h>
@@ -266,7 +267,7 @@ enum status bench_csv_check(const char *path, bool json)
     if (path && json && strcmp(path, "-") == 0)
         return status_fail(STATUS_USAGE, "--csv - and --json both go to standard output: name a "
                                          "file, or leave one out");
-    return STATUS_OK;
+    return path && strcmp(path, "-") != 0 ? output_check_place(path) : STATUS_OK;
 }
 
 enum status bench_csv_open(const char *path, FILE **out)

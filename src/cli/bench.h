@@ -83,7 +83,8 @@ enum status bench_peak_measure(const struct bench_device *d, struct bench_peak *
 /* Sorts values[] (count > 0) and returns the middle one, or the mean of the two. */
 int64_t bench_median(int64_t *values, int64_t count);
 
-/* A file for --csv: stdout for "-". STATUS_USAGE where JSON is to go there, too. */
+/* A file for --csv: stdout for "-". STATUS_USAGE where JSON is to go there, too, and STATUS_FAILED
+ * where it cannot be written. */
 enum status bench_csv_check(const char *path, bool json) MUST_USE;
 enum status bench_csv_open(const char *path, FILE **out) MUST_USE;
 enum status bench_csv_close(FILE *f, const char *path) MUST_USE;

@@ -64,7 +64,7 @@ static enum status measure(struct gemm_study *s)
 {
     const struct gemm_options *o = s->options;
     int64_t sizes[SUBJECT_MAX_BATCHES];
-    TRY(subject_parse_batches(o->batch, sizes, &s->n_rows));
+    TRY(subject_parse_batches("--batch", o->batch, sizes, &s->n_rows));
     struct progress progress = {0};
     int largest = 0;
     for (int i = 0; i < s->n_rows; i++) {

@@ -243,7 +243,7 @@ static enum status run(const struct layers_options *o, const struct bench_device
 {
     int64_t batches[SUBJECT_MAX_BATCHES];
     int n_batches;
-    TRY(subject_parse_batches(o->batch, batches, &n_batches));
+    TRY(subject_parse_batches("--batch", o->batch, batches, &n_batches));
     struct layer_study study;
     TRY(layer_study_measure(d, o->model, o->data, batches, n_batches, o->repeat, memory, &study));
     if (o->csv)

@@ -45,13 +45,12 @@ static enum status parse(int argc, char **argv, struct limits_options *o, bool *
     change_preset(options, "--machine", "128x8:v100",
                   "a file, a string such as 4x4:p100,inter=4.5GB/s, or local: as many hosts like "
                   "this one as there are workers");
-    change_preset(options, "--calibrate", NULL,
-                  "what one device alone is known to reach with --batch-per-worker; scales the "
-                  "estimates of devices that are not here [no]");
+    change_preset(options, "--calibrate-batch", NULL,
+                  "images in a step at that speed [--batch-per-worker]");
     const struct positional positionals[] = {{"MODEL", &o->forecast.model, subject_model_help()},
                                              {0}};
     static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_strategy_notes);
     const struct option_set set = {
         .command = "bench limits",
         .about =

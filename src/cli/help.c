@@ -17,9 +17,12 @@ const struct help_entry help_exit_codes[] = {
 
 const struct help_entry help_environment[] = {
     {"NO_COLOR", "if it is set, nothing is coloured (on a terminal some words are)"},
-    {"CLEAVE_PROFILE", "where measured costs are kept [~/.cache/cleave/profile.db]"},
+    {"CLEAVE_PROFILE", "where measured costs are kept [cleave/profile.db in $XDG_CACHE_HOME, or in "
+                       "~/.cache]"},
     {"CLEAVE_MEMORY_LIMIT",
      "bytes of this host that training may use [all of its memory, or its control group's limit]"},
+    {"CLEAVE_SHARED_MEMORY",
+     "no: processes of one host exchange messages, as between hosts [they share memory]"},
     {"CLEAVE_DEBUG", "1: as --debug"},
     {0}};
 

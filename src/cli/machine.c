@@ -520,7 +520,10 @@ static enum status run_processes(const struct machine_options *o, struct machine
 {
     comm *process;
     TRY(comm_mpi_create(process_wait_s, &process));
-    enum status st = measure_processes(o, process, m);
+    bool writes = o->output && process->rank == 0;
+    enum status st = writes ? output_check_place(o->output) : STATUS_OK;
+    if (st == STATUS_OK)
+        st = measure_processes(o, process, m);
     if (st == STATUS_OK && process->rank == 0)
         st = show(o, *m);
     else if (st != STATUS_OK && !process->told)
@@ -536,6 +539,8 @@ static enum status run_processes(const struct machine_options *o, struct machine
 
 static enum status run_alone(const struct machine_options *o, struct machine *m)
 {
+    if (o->output)
+        TRY(output_check_place(o->output));
     if (o->measure)
         TRY(measure_threads(o, m));
     return show(o, m);

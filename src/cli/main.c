@@ -126,6 +126,7 @@ static enum status run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    log_allow_progress();
     if (options_debug())
         log_set_level(LOG_DEBUG);
     enum status st = run(argc, argv);

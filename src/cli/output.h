@@ -1,4 +1,4 @@
-/* output.h: results for people (tables) and for programs (JSON), on stdout. */
+/* output.h: results for people (tables) and for programs (JSON), on stdout; files beside them. */
 #ifndef CLEAVE_CLI_OUTPUT_H
 #define CLEAVE_CLI_OUTPUT_H
 
@@ -61,5 +61,11 @@ enum status output_json(json_t *value) MUST_USE;
 
 /* A JSON number, or null for one that is not finite. */
 json_t *output_number(double value);
+
+/* ---- files ---- */
+
+/* STATUS_FAILED if a file cannot be written there, as far as that can be seen without writing: for
+ * before the work whose results go there. */
+enum status output_check_place(const char *path) MUST_USE;
 
 #endif

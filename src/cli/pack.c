@@ -40,7 +40,8 @@ static enum status parse(int argc, char **argv, struct pack_request *r, bool *he
         OPTION_END,
     };
     const struct positional positionals[] = {
-        {"SPEC", &r->spec, "the data to pack: imagefolder:DIR[@SIZE], mnist:DIR, cifar10:DIR"},
+        {"SPEC", &r->spec,
+         "the data to pack: imagefolder:DIR[@SIZE], mnist:DIR, fashion-mnist[:DIR], cifar10:DIR"},
         {0}};
     const struct option_set set = {
         .command = "pack",
@@ -48,9 +49,10 @@ static enum status parse(int argc, char **argv, struct pack_request *r, bool *he
                  "once. Train on it as packed:FILE.",
         .positionals = positionals,
         .options = options,
-        .examples = "  cleave pack imagefolder:photos --size 128 --out photos.pack\n"
-                    "  cleave pack imagefolder:photos --split test --out photos-test.pack\n"
-                    "  cleave train resnet18 --data packed:photos.pack,photos-test.pack\n",
+        .examples =
+            "  cleave pack imagefolder:photos --size 128 --out photos.pack\n"
+            "  cleave pack imagefolder:photos --size 128 --split test --out photos-test.pack\n"
+            "  cleave train resnet18 --data packed:photos.pack,photos-test.pack\n",
     };
     return options_parse(&set, argc, argv, help);
 }

@@ -227,7 +227,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
         OPTION_TEXT("-o", "FILE", &o->output, NULL, "where it goes [standard output]"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"STRATEGY", &o->plan, "one of the names below"},
+    const struct positional positionals[] = {{"STRATEGY", &o->plan, split_strategy_help()},
                                              {"MODEL", &o->model, subject_model_help()},
                                              {0}};
     const struct option_set set = {
@@ -236,7 +236,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
                  "by hand and handed back with --plan FILE.",
         .positionals = positionals,
         .options = options,
-        .notes = split_notes,
+        .notes = split_strategy_notes,
         .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n"
                     "  cleave plan make 1f1b vgg11 --data cifar10 --workers 4 --replicas 3,1\n",
     };

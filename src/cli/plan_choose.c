@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
 
@@ -48,7 +49,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_TEXT("--without", "NODE,...", &c->without, NULL,
                     "the machine less these nodes: the plan after a loss [none]"),
         OPTION_TEXT("--set", "LAYER=LOOP:PARTS,...", &o->set, NULL,
-                    "also price the best plan with this edit: fc6=n:4, or conv1=n:2+p:2 [no]"),
+                    "also price the best plan with this edit: fc1=n:4, or conv1=n:2+p:2 [no]"),
         OPTION_TEXT("--batches", "N,...", &o->batches, NULL,
                     "how the answer changes with the batch [no]"),
         OPTION_REAL("--budget", "HOURS", &c->most_worker_hours, 1e-9, 1e12, NULL,
@@ -57,8 +58,10 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
             "--limit", "SECONDS", &c->limit_s, 0, 1e9, NULL,
             "of the search; then the best so far [60 on this host, else 5; 1.2 for 33 to 64 "
             "workers, more for more; 0.8 with --without]"),
-        OPTION_REAL("--try", "SECONDS", &c->try_s, 0, 1e9, "10",
-                    "on this host: train the best few in turns before choosing; 0: do not"),
+        OPTION_REAL(
+            "--try", "SECONDS", &c->try_s, 0, 1e9, "10",
+            "on this host: train the best few in turns before choosing; 0, --no-measure and "
+            "--no-data: do not"),
         OPTION_FLAG("--allow-stale", &c->allow_stale,
                     "let plans win that train with older weights (pipedream, ps asynchronous)"),
         OPTION_FLAG("--named", &c->named_only, "named strategies only: no search"),
@@ -147,6 +150,20 @@ static enum status settle(struct plan_choose_options *o)
 
 /* ---- a hand edit ---- */
 
+/* A slip in it is found before the search, not behind it. */
+static enum status check_edit(const struct plan_choose_options *o)
+{
+    const struct forecast_options *f = &o->chooser.forecast;
+    struct dataset_info info;
+    struct graph *graph;
+    if (!o->set)
+        return STATUS_OK;
+    TRY(subject_build(f->model, f->data, f->batch, -1, &info, &graph));
+    enum status st = plan_check_edit(graph, o->set);
+    graph_destroy(graph);
+    return st;
+}
+
 static enum status add_edit(struct plan_answer *a, const char *text)
 {
     char name[CANDIDATE_NAME_BYTES];
@@ -185,6 +202,7 @@ static enum status choose(const struct plan_choose_options *o)
     struct chooser c;
     struct plan_answer a = {.chooser = &c, .edited = -1, .all = o->all};
     enum status st;
+    TRY(check_edit(o));
     TRY_GOTO(st, chooser_open(&c, &o->chooser), out);
     TRY_GOTO(st, chooser_find(&c, c.n_workers, &a.set), out);
     TRY_GOTO(st, answer(o, &a), out);
@@ -204,6 +222,8 @@ enum status command_plan_choose(int argc, char **argv)
     if (help)
         return STATUS_OK;
     TRY(settle(&o));
+    if (o.output)
+        TRY(output_check_place(o.output));
     TRY(stop_install());
     if (o.batches)
         return plan_study_batches(&o);

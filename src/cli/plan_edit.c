@@ -13,8 +13,8 @@ enum { WORD_BYTES = 128 };
 static enum status fail_form(const char *text)
 {
     return status_fail(STATUS_USAGE,
-                       "--set '%.80s' must be LAYER=LOOP:PARTS, like fc6=n:4 or conv1=n:2+p:2 or "
-                       "fc6=whole",
+                       "--set '%.80s' must be LAYER=LOOP:PARTS, like fc1=n:4 or conv1=n:2+p:2 or "
+                       "fc1=whole",
                        text);
 }
 
@@ -119,5 +119,43 @@ enum status plan_edit(const struct plan *plan, const struct graph *graph, const 
     if (st == STATUS_OK)
         st = read_back(json, plan->name, graph, out);
     json_decref(json);
+    return st;
+}
+
+/* ---- before there is a plan ---- */
+
+static enum status check_loops(const struct graph_node *node, json_t *cut)
+{
+    struct loop_nest nest;
+    const char *names[OP_MAX_LOOPS + 1] = {NULL};
+    char what[WORD_BYTES];
+    op_get_loops(&node->op, &nest);
+    for (int i = 0; i < nest.n_loops; i++)
+        names[i] = nest.loop[i].name;
+    (void)snprintf(what, sizeof what, "loop of --set %.80s", node->name);
+    for (void *at = json_object_iter(cut); at; at = json_object_iter_next(cut, at)) {
+        int i = 0;
+        while (names[i] && strcmp(names[i], json_object_iter_key(at)) != 0)
+            i++;
+        if (!names[i])
+            return text_fail_unknown(what, json_object_iter_key(at), names);
+    }
+    return STATUS_OK;
+}
+
+enum status plan_check_edit(const struct graph *graph, const char *text)
+{
+    json_t *layers = json_object();
+    for (int i = 1; i < graph->n_nodes; i++)
+        if (json_object_set_new(layers, graph->nodes[i].name, json_object()) != 0) {
+            json_decref(layers);
+            return status_no_memory(0);
+        }
+    enum status st = set_layers(layers, graph, text);
+    for (int i = 1; i < graph->n_nodes && st == STATUS_OK; i++) {
+        const json_t *layer = json_object_get(layers, graph->nodes[i].name);
+        st = check_loops(&graph->nodes[i], json_object_get(layer, "cut"));
+    }
+    json_decref(layers);
     return st;
 }

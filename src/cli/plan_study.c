@@ -288,7 +288,7 @@ enum status plan_study_batches(const struct plan_choose_options *o)
     struct point points[SUBJECT_MAX_BATCHES] = {0};
     int64_t sizes[SUBJECT_MAX_BATCHES];
     int n;
-    TRY(subject_parse_batches(o->batches, sizes, &n));
+    TRY(subject_parse_batches("--batches", o->batches, sizes, &n));
     for (int i = 0; i < n; i++) {
         TRY(study_batch(o, sizes[i], &points[i]));
         end_if_stopped(i, &n);

@@ -343,6 +343,8 @@ enum status command_predict(int argc, char **argv)
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
     TRY(split_check_plan(o.plan, o.forecast.model, false));
+    if (o.trace)
+        TRY(output_check_place(o.trace));
     TRY(stop_install());
     int workers = 1;
     TRY(count_workers(&o, &workers));

@@ -11,19 +11,34 @@ enum { MAX_STRATEGIES = 32 };
 const char *const split_sync_names[] = {
     [PLAN_RING] = "ring", [PLAN_TREE] = "tree", [PLAN_HIERARCHICAL] = "hierarchical", NULL};
 
+#define STRATEGIES                                                                   \
+    "  serial     one worker\n"                                                      \
+    "  data       every layer along the batch\n"                                     \
+    "  model      every layer along its channels\n"                                  \
+    "  spatial    along height and width\n"                                          \
+    "  owt        convolutions along the batch, linear layers along their outputs\n" \
+    "  hybrid     along batch and channels\n"                                        \
+    "  layers     a stage for each worker, one after the other\n"                    \
+    "  gpipe      stages with micro-batches: all forward, then all backward\n"       \
+    "  1f1b       stages with micro-batches: forward and backward in turn\n"         \
+    "  pipedream  stages that do not wait for each other's updates\n"                \
+    "  ps         along the batch, with parameter servers\n"
+
 const char split_notes[] =
-    "A plan is a file ('cleave plan make' writes one) or one of\n"
-    "  serial     one worker\n"
-    "  data       every layer along the batch\n"
-    "  model      every layer along its channels\n"
-    "  spatial    along height and width\n"
-    "  owt        convolutions along the batch, linear layers along their outputs\n"
-    "  hybrid     along batch and channels\n"
-    "  layers     a stage for each worker, one after the other\n"
-    "  gpipe      stages with micro-batches: all forward, then all backward\n"
-    "  1f1b       stages with micro-batches: forward and backward in turn\n"
-    "  pipedream  stages that do not wait for each other's updates\n"
-    "  ps         along the batch, with parameter servers\n";
+    "A plan is a file ('cleave plan make' writes one) or one of\n" STRATEGIES;
+
+const char split_strategy_notes[] = "Strategies:\n" STRATEGIES;
+
+const char *split_strategy_help(void)
+{
+    static char text[256];
+    size_t used = 0;
+    for (const struct plan_strategy *s = plan_strategies(); s->name && used < sizeof text; s++) {
+        const char *between = s == plan_strategies() ? "" : s[1].name ? ", " : " or ";
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", between, s->name);
+    }
+    return text;
+}
 
 static enum status parse_replicas(struct split_options *o, int *n_stages)
 {

@@ -38,8 +38,10 @@ extern const char *const split_sync_names[];
         OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                          \
                     "ps: apply each worker's gradients as they come")
 
-/* What --help says of plans. */
-extern const char split_notes[];
+/* What --help says of plans, and where only a strategy can be named; and of STRATEGY (their names;
+ * one text, made anew by each call). */
+extern const char split_notes[], split_strategy_notes[];
+const char *split_strategy_help(void);
 
 /* STATUS_USAGE for a plan that is neither a file nor a strategy, with the nearest match;
  * `automatic`: auto is one, too. NULL is fine. */

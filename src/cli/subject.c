@@ -25,8 +25,8 @@ const char *subject_model_help(void)
     return text;
 }
 
-enum status subject_parse_batches(const char *text, int64_t sizes[SUBJECT_MAX_BATCHES],
-                                  int *n_sizes)
+enum status subject_parse_batches(const char *option, const char *text,
+                                  int64_t sizes[SUBJECT_MAX_BATCHES], int *n_sizes)
 {
     *n_sizes = 0;
     for (;;) {
@@ -34,8 +34,9 @@ enum status subject_parse_batches(const char *text, int64_t sizes[SUBJECT_MAX_BA
         char word[32];
         (void)snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), text);
         if (*n_sizes == SUBJECT_MAX_BATCHES)
-            return status_fail(STATUS_USAGE, "--batch takes at most %d sizes", SUBJECT_MAX_BATCHES);
-        TRY(text_parse_integer("--batch", word, 1, SUBJECT_LARGEST_BATCH, &sizes[*n_sizes]));
+            return status_fail(STATUS_USAGE, "%s takes at most %d sizes", option,
+                               SUBJECT_MAX_BATCHES);
+        TRY(text_parse_integer(option, word, 1, SUBJECT_LARGEST_BATCH, &sizes[*n_sizes]));
         ++*n_sizes;
         if (!text[length])
             return STATUS_OK;

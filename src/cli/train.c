@@ -393,12 +393,18 @@ static enum status on_done(const struct trainer_done *d, void *user)
 
 /* ---- the run ---- */
 
-static enum status open_board(const struct train_options *o, struct train_view *v)
+/* The events, and the place of the trace: where they cannot be written, nothing is trained. */
+static enum status open_outputs(const struct train_options *o, struct train_view *v)
 {
     bool made;
-    if (!o->tensorboard || !v->info->root)
+    if (!v->info->root)
         return STATUS_OK;
-    TRY(record_make_directories(o->tensorboard, &made));
+    if (o->tensorboard)
+        TRY(record_make_directories(o->tensorboard, &made));
+    if (o->trace)
+        TRY(output_check_place(o->trace));
+    if (!o->tensorboard)
+        return STATUS_OK;
     return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->board);
 }
 
@@ -416,8 +422,8 @@ static enum status run_trainer(trainer *t, const struct train_options *o,
                                const struct trainer_options *options, record *kept)
 {
     struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
-    /* The root alone opens it: what stops the root stops all, who would wait for it. */
-    enum status st = crew_agree(options->process, open_board(o, &view));
+    /* The root alone opens them: what stops the root stops all, who would wait for it. */
+    enum status st = crew_agree(options->process, open_outputs(o, &view));
     if (st != STATUS_OK)
         return close_board(&view, st);
     if (view.info->root)

@@ -5,7 +5,8 @@
  * crew of one works on the calling thread.
  *
  *     struct crew_options o = {.plan = plan, .backend = backend, .n_states = 1, .timeout_s = 60,
- *                              .programs = {[CREW_TRAIN] = {graph, train_set}}};
+ *                              .graphs = {[CREW_TRAIN] = graph}, .train_set = train_set,
+ *                              .train_loader = {.batch = graph->batch}};
  *     crew *c;
  *     TRY(crew_create(&o, &c));                                // everything is allocated here
  *     TRY(crew_start_epoch(c, CREW_TRAIN, 0, 0));

@@ -181,9 +181,11 @@ static double find_limit(const struct chooser *c, int n_workers)
     return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
 }
 
+/* Who trains reads the data: there may be none where they are taken to be ready. */
 static bool can_try(const struct chooser *c)
 {
-    return is_local(c) && c->options->try_s > 0 && !c->forecast_options.no_measure;
+    const struct forecast_options *f = &c->forecast_options;
+    return is_local(c) && c->options->try_s > 0 && !f->no_measure && !f->no_data;
 }
 
 /* The search ends by its limit at the latest. */
