@@ -73,4 +73,4 @@ format:
 	@tools/sources.sh | xargs -d '\n' clang-format -i
 
 clean:
-	rm -rf build build-clang build-asan build-tsan
+	rm -rf build build-clang build-asan build-plain build-tsan

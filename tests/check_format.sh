@@ -9,6 +9,10 @@ if ! command -v clang-format >/dev/null; then
 fi
 
 mapfile -t sources < <(tools/sources.sh)
+if [[ ${#sources[@]} -lt 100 ]]; then # of no file at all clang-format would find nothing
+    echo "check_format: tools/sources.sh lists ${#sources[@]} sources" >&2
+    exit 1
+fi
 if ! clang-format --dry-run -Werror "${sources[@]}" 2>&1 | { ! grep -A 2 'error:'; }; then
     echo "not in the house format: run 'make format'" >&2
     exit 1

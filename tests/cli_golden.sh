@@ -84,28 +84,31 @@ golden report 0 mask_size report runs/one
 
 # ---- colour and progress ----
 
-# on_terminal WORDS...: what a terminal gets, in the file raw.
+# on_terminal STATUS WORDS...: what a terminal gets, in the file raw.
 on_terminal() {
-    script -qec "$(printf '%q ' "$@")" /dev/null </dev/null >raw || true
+    local expected=$1 status=0
+    shift
+    script -qec "$(printf '%q ' "$@")" /dev/null </dev/null >raw || status=$?
+    [[ $status -eq $expected ]] || fail "$* on a terminal: exit $status, expected $expected"
 }
-on_terminal "$CLEAVE" plan lenet5 --machine 1x2:p100
+on_terminal 0 "$CLEAVE" plan lenet5 --machine 1x2:p100
 grep -q $'\e\[32m\* ' raw || fail "the best plan is not coloured on a terminal"
 for refusal in NO_COLOR=1 TERM=dumb; do
-    on_terminal env $refusal "$CLEAVE" plan lenet5 --machine 1x2:p100
+    on_terminal 0 env $refusal "$CLEAVE" plan lenet5 --machine 1x2:p100
     ! grep -q $'\e' raw || fail "$refusal: coloured"
     grep -q '^\* ' raw || fail "$refusal: the best plan is not marked"
-    on_terminal env $refusal "$CLEAVE" train resnt18
+    on_terminal 2 env $refusal "$CLEAVE" train resnt18
     ! grep -q $'\e' raw || fail "$refusal: an error is coloured"
     grep -q 'error: unknown model' raw || fail "$refusal: no error"
 done
-on_terminal "$CLEAVE" "${train[@]}" --run none
+on_terminal 0 "$CLEAVE" "${train[@]}" --run none
 grep -qE $'\r\e\\[Kepoch 1/2  step [0-9]+/8  loss [0-9.]+  [0-9]+ images/s  [0-9]+ s left' raw ||
     fail "no progress of training on a terminal"
 # Of what takes longer there is a line with the time left, and it is wiped away at the end.
 # (Each size is measured for a fifth of a second.)
-on_terminal "$CLEAVE" bench gemm --in 2048 --out 2048 --batch 128,128,128,128,128,128,128,128,128,128
+on_terminal 0 "$CLEAVE" bench gemm --in 2048 --out 2048 --batch 128,128,128,128,128,128,128,128,128,128
 grep -qE $'\r\e\\[Kbatch 128: [0-9]+ %, [0-9]+ s left' raw || fail "no progress of a measurement"
 grep -qE $'\r\e\\[Kb x 2048' raw || fail "the progress line was not wiped away"
-on_terminal env COLUMNS=40 bash -c "stty cols 40; $(printf '%q ' "$CLEAVE" "${train[@]}") --run none"
+on_terminal 0 env COLUMNS=40 bash -c "stty cols 40; $(printf '%q ' "$CLEAVE" "${train[@]}") --run none"
 tr '\r' '\n' <raw | grep $'^\e\[Kepoch.*step' | sed $'s/\e\[K//' >lines
 [[ -s lines && $(wc -L <lines) -lt 40 ]] || fail "the progress line is wider than the terminal"

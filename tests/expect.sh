@@ -34,11 +34,13 @@ refused() {
     [[ ! -s stdout ]] || fail "cleave $*: an error, but something on stdout"
 }
 
-# holds PYTHON: the expression is true of `d`, the JSON on stdout (a list for JSON lines).
+# holds PYTHON: the expression is true of `d`, the JSON on stdout (a list for JSON lines). Of nothing at
+# all everything would be true, so nothing fails.
 holds() {
     python3 - "$1" <<'PYTHON' || fail "not true: $1"
 import json, sys
 lines = [json.loads(line) for line in open("stdout")]
+assert lines, "nothing on stdout"
 d = lines[0] if len(lines) == 1 else lines
 sys.exit(0 if eval(sys.argv[1]) else 1)
 PYTHON

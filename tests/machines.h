@@ -47,6 +47,7 @@ static inline void assert_same_parts(const struct machine *a, const struct machi
         assert_int_equal(a->nodes[i].n_devices, b->nodes[i].n_devices);
         assert_true(a->nodes[i].memory_bytes == b->nodes[i].memory_bytes);
         assert_int_equal(a->nodes[i].cores, b->nodes[i].cores);
+        assert_int_equal(a->nodes[i].own_cores, b->nodes[i].own_cores);
         assert_string_equal(a->nodes[i].host, b->nodes[i].host);
         assert_int_equal(a->node_out[i], b->node_out[i]);
         assert_int_equal(a->node_in[i], b->node_in[i]);
@@ -55,6 +56,7 @@ static inline void assert_same_parts(const struct machine *a, const struct machi
         assert_string_equal(a->links[i].name, b->links[i].name);
         assert_true(a->links[i].bytes_per_s == b->links[i].bytes_per_s);
         assert_true(a->links[i].latency_s == b->links[i].latency_s);
+        assert_true(a->links[i].burst_bytes == b->links[i].burst_bytes);
     }
     for (int i = 0; i < a->n_pairs; i++)
         assert_memory_equal(&a->pairs[i], &b->pairs[i], sizeof a->pairs[i]);
@@ -90,7 +92,9 @@ static inline void assert_same(const struct machine *a, const struct machine *b)
     assert_int_equal(a->n_links, b->n_links);
     assert_int_equal(a->n_pairs, b->n_pairs);
     assert_int_equal(a->n_curves, b->n_curves);
-    assert_true(a->wake_s == b->wake_s && a->step_s == b->step_s);
+    assert_true(a->wake_s == b->wake_s && a->deep_wake_s == b->deep_wake_s);
+    assert_true(a->ring_s == b->ring_s && a->step_s == b->step_s);
+    assert_true(a->wait_share == b->wait_share && a->far_byte_s == b->far_byte_s);
     assert_same_kinds(a, b);
     assert_same_parts(a, b);
     for (int i = 0; i < a->n_curves; i++) {

@@ -56,6 +56,16 @@ static inline bool session_has_backend(const char *name)
     return *list != NULL;
 }
 
+/* Behind a plan_build that failed: any strategy can use any number of workers, but for these two.
+ * So a loop over strategies that leaves out what is refused cannot come to leave out all. */
+static inline void session_expect_refusal(const char *strategy, int n_workers)
+{
+    bool right = strcmp(strategy, "serial") == 0 ? n_workers > 1
+                                                 : strcmp(strategy, "ps") == 0 && n_workers == 1;
+    assert_that(right, "%s with %d workers is refused: %s", strategy, n_workers, status_message());
+    status_clear();
+}
+
 static inline void session_open(struct session *s, const char *backend, enum precision precision)
 {
     if (!session_has_backend(backend))

@@ -11,12 +11,6 @@ enum { DEFAULT_CASES = TEST_UNDER_SANITIZER ? 40 : 250 };
 /* Rounding: seconds that were summed in another order, over thousands of events. */
 static const double ROUNDING = 1e-9;
 
-static long long environment_number(const char *name, long long otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoll(text, NULL, 10) : otherwise;
-}
-
 /* ---- scenes ---- */
 
 static struct plan *draw_plan(struct draw *d, const struct graph *g)
@@ -220,8 +214,8 @@ static void test_random_plans(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    long long seed = environment_number("CLEAVE_SEED", 1);
-    long long n_cases = environment_number("CLEAVE_CASES", DEFAULT_CASES);
+    long long seed = test_number("CLEAVE_SEED", 1);
+    long long n_cases = test_number("CLEAVE_CASES", DEFAULT_CASES);
     for (long long i = 0; i < n_cases; i++)
         run_case((uint64_t)(seed + i), &tally);
     print_message("%d cases; more bandwidth made %d slower, by up to %.3g %%\n", tally.n_run,

@@ -33,7 +33,7 @@ static bool bench_open_sized(struct bench *b, const char *model, const char *str
     *b = (struct bench){0};
     assert_ok(network_build(model, &variant, &b->graph));
     if (plan_build(strategy, b->graph, &how, &b->plan) != STATUS_OK) {
-        status_clear();
+        session_expect_refusal(strategy, n_workers);
         graph_destroy(b->graph);
         return false;
     }

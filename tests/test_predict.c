@@ -156,7 +156,7 @@ static bool try_strategy(const char *backend, const char *model, const char *str
     if (st == STATUS_OK)
         check_plan(&(struct trial){backend, g, plan, what});
     else
-        status_clear();
+        session_expect_refusal(strategy, workers);
     plan_destroy(plan);
     graph_destroy(g);
     return st == STATUS_OK;
@@ -270,7 +270,7 @@ static void run_strategy(const char *backend, const char *model, const char *str
     if (plan_build(strategy, g, &(struct plan_request){.n_workers = workers}, &plan) == STATUS_OK)
         run_plan(&(struct trial){backend, g, plan, strategy});
     else
-        status_clear();
+        session_expect_refusal(strategy, workers);
     plan_destroy(plan);
     graph_destroy(g);
 }

@@ -4,17 +4,19 @@
 
 /* ---- every strategy ---- */
 
-static void check_strategy(const char *model, const char *strategy,
+/* False if the strategy refuses the request. */
+static bool check_strategy(const char *model, const char *strategy,
                            const struct plan_request *request)
 {
     for (int training = 0; training < 2; training++) {
         struct team t;
         if (!team_create(&t, model, strategy, request, training))
-            return;
+            return false;
         enum status st = team_check(&t);
         assert_that(st == STATUS_OK, "%s: %s", t.name, status_message());
         team_destroy(&t);
     }
+    return true;
 }
 
 static void test_strategies(void **state)
@@ -26,7 +28,9 @@ static void test_strategies(void **state)
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
             for (size_t k = 0; k < sizeof workers / sizeof workers[0]; k++)
-                check_strategy(models[i], s->name, &(struct plan_request){.n_workers = workers[k]});
+                if (!check_strategy(models[i], s->name,
+                                    &(struct plan_request){.n_workers = workers[k]}))
+                    session_expect_refusal(s->name, workers[k]);
 }
 
 /* The same in other ways: micro-batches of two sizes, other methods, servers one by one. */
@@ -34,6 +38,7 @@ static void test_variants(void **state)
 {
     static const char *const models[] = {"lenet5", "resnet18"};
     static const int workers[] = {3, 4};
+    int n_checked = 0;
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (size_t k = 0; k < sizeof workers / sizeof workers[0]; k++)
@@ -43,13 +48,14 @@ static void test_variants(void **state)
                                                .sync = PLAN_HIERARCHICAL,
                                                .workers_per_node = 2,
                                                .bucket_bytes = 4096};
-                check_strategy(models[i], s->name, &request);
+                n_checked += check_strategy(models[i], s->name, &request);
                 request.asynchronous = true;
                 request.sync = PLAN_TREE;
                 request.micro_batches = 1;
                 if (strcmp(s->name, "ps") == 0)
-                    check_strategy(models[i], s->name, &request);
+                    assert_true(check_strategy(models[i], s->name, &request));
             }
+    assert_true(n_checked >= 4 * 4); /* of each network and number: data, model, spatial, owt, .. */
 }
 
 static void test_written_plans(void **state)

@@ -396,18 +396,12 @@ static void run_case(uint64_t seed, bool cpu, struct tally *tally)
     graph_destroy((struct graph *)t.graph);
 }
 
-static long long environment_number(const char *name, long long otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoll(text, NULL, 10) : otherwise;
-}
-
 static void test_random_plans_train_like_one_worker(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    long long seed = environment_number("CLEAVE_SEED", 1);
-    long long n_cases = environment_number("CLEAVE_CASES", DEFAULT_CASES);
+    long long seed = test_number("CLEAVE_SEED", 1);
+    long long n_cases = test_number("CLEAVE_CASES", DEFAULT_CASES);
     bool has_cpu = session_has_backend("cpu");
     enum { ENOUGH_FAILURES = 5 };
     for (long long i = 0; i < n_cases && tally.n_failed < ENOUGH_FAILURES; i++) {

@@ -224,7 +224,7 @@ static bool study_open(struct study *s, const char *model, int64_t batch, const 
                    strategy, request->n_workers);
     s->graph = build(model, batch);
     if (plan_build(strategy, s->graph, request, &s->plan) != STATUS_OK) {
-        status_clear();
+        session_expect_refusal(strategy, request->n_workers);
         graph_destroy(s->graph);
         return false;
     }

@@ -83,7 +83,7 @@ static void check_strategies(struct session *s, const char *model, int n_workers
         char what[96];
         (void)snprintf(what, sizeof what, "%s %s %d", model, strategy->name, n_workers);
         if (plan_build(strategy->name, g, &request, &plan) != STATUS_OK) {
-            status_clear();
+            session_expect_refusal(strategy->name, n_workers);
             continue;
         }
         check_plan(s, g, plan, what);
@@ -473,23 +473,30 @@ static void test_work(void **state)
 
 /* ---- speed ---- */
 
+/* The least of a few: all keys together take milliseconds, for which another program may have the
+ * core. */
 static void test_speed(void **state)
 {
     struct session s;
     struct graph_variant variant = small_variant("inceptionv3", 8);
-    int64_t n = 0, start_ns, keys_ns, work_ns;
+    int64_t n = 0, keys_ns = INT64_MAX, work_ns = INT64_MAX;
     (void)state;
     session_open(&s, "cpu", PRECISION_FLOAT);
     const struct program *p = session_add(&s, "inceptionv3", &variant, true, 1);
-    start_ns = timer_now_ns();
-    for (int i = 0; i < p->n_instrs; i++)
-        n += (int64_t)strlen(key_of(p, i));
-    keys_ns = timer_now_ns() - start_ns;
-    for (int i = 0; i < p->n_instrs; i++) {
-        struct instr_work work;
-        program_instr_work(p, i, &work);
+    for (int round = 0; round < 5; round++) {
+        int64_t start_ns = timer_now_ns();
+        n = 0;
+        for (int i = 0; i < p->n_instrs; i++)
+            n += (int64_t)strlen(key_of(p, i));
+        int64_t middle_ns = timer_now_ns();
+        for (int i = 0; i < p->n_instrs; i++) {
+            struct instr_work work;
+            program_instr_work(p, i, &work);
+        }
+        int64_t end_ns = timer_now_ns();
+        keys_ns = middle_ns - start_ns < keys_ns ? middle_ns - start_ns : keys_ns;
+        work_ns = end_ns - middle_ns < work_ns ? end_ns - middle_ns : work_ns;
     }
-    work_ns = timer_now_ns() - start_ns - keys_ns;
     print_message("%d instructions: %lld ns and %lld bytes a key, %lld ns its work\n", p->n_instrs,
                   (long long)(keys_ns / p->n_instrs), (long long)(n / p->n_instrs),
                   (long long)(work_ns / p->n_instrs));

@@ -95,6 +95,13 @@ static inline void test_check_near(double actual, double expected, double tolera
     _fail(file, line);
 }
 
+/* A number from the environment: how many cases, which seed. */
+static inline long long test_number(const char *name, long long otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
 static char test_folder_path[PATH_MAX / 2];
 
 /* A temporary folder of this test program. */

@@ -12,4 +12,12 @@ enum { FUZZ_SEEDS_MAX = 16 };
 /* Good inputs to start from; returns how many. */
 int fuzz_seeds(struct file_bytes seeds[FUZZ_SEEDS_MAX]);
 
+/* One of them that is a text. */
+static inline struct file_bytes fuzz_text(const char *text)
+{
+    struct file_bytes f = {(uint8_t *)strdup(text), strlen(text)};
+    assert(f.bytes);
+    return f;
+}
+
 #endif

@@ -40,21 +40,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     return 0;
 }
 
-static struct file_bytes make_text(const char *text)
-{
-    struct file_bytes f = {(uint8_t *)strdup(text), strlen(text)};
-    assert(f.bytes);
-    return f;
-}
-
 int fuzz_seeds(struct file_bytes seeds[FUZZ_SEEDS_MAX])
 {
     seeds[0] =
-        make_text("{\"cleave_machine\": 1, \"name\": \"a\", \"intra\": \"15GB/s\", \"inter\": 4e9,"
+        fuzz_text("{\"cleave_machine\": 1, \"name\": \"a\", \"intra\": \"15GB/s\", \"inter\": 4e9,"
                   "\"latency\": \"5us\", \"nodes\": [{\"count\": 2, \"memory_bytes\": \"8GiB\","
                   "\"devices\": [{\"kind\": \"p100\", \"count\": 3}, \"cpu\"], \"pairs\":"
                   "[{\"between\": [0, 1], \"bytes_per_s\": \"50GB/s\"}]}]}");
-    seeds[1] = make_text(
+    seeds[1] = fuzz_text(
         "{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\", \"like\": \"k40\","
         "\"memory_bytes\": 99, \"launch_s\": 1e-6}], \"links\": [{\"name\": \"l\","
         "\"bytes_per_s\": 1e9, \"latency_s\": 0}], \"nodes\": [{\"name\": \"n\", \"out\": \"l\","

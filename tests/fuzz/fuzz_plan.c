@@ -57,27 +57,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     return 0;
 }
 
-static struct file_bytes make_text(const char *text)
-{
-    struct file_bytes f = {(uint8_t *)strdup(text), strlen(text)};
-    assert(f.bytes);
-    return f;
-}
-
 int fuzz_seeds(struct file_bytes seeds[FUZZ_SEEDS_MAX])
 {
-    seeds[0] = make_text("{\"cleave_plan\": 1, \"workers\": 1, \"stages\": [{\"workers\": [0]}]}");
+    seeds[0] = fuzz_text("{\"cleave_plan\": 1, \"workers\": 1, \"stages\": [{\"workers\": [0]}]}");
     seeds[1] =
-        make_text("{\"cleave_plan\": 1, \"name\": \"a\", \"model\": \"tiny\", \"workers\": 4,"
+        fuzz_text("{\"cleave_plan\": 1, \"name\": \"a\", \"model\": \"tiny\", \"workers\": 4,"
                   "\n\"stages\": [{\"workers\": [0, 1, 2, 3]}],\n\"default\": {\"cut\": "
                   "{\"n\": 2, \"channels\": 2}}, \"layers\": {\"fc\": {\"cut\": {\"o\": [3, "
                   "7]}, \"workers\": [2, 0]}, \"conv1\": {\"cut\": {\"c\": 2, \"r\": 2}}},"
                   "\"recompute\": [\"bn\"], \"micro_batches\": 2}");
-    seeds[2] = make_text("{\"cleave_plan\": 1, \"workers\": 3, \"stages\": [{\"workers\": [0, 2],"
+    seeds[2] = fuzz_text("{\"cleave_plan\": 1, \"workers\": 3, \"stages\": [{\"workers\": [0, 2],"
                          "\"cut\": {\"height\": 2}}, {\"workers\": [1]}], \"layers\": {\"flatten\":"
                          "{\"stage\": 1}}, \"schedule\": \"pipedream\", \"window\": 6,"
                          "\"sync\": {\"method\": \"tree\", \"bucket_bytes\": 1000}}");
-    seeds[3] = make_text("{\"cleave_plan\": 1, \"workers\": 3, \"stages\": [{\"workers\": [0, 1]}],"
+    seeds[3] = fuzz_text("{\"cleave_plan\": 1, \"workers\": 3, \"stages\": [{\"workers\": [0, 1]}],"
                          "\"default\": {\"cut\": {\"n\": [1, 3]}}, \"sync\": {\"method\": "
                          "\"server\", \"servers\": [2], \"asynchronous\": true}}");
     return 4;

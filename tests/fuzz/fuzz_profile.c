@@ -55,21 +55,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     return 0;
 }
 
-static struct file_bytes make_text(const char *text)
-{
-    struct file_bytes f = {(uint8_t *)strdup(text), strlen(text)};
-    assert(f.bytes);
-    return f;
-}
-
 int fuzz_seeds(struct file_bytes seeds[FUZZ_SEEDS_MAX])
 {
-    seeds[0] = make_text("cleave profile 1\n");
-    seeds[1] = make_text("cleave profile 1\n# cost\tdevice\n\n"
+    seeds[0] = fuzz_text("cleave profile 1\n");
+    seeds[1] = fuzz_text("cleave profile 1\n# cost\tdevice\n\n"
                          "cost\tcpu\t2\t1\tconv2d [8,3,8,8]\tconv2d\t1e9\t4096\t0.0012\t0.01\t25\t"
                          "2025-01-31T12:00:00Z\n"
                          "cost\tcpu\t2\t4\tconv2d [8,3,8,8]\tconv2d\t0\t0\t1e-300\t0\t1\t"
                          "2025-01-31T12:00:00Z\n");
-    seeds[2] = make_text("cleave profile 1\r\ntext\tlinks\t{\\n\\t\\\\\\r}\r\ntext\t\t\n");
+    seeds[2] = fuzz_text("cleave profile 1\r\ntext\tlinks\t{\\n\\t\\\\\\r}\r\ntext\t\t\n");
     return 3;
 }
