@@ -185,6 +185,33 @@ static void test_stopping_gives_the_best_so_far(void **state)
     }
 }
 
+/* Wherever it is stopped: what is left of a branch that was begun may hold the optimum. */
+static void test_bounds_of_a_stopped_search_hold(void **state)
+{
+    (void)state;
+    struct random_problem *r = malloc(sizeof *r);
+    int n_stopped = 0;
+    assert_non_null(r);
+    for (int i = 0; i < 100; i++) {
+        struct draw d = draw_begin(SEED, (uint32_t)(200000 + i));
+        struct search_answer a = {0};
+        draw_problem(&d, 60, r);
+        double least = brute_force(&r->problem);
+        for (int allowed = 0; !a.optimal; allowed++) {
+            struct patience patience = {.allowed = allowed};
+            struct search_options o = {lose_patience, &patience, 4};
+            int choice[MAX_NODES];
+            assert_ok(search_solve(&r->problem, &o, choice, &a));
+            assert_that(a.bound <= least && least <= a.cost && patience.bound <= least,
+                        "seed %llu, problem %d stopped after %d: bound %g, least %g, found %g",
+                        (unsigned long long)SEED, i, allowed, a.bound, least, a.cost);
+            n_stopped += a.n_branches > 0 && !a.optimal;
+        }
+    }
+    assert_true(n_stopped > 200);
+    free(r);
+}
+
 static void test_wrong_edges_are_refused(void **state)
 {
     (void)state;
@@ -208,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_tables_of_many_equal_brute_force),
         cmocka_unit_test(test_branch_and_bound_equals_brute_force),
         cmocka_unit_test(test_stopping_gives_the_best_so_far),
+        cmocka_unit_test(test_bounds_of_a_stopped_search_hold),
         cmocka_unit_test(test_wrong_edges_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

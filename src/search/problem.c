@@ -174,7 +174,7 @@ static enum status branch(struct solver *s, struct draft *d)
         s->bound = fmax(s->bound, branches[0].bound);
     for (int i = 0; i < n && branches[i].bound < s->best_cost && !is_stopped(s); i++) {
         TRY(follow_branch(s, d, node, branches[i].choice));
-        if (!d->outer && i + 1 < n) /* what is left to try is no better */
+        if (!d->outer && !s->stopped && i + 1 < n) /* what is left to try is no better */
             s->bound = fmax(s->bound, fmin(s->best_cost, branches[i + 1].bound));
     }
     return STATUS_OK;
