@@ -225,6 +225,65 @@ static void test_mixed_devices(void **state)
     desk_close(&d);
 }
 
+static void set_even(struct plan *plan)
+{
+    for (int i = 1; i < plan->n_layers; i++)
+        for (int k = 0; k < plan->layers[i].n_cuts; k++)
+            plan->layers[i].cut[k].sizes = NULL;
+}
+
+/* What the searches add beside one plan; `beside` becomes the list's. */
+static struct candidate_list search_beside(const struct desk *d, struct plan *beside)
+{
+    struct candidate_list list = {0};
+    struct searched_costs costs = {.known = true, .transport = "threads", .n_states = 1};
+    const struct search_options never = {0};
+    assert_ok(arena_create(&list.memory));
+    if (beside)
+        assert_ok(candidate_append(&list, "beside", FAMILY_DATA, beside));
+    assert_ok(searched_list(&d->request, &costs, &never, &never, &list));
+    return list;
+}
+
+static int count_per_layer(const struct candidate_list *list)
+{
+    int n = 0;
+    for (int i = 0; i < list->n; i++)
+        n += list->list[i].family == FAMILY_PER_LAYER;
+    return n;
+}
+
+static void drop_list(struct candidate_list *list)
+{
+    for (int i = 0; i < list->n; i++)
+        plan_destroy(list->list[i].plan);
+    arena_destroy(list->memory);
+}
+
+/* A plan is known if one is there with the same parts, not just as many. */
+static void test_uneven_beside_even(void **state)
+{
+    (void)state;
+    struct desk d;
+    desk_open(&d, "vgg11", 64, "1x2:p100+k40");
+    struct candidate_list all = search_beside(&d, NULL);
+    int n = count_per_layer(&all);
+    assert_true(n > 0 && all.list[0].family == FAMILY_PER_LAYER);
+    struct plan *found = all.list[0].plan;
+    all.list[0].plan = NULL;
+    assert_true(is_uneven(found));
+    struct candidate_list same = search_beside(&d, found);
+    assert_int_equal(count_per_layer(&same), n - 1);
+    set_even(found);
+    same.list[0].plan = NULL;
+    struct candidate_list beside = search_beside(&d, found);
+    assert_int_equal(count_per_layer(&beside), n);
+    drop_list(&all);
+    drop_list(&same);
+    drop_list(&beside);
+    desk_close(&d);
+}
+
 /* Plans that train with older weights win only where they may. */
 static void test_stale(void **state)
 {
@@ -658,6 +717,7 @@ int main(void)
         cmocka_unit_test(test_little_slower_than_data),
         cmocka_unit_test(test_searched_plan_wins),
         cmocka_unit_test(test_mixed_devices),
+        cmocka_unit_test(test_uneven_beside_even),
         cmocka_unit_test(test_costs_of_other_kinds),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_memory),

@@ -54,16 +54,29 @@ enum status searched_find_sources(const struct searched_costs *costs, const stru
 
 /* ---- per layer ---- */
 
-static bool is_same(const struct plan *a, const struct plan *b)
+/* The same parts of so many iterations. Sizes are proportions, which many numbers express. */
+static bool same_parts(const struct plan_cut *a, const struct plan_cut *b, int64_t extent)
+{
+    if (a->loop != b->loop || a->n_parts != b->n_parts)
+        return false;
+    for (int i = 0; (a->sizes || b->sizes) && i < a->n_parts; i++)
+        if (plan_part(a, i, extent).end != plan_part(b, i, extent).end)
+            return false;
+    return true;
+}
+
+static bool is_same(const struct graph *graph, const struct plan *a, const struct plan *b)
 {
     if (a->n_workers != b->n_workers || a->n_stages != b->n_stages || a->sync != b->sync)
         return false;
     for (int i = 1; i < a->n_layers; i++) {
         const struct plan_layer *x = &a->layers[i], *y = &b->layers[i];
+        struct loop_nest nest;
         if (x->n_cuts != y->n_cuts || x->n_pieces != y->n_pieces)
             return false;
+        op_get_loops(&graph->nodes[i].op, &nest);
         for (int k = 0; k < x->n_cuts; k++)
-            if (x->cut[k].loop != y->cut[k].loop || x->cut[k].n_parts != y->cut[k].n_parts)
+            if (!same_parts(&x->cut[k], &y->cut[k], nest.loop[x->cut[k].loop].extent))
                 return false;
         if (memcmp(x->workers, y->workers, (size_t)x->n_pieces * sizeof *x->workers) != 0)
             return false;
@@ -71,11 +84,12 @@ static bool is_same(const struct plan *a, const struct plan *b)
     return true;
 }
 
-static bool is_known(const struct candidate_list *to, const struct plan *plan)
+static bool is_known(const struct graph *graph, const struct candidate_list *to,
+                     const struct plan *plan)
 {
     for (int i = 0; i < to->n; i++)
         if (to->list[i].plan->micro_batches == 1 && !to->list[i].plan->layers[1].recompute &&
-            is_same(to->list[i].plan, plan))
+            is_same(graph, to->list[i].plan, plan))
             return true;
     return false;
 }
@@ -89,9 +103,10 @@ static enum status forgive(enum status st)
     return STATUS_OK;
 }
 
-static enum status append_new(struct candidate_list *to, const char *name, struct plan *plan)
+static enum status append_new(const struct graph *graph, struct candidate_list *to,
+                              const char *name, struct plan *plan)
 {
-    if (!is_known(to, plan))
+    if (!is_known(graph, to, plan))
         return candidate_append(to, name, FAMILY_PER_LAYER, plan);
     plan_destroy(plan);
     return STATUS_OK;
@@ -113,7 +128,7 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
     copy->sync = PLAN_HIERARCHICAL;
     copy->workers_per_node = per_node;
     (void)snprintf(full, sizeof full, "%s by node", name);
-    return append_new(to, full, copy);
+    return append_new(pricing->graph, to, full, copy);
 }
 
 static enum status add_searched(const struct pricing *p, const char *name,
@@ -131,7 +146,7 @@ static enum status add_searched(const struct pricing *p, const char *name,
     layers_answer_destroy(a);
     st = add_hierarchical(&p->request, name, plan, to);
     if (st == STATUS_OK)
-        return append_new(to, name, plan);
+        return append_new(p->request.graph, to, name, plan);
     plan_destroy(plan);
     return st;
 }
