@@ -8,7 +8,7 @@
 static const double ELEMENT_BYTES = 4;
 /* Of backward, behind which sums of gradients go on. */
 static const double HIDING = 0.6;
-/* Pieces differ by an iteration, and the largest need not be on the slowest device. */
+/* Operations of what is folded into the layer before are counted, but may cost nothing. */
 static const double BOUND_SLACK = 0.9;
 
 struct stage_sum {
@@ -16,15 +16,22 @@ struct stage_sum {
     double sync_s;            /* of a step */
 };
 
+/* Micro-batches of the same size; a batch that they do not divide has some of one sample less. */
+struct micro_class {
+    int64_t samples;
+    int n;
+    struct stage_sum *sums; /* by stage */
+};
+
 struct estimator {
     const struct graph *graph;
     const struct plan *plan;
     const struct machine *machine;
     struct cost_scales scales;
-    int64_t samples;        /* of a micro-batch */
-    double *least_s;        /* by worker: operations of a micro-batch */
-    struct stage_sum *sums; /* by stage */
-    double sync_bound_s;
+    struct micro_class classes[2]; /* the larger ones first */
+    const struct micro_class *now; /* which is being looked at */
+    double *least_s;               /* by worker: operations of a step */
+    double *received_s;            /* by worker: sums of gradients */
 };
 
 /* ---- the machine ---- */
@@ -107,7 +114,7 @@ static double add_piece(struct estimator *e, const struct plan_layer *layer,
     const struct machine_kind *kind = kind_of(e, layer->workers[i]);
     /* not all that may be computed again has to be */
     double flops = cost->forward_flops + cost->data_gradient_flops + cost->weight_gradient_flops;
-    e->least_s[layer->workers[i]] += scale * flops / kind->reached_flops_per_s;
+    e->least_s[layer->workers[i]] += e->now->n * scale * flops / kind->reached_flops_per_s;
     double again = layer->recompute ? 4.0 / 3 : 1;
     return folded ? 0 : again * scale * piece_seconds(kind, cost);
 }
@@ -127,6 +134,9 @@ static bool find_piece_cost(const struct plan_layer *layer, const struct op_case
     return !piece.empty;
 }
 
+/* Even parts are of two lengths, so pieces of few cuts come in few sizes. */
+enum { MOST_SIZED_CUTS = 3 };
+
 static bool is_uneven(const struct plan_layer *layer)
 {
     for (int i = 0; i < layer->n_cuts; i++)
@@ -135,20 +145,66 @@ static bool is_uneven(const struct plan_layer *layer)
     return false;
 }
 
+/* Of the cuts of a layer those that piece i has a longer part of: a bit each. */
+static unsigned find_longer(const struct plan_layer *layer, const struct loop_nest *nest, int i)
+{
+    unsigned longer = 0;
+    for (int c = layer->n_cuts - 1; c >= 0; c--) {
+        const struct plan_cut *cut = &layer->cut[c];
+        int64_t extent = nest->loop[cut->loop].extent;
+        struct range part = plan_part(cut, i % cut->n_parts, extent);
+        longer = 2 * longer + (part.end - part.begin > extent / cut->n_parts);
+        i /= cut->n_parts;
+    }
+    return longer;
+}
+
+static bool divides_all(const struct plan_layer *layer, const struct loop_nest *nest)
+{
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (nest->loop[layer->cut[i].loop].extent % layer->cut[i].n_parts != 0)
+            return false;
+    return true;
+}
+
 static void add_compute(struct estimator *e, int node, const struct op_case *op,
                         const struct loop_nest *nest)
 {
     const struct plan_layer *layer = &e->plan->layers[node];
-    struct op_cost cost = {0};
-    bool folded = is_folded(op), uneven = is_uneven(layer), there = false;
+    struct op_cost cost[1 << MOST_SIZED_CUTS];
+    bool there[1 << MOST_SIZED_CUTS] = {false}; /* of some sizes all are empty */
+    bool few = !is_uneven(layer) && layer->n_cuts <= MOST_SIZED_CUTS;
+    bool folded = is_folded(op), alike = divides_all(layer, nest);
     double most_s = 0, scale = scale_of(e, op);
     for (int i = 0; i < layer->n_pieces; i++) {
-        if (uneven || !there) /* the first ones may be empty: a batch of few samples */
-            there = find_piece_cost(layer, op, nest, i, &cost);
-        if (there)
-            most_s = fmax(most_s, add_piece(e, layer, &cost, scale, i, folded));
+        unsigned k = few && !alike ? find_longer(layer, nest, i) : 0;
+        if (!few || !there[k])
+            there[k] = find_piece_cost(layer, op, nest, i, &cost[k]);
+        if (there[k])
+            most_s = fmax(most_s, add_piece(e, layer, &cost[k], scale, i, folded));
     }
-    e->sums[layer->stage].compute_s += most_s;
+    e->now->sums[layer->stage].compute_s += most_s;
+}
+
+enum extreme { SMALLEST, LARGEST };
+
+/* The piece with the shortest or longest part of every cut. Of even parts the first is never longer
+ * than the others, and the last never shorter. */
+static int find_piece(const struct plan_layer *layer, const struct loop_nest *nest,
+                      enum extreme which)
+{
+    int piece = 0;
+    for (int c = 0; c < layer->n_cuts; c++) {
+        const struct plan_cut *cut = &layer->cut[c];
+        bool divides = nest->loop[cut->loop].extent % cut->n_parts == 0;
+        int part = cut->sizes || divides || which == SMALLEST ? 0 : cut->n_parts - 1;
+        for (int i = 1; cut->sizes && i < cut->n_parts; i++) {
+            int64_t longer = cut->sizes[i] - cut->sizes[part];
+            part = (which == LARGEST ? longer : -longer) > 0 ? i : part;
+        }
+        piece = piece * cut->n_parts + part;
+    }
+    return piece;
 }
 
 /* ---- gradients ---- */
@@ -226,12 +282,12 @@ static double sum_seconds(const struct estimator *e, int worker, struct holders 
     return 2.0 * (h.n - 1) * (latency + bytes / h.n / speed);
 }
 
-static double param_bytes(const struct plan_layer *layer, const struct loop_nest *nest)
+static double param_bytes(const struct plan_layer *layer, const struct loop_nest *nest, int piece)
 {
     struct box box;
     struct range region[OP_MAX_PARAMS][SHAPE_MAX_RANK];
     double n = 0;
-    plan_piece_box(layer, nest, 0, &box);
+    plan_piece_box(layer, nest, piece, &box);
     int n_params = op_get_piece_params(nest, &box, region);
     for (int p = 0; p < n_params; p++)
         n += region_elements(region[p], nest->param[p].rank);
@@ -260,25 +316,36 @@ static double bucket_share(const struct estimator *e, double bytes)
     return fmin(1, bytes / (double)e->plan->bucket_bytes);
 }
 
+/* A sum goes on as fast as the slowest port lets it. */
+static int find_slowest_port(const struct estimator *e, const struct plan_layer *layer)
+{
+    int slowest = layer->workers[0];
+    for (int i = 1; i < layer->n_pieces; i++)
+        if (port_speed(e, layer->workers[i]) < port_speed(e, slowest))
+            slowest = layer->workers[i];
+    return slowest;
+}
+
 static void add_sync(struct estimator *e, int node, const struct loop_nest *nest)
 {
     const struct plan_layer *layer = &e->plan->layers[node];
     if (nest->n_params == 0)
         return;
-    double bytes = param_bytes(layer, nest), seconds;
-    int first = layer->workers[0];
+    double bytes = param_bytes(layer, nest, find_piece(layer, nest, LARGEST)), seconds;
+    int slowest = find_slowest_port(e, layer);
     struct holders h = find_holders(e, layer, nest, indexes_params);
     if (e->plan->sync == PLAN_SERVER) {
         seconds = server_seconds(e, layer, bytes);
     } else {
         double groups = (double)layer->n_pieces / h.n;
-        double fixed_s = sum_seconds(e, first, h, groups, 0);
-        seconds = sum_seconds(e, first, h, groups, bytes) - fixed_s;
+        double fixed_s = sum_seconds(e, slowest, h, groups, 0);
+        seconds = sum_seconds(e, slowest, h, groups, bytes) - fixed_s;
         seconds += bucket_share(e, bytes) * fixed_s;
-        if (h.n > 1)
-            e->sync_bound_s += bytes / port_speed(e, first); /* everybody receives the sum */
+        double least = param_bytes(layer, nest, find_piece(layer, nest, SMALLEST));
+        for (int i = 0; h.n > 1 && i < layer->n_pieces; i++) /* everybody receives the sum */
+            e->received_s[layer->workers[i]] += least / port_speed(e, layer->workers[i]);
     }
-    e->sums[layer->stage].sync_s += seconds;
+    e->now->sums[layer->stage].sync_s += seconds;
 }
 
 /* Two sums per channel, in double. */
@@ -286,7 +353,7 @@ static double statistic_bytes(const struct plan_layer *layer, const struct loop_
 {
     struct box box;
     struct range region[SHAPE_MAX_RANK];
-    plan_piece_box(layer, nest, 0, &box);
+    plan_piece_box(layer, nest, find_piece(layer, nest, LARGEST), &box);
     op_get_piece_region(nest, &nest->output, &box, region);
     return 16 * (double)(region[1].end - region[1].begin);
 }
@@ -311,7 +378,7 @@ static void add_statistics(struct estimator *e, int node, const struct loop_nest
     if (!shared)
         return;
     struct holders h = find_holders(e, layer, nest, is_no_statistic);
-    e->sums[layer->stage].move_s +=
+    e->now->sums[layer->stage].move_s +=
         2 * gather_seconds(e, layer->workers[0], h, statistic_bytes(layer, nest));
 }
 
@@ -398,73 +465,105 @@ static void add_moves(struct estimator *e, int node, const struct loop_nest *nes
         if (n->input[k] == 0 || is_aligned(feeder, layer))
             continue;
         struct loop_nest source;
-        struct op_case op = partition_sized_op(&e->graph->nodes[n->input[k]], e->samples);
+        struct op_case op = partition_sized_op(&e->graph->nodes[n->input[k]], e->now->samples);
         op_get_loops(&op, &source);
         struct side from = {feeder, &source, &source.output}, to = {layer, nest, &nest->input[k]};
+        int largest = is_uneven(layer) ? find_piece(layer, nest, LARGEST) : 0;
+        const int pieces[] = {0, layer->n_pieces / 2, largest};
         double most_s = 0;
-        for (int j = 0; j < 2 && j < layer->n_pieces; j++) {
-            int piece = j == 0 ? 0 : layer->n_pieces / 2;
-            struct intake in = find_intake(e, &from, &to, piece);
-            most_s = fmax(most_s, intake_seconds(e, layer, layer->workers[piece], &in));
+        for (int j = 0; j < 3; j++) {
+            if (j > 0 && (pieces[j] == 0 || pieces[j] == pieces[j - 1]))
+                continue;
+            struct intake in = find_intake(e, &from, &to, pieces[j]);
+            most_s = fmax(most_s, intake_seconds(e, layer, layer->workers[pieces[j]], &in));
         }
-        e->sums[layer->stage].move_s += most_s;
+        e->now->sums[layer->stage].move_s += most_s;
     }
 }
 
 /* ---- all of it ---- */
 
+/* Of one class of micro-batches; weights do not depend on it. */
 static void add_layers(struct estimator *e)
 {
     for (int i = 1; i < e->graph->n_nodes; i++) {
-        struct op_case op = partition_sized_op(&e->graph->nodes[i], e->samples);
+        struct op_case op = partition_sized_op(&e->graph->nodes[i], e->now->samples);
         struct loop_nest nest;
         op_get_loops(&op, &nest);
         add_compute(e, i, &op, &nest);
-        add_sync(e, i, &nest);
         add_statistics(e, i, &nest);
         add_moves(e, i, &nest);
+        if (e->now == e->classes)
+            add_sync(e, i, &nest);
     }
 }
 
-static double stage_seconds(const struct estimator *e, int s)
+/* Of one micro-batch of a class. */
+static double stage_seconds(const struct estimator *e, int class, int s)
 {
-    double sync_s = e->plan->schedule == PLAN_PIPEDREAM ? e->sums[s].sync_s : 0;
-    return e->sums[s].compute_s + e->sums[s].move_s + sync_s;
+    const struct stage_sum *sum = &e->classes[class].sums[s];
+    double sync_s = e->plan->schedule == PLAN_PIPEDREAM ? sum->sync_s : 0;
+    return sum->compute_s + sum->move_s + sync_s;
+}
+
+static double bound_worker(const struct estimator *e, int worker)
+{
+    double sums_s = e->plan->n_stages == 1 ? e->received_s[worker] : 0;
+    return BOUND_SLACK * fmax(e->least_s[worker], sums_s);
 }
 
 static void sum_up(const struct estimator *e, struct plan_estimate *out)
 {
     const struct plan *plan = e->plan;
-    double sum_s = 0, longest_s = 0, exposed_s = 0, bound_s = 0;
-    int micros = plan->micro_batches;
+    const struct micro_class *large = &e->classes[0], *small = &e->classes[1];
+    double sum_s = 0, longest_s = 0, others_s = 0, exposed_s = 0;
     for (int s = 0; s < plan->n_stages; s++) {
-        const struct stage_sum *stage = &e->sums[s];
-        sum_s += stage_seconds(e, s);
-        longest_s = fmax(longest_s, stage_seconds(e, s));
+        const struct stage_sum *stage = &large->sums[s];
+        double large_s = stage_seconds(e, 0, s), small_s = stage_seconds(e, 1, s);
+        sum_s += large_s;
+        longest_s = fmax(longest_s, large_s);
+        others_s = fmax(others_s, (large->n - 1) * large_s + small->n * small_s);
         double hidden_s = HIDING * stage->compute_s * 2 / 3; /* of the last micro-batch */
         exposed_s = fmax(exposed_s, stage->sync_s - hidden_s);
-        out->compute_s = fmax(out->compute_s, stage->compute_s * micros);
-        out->move_s += stage->move_s * micros;
+        out->compute_s =
+            fmax(out->compute_s, stage->compute_s * large->n + small->sums[s].compute_s * small->n);
+        out->move_s += stage->move_s * large->n + small->sums[s].move_s * small->n;
         out->sync_s = fmax(out->sync_s, stage->sync_s);
     }
     for (int w = 0; w < plan->n_workers; w++)
-        bound_s = fmax(bound_s, e->least_s[w] * micros);
-    out->bound_s = BOUND_SLACK * bound_s;
-    if (plan->n_stages == 1)
-        out->bound_s = fmax(out->bound_s, BOUND_SLACK * e->sync_bound_s);
+        out->bound_s = fmax(out->bound_s, bound_worker(e, w));
     if (plan->schedule == PLAN_PIPEDREAM)
         out->step_s = (sum_s + (plan->window - 1) * longest_s) / plan->window;
     else
-        out->step_s = sum_s + (micros - 1) * longest_s + exposed_s;
+        out->step_s = sum_s + others_s + exposed_s;
+}
+
+/* As partition.h cuts the batch. */
+static enum status find_classes(struct estimator *e, arena *memory)
+{
+    int micros = e->plan->micro_batches, rest = (int)(e->graph->batch % micros);
+    int64_t samples = e->graph->batch / micros;
+    e->classes[0].samples = rest ? samples + 1 : samples;
+    e->classes[0].n = rest ? rest : micros;
+    e->classes[1].samples = samples;
+    e->classes[1].n = micros - e->classes[0].n;
+    for (int i = 0; i < 2; i++)
+        TRY(arena_alloc_array(memory, (size_t)e->plan->n_stages, sizeof *e->classes[i].sums,
+                              &e->classes[i].sums));
+    return STATUS_OK;
 }
 
 static enum status run(struct estimator *e, arena *memory, struct plan_estimate *out)
 {
-    const struct plan *plan = e->plan;
+    size_t n = (size_t)e->plan->n_workers;
     *out = (struct plan_estimate){0};
-    TRY(arena_alloc_array(memory, (size_t)plan->n_workers, sizeof *e->least_s, &e->least_s));
-    TRY(arena_alloc_array(memory, (size_t)plan->n_stages, sizeof *e->sums, &e->sums));
-    add_layers(e);
+    TRY(arena_alloc_array(memory, n, sizeof *e->least_s, &e->least_s));
+    TRY(arena_alloc_array(memory, n, sizeof *e->received_s, &e->received_s));
+    TRY(find_classes(e, memory));
+    for (int i = 0; i < 2 && e->classes[i].n > 0; i++) {
+        e->now = &e->classes[i];
+        add_layers(e);
+    }
     sum_up(e, out);
     return STATUS_OK;
 }
@@ -473,12 +572,7 @@ enum status estimate_plan(const struct graph *graph, const struct plan *plan,
                           const struct machine *machine, struct cost_scales scales,
                           struct plan_estimate *out)
 {
-    struct estimator e = {.graph = graph,
-                          .plan = plan,
-                          .machine = machine,
-                          .scales = scales,
-                          .samples =
-                              (graph->batch + plan->micro_batches - 1) / plan->micro_batches};
+    struct estimator e = {.graph = graph, .plan = plan, .machine = machine, .scales = scales};
     arena *memory;
     TRY(arena_create(&memory));
     enum status st = run(&e, memory, out);

@@ -25,7 +25,8 @@ struct piping {
     int unit, n_slots; /* workers of a slot */
     enum plan_schedule schedule;
     int micro_batches;
-    int64_t samples; /* of a micro-batch */
+    int64_t samples; /* of a micro-batch, of the largest */
+    double full;     /* micro-batches of so many that a batch would be: not all need be full */
     int n_settings;
     struct stage_setting settings[MOST_SETTINGS];
     /* By slot and number of slots: cut along the batch, and as the optimum has it; -1: none. */
@@ -153,7 +154,7 @@ static struct split_cost weigh_stage(const struct piping *p, const struct stage_
     double time_s = c->time_s + (recompute ? c->forward_s : 0);
     if (p->schedule == PLAN_PIPEDREAM)
         return (struct split_cost){time_s + c->step_s, time_s + c->step_s};
-    return (struct split_cost){time_s, (p->micro_batches - 1) * time_s + c->step_s};
+    return (struct split_cost){time_s, (p->full - 1) * time_s + c->step_s};
 }
 
 /* The best setting that fits; false: none does. */
@@ -198,7 +199,7 @@ static struct split_cost split_cross_cost(void *user, int at, int slot, int n, i
     double n_bytes = p->blocks.sample_bytes[at] * (double)p->samples;
     double s = stage_cross_s(&p->roads, slot * p->unit, n * p->unit, next_n * p->unit, n_bytes);
     /* Links go both ways, but gpipe does not use them at once, and the others rarely do. */
-    double times = p->schedule == PLAN_PIPEDREAM ? 1 : p->micro_batches - 1;
+    double times = p->schedule == PLAN_PIPEDREAM ? 1 : p->full - 1;
     return (struct split_cost){2 * s, 2 * times * s};
 }
 
@@ -263,7 +264,7 @@ static enum status run_programme(struct piping *p, best_table best)
                                     .total = split_total,
                                     .options = p->request->options};
     if (p->schedule == PLAN_1F1B)
-        problem.rounds = p->micro_batches - 1;
+        problem.rounds = p->full - 1;
     else if (p->schedule == PLAN_PIPEDREAM)
         problem.rounds = 1;
     TRY(split_solve(&problem, found));
@@ -305,6 +306,7 @@ static enum status try_micro_batches(struct piping *p, int micro_batches, bool s
         return STATUS_OK;
     p->micro_batches = micro_batches;
     p->samples = (batch + micro_batches - 1) / micro_batches;
+    p->full = (double)batch / (double)p->samples;
     enum status st = try_schedules(p, synchronous ? all : all + 2, synchronous ? 2 : 1, best);
     destroy_settings(p);
     if (st != STATUS_STOPPED)

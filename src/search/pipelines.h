@@ -13,6 +13,7 @@
  *
  *     sum over s of t(s) + 2 x(s)  +  max over s of max((m - 1) t(s) + g(s), (m - 1) 2 x(s))
  *
+ * (where m does not divide the batch t is of the largest and m as many of those as make a batch),
  * and one of pipedream, of a window of w steps, with t' = t + g,
  *
  *     (sum over s of t'(s) + 2 x(s)  +  (w - 1) max over s of max(t'(s), 2 x(s))) / w
