@@ -6,6 +6,7 @@
 #include "model/network.h"
 #include "predict/predict.h"
 #include "search/draw.h"
+#include "search/explain.h"
 #include "search/layers.h"
 
 #include <math.h>
@@ -162,6 +163,40 @@ static void test_explanations_add_up(void **state)
     }
     assert_int_equal(n_nodes, s.graph->n_nodes);
     assert_true(fabs(own + moves - a->step_s) <= 1e-9 * a->step_s);
+    layers_answer_destroy(a);
+    drop_subject(&s);
+}
+
+/* The times of the layers of a plan: a move is in that of one layer, not of two. */
+static void test_explained_times_add_up(void **state)
+{
+    (void)state;
+    struct subject s;
+    take_network(&s, "alexnet", 64, "1x4:p100,intra=2GB/s");
+    struct layers_answer *a = search(&s, 0);
+    struct prediction *p = predict(&s, a->plan);
+    struct predict_request r = {.graph = s.graph,
+                                .plan = a->plan,
+                                .machine = s.machine,
+                                .transport = "threads",
+                                .n_states = 1};
+    struct priced_node *priced = calloc((size_t)s.graph->n_nodes, sizeof *priced);
+    double sum_s = 0, sync_s = 0, moves_s = 0;
+    assert_non_null(priced);
+    assert_ok(explain_price_layers(&r, p, a->plan, priced));
+    for (int i = 0; i < a->n_layers; i++) {
+        const struct priced_node *node = &priced[a->layers[i].nodes[0]];
+        assert_true(node->known && node->other[0]);
+        sum_s += node->seconds;
+        sync_s += a->layers[i].chosen.cost.sync_s;
+        moves_s += a->layers[i].chosen.moves_s / 2;
+    }
+    double hidden_s = fmax(0, sync_s - p->clock.workers[0].wait_s);
+    assert_true(moves_s > 0.01 * a->step_s);
+    assert_that(fabs(sum_s - (a->step_s - hidden_s)) < 1e-9 * sum_s,
+                "layers take %g, all of them %g less %g", sum_s, a->step_s, hidden_s);
+    free(priced);
+    prediction_destroy(p);
     layers_answer_destroy(a);
     drop_subject(&s);
 }
@@ -323,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_random_choices_can_be_lowered),
         cmocka_unit_test(test_searched_plans_can_be_lowered),
         cmocka_unit_test(test_explanations_add_up),
+        cmocka_unit_test(test_explained_times_add_up),
         cmocka_unit_test(test_prices_are_near_the_clock),
         cmocka_unit_test(test_no_slower_than_the_published_plan),
         cmocka_unit_test(test_slow_devices_get_less),

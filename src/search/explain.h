@@ -14,7 +14,8 @@
 enum { EXPLAIN_TEXT_BYTES = 96 };
 
 /* A run of neighbouring layers that are cut alike. Times are those of the additive model
- * (pricing.h): computing, sums and what moves to and from the layers. */
+ * (pricing.h): computing, sums and what moves to the layers, and its gradient back. What moves from
+ * them is in the time of those that read it. */
 struct explained_layers {
     const char *first, *last; /* names; the same for one layer */
     int n_layers;

@@ -14,6 +14,7 @@ struct stage_view {
     int stage;
     const struct pricing *pricing;
     int *choice;    /* by layer of the pricing: the plan's; -1: none of the choices */
+    double full;    /* micro-batches of pricing->request.samples that a batch would be */
     double exposed; /* share of the sums of gradients that does not hide behind backward */
 };
 
@@ -44,30 +45,42 @@ static int find_choice(const struct stage_view *v, int layer)
     return -1;
 }
 
-/* Moves there and back, under choice x of the layer and the plan's of the others. */
-static double find_moves(const struct stage_view *v, int layer, int x)
+/* What moves to a layer and from it, there and back. */
+struct moves {
+    double to_s, from_s;
+};
+
+/* Under choice x of the layer and the plan's of the others. */
+static struct moves find_moves(const struct stage_view *v, int layer, int x)
 {
-    double sum_s = 0;
+    struct moves m = {0, 0};
     for (int i = 0; i < v->pricing->n_edges; i++) {
         const struct pricing_edge *e = &v->pricing->edges[i];
         int columns = v->pricing->layers[e->to].n_choices;
         if (e->from == layer && v->choice[e->to] >= 0)
-            sum_s += e->table[(int64_t)x * columns + v->choice[e->to]];
+            m.from_s += v->full * e->table[(int64_t)x * columns + v->choice[e->to]];
         if (e->to == layer && v->choice[e->from] >= 0)
-            sum_s += e->table[(int64_t)v->choice[e->from] * columns + x];
+            m.to_s += v->full * e->table[(int64_t)v->choice[e->from] * columns + x];
     }
-    return sum_s;
+    return m;
 }
 
-/* In a step: sums and updates come once, the rest for each micro-batch. */
-static double step_seconds(const struct stage_view *v, int layer, int x)
+/* In a step, without moves: sums and updates come once, the rest for each micro-batch. */
+static double own_seconds(const struct stage_view *v, int layer, int x)
 {
     const struct pricing_cost *c = &v->pricing->layers[layer].costs[x];
     double each_s = c->forward_s + c->backward_s + c->statistics_s + c->inside_s;
-    return v->plan->micro_batches * (each_s + find_moves(v, layer, x)) + c->update_s +
-           v->exposed * c->sync_s;
+    return v->full * each_s + c->update_s + v->exposed * c->sync_s;
 }
 
+/* With all moves that depend on the choice. */
+static double all_seconds(const struct stage_view *v, int layer, int x)
+{
+    struct moves m = find_moves(v, layer, x);
+    return own_seconds(v, layer, x) + m.to_s + m.from_s;
+}
+
+/* A move counts where it is read, so that the times of all layers add up. */
 static void price_layer(const struct stage_view *v, int layer, struct priced_node *out)
 {
     const struct pricing_layer *l = &v->pricing->layers[layer];
@@ -76,9 +89,9 @@ static void price_layer(const struct stage_view *v, int layer, struct priced_nod
     if (chosen < 0)
         return;
     out->known = true;
-    out->seconds = step_seconds(v, layer, chosen);
+    out->seconds = own_seconds(v, layer, chosen) + find_moves(v, layer, chosen).to_s;
     for (int x = 0; x < l->n_choices; x++) {
-        double seconds = x == chosen ? INFINITY : step_seconds(v, layer, x);
+        double seconds = x == chosen ? INFINITY : all_seconds(v, layer, x);
         if (seconds < least_s) {
             least_s = seconds;
             other = x;
@@ -88,7 +101,7 @@ static void price_layer(const struct stage_view *v, int layer, struct priced_nod
         return;
     (void)choice_text(v->request->graph, &l->nodes, &l->choices[other],
                       v->plan->stages[v->stage].n_workers, out->other, sizeof out->other);
-    out->other_s = least_s - out->seconds;
+    out->other_s = least_s - all_seconds(v, layer, chosen);
 }
 
 /* By how long workers wait: no more of the sums than that takes time. */
@@ -132,6 +145,7 @@ static enum status price_stage(struct stage_view *v, const struct searched_costs
     TRY(searched_find_sources(costs, v->request->machine, memory, &r.sources));
     TRY(pricing_create(&r, NULL, &p));
     v->pricing = p;
+    v->full = (double)graph->batch / (double)r.samples;
     enum status st = price_with(v, wait_s, memory, priced);
     pricing_destroy(p);
     return st;
