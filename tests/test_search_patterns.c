@@ -89,7 +89,7 @@ static double copies_s(const struct machine *m, int n, const struct regions *rea
     for (int i = 0; i < n; i++)
         slowest = fmax(slowest, 5 * 4 * common(read, i, read, i) /
                                     m->kinds[m->devices[i].kind].reached_bytes_per_s);
-    return slowest + 4 * m->kinds[0].launch_s;
+    return slowest + 4 * m->kinds[m->n_kinds - 1].launch_s;
 }
 
 static bool same(const struct regions *a, const struct regions *b, int n)
@@ -126,20 +126,25 @@ static void test_moves_equal_counting(void **state)
     (void)state;
     static const char *const machines[] = {
         "1x4:p100,intra=1GB/s,intra_latency=0", "1x7:p100,intra=1GB/s,intra_latency=0",
-        "2x3:p100,intra=8GB/s,inter=1GB/s,intra_latency=0,latency=0"};
+        "2x3:p100,intra=8GB/s,inter=1GB/s,intra_latency=0,latency=0",
+        /* the last node has slower ports, then other devices behind its first */
+        "2x2:p100,intra=8GB/s,1x2:p100,intra=1GB/s,inter=10GB/s,intra_latency=0,latency=0",
+        "2x2:p100,1x2:p100+k40,intra=2GB/s,inter=2GB/s,intra_latency=0,latency=0"};
+    enum { MACHINES = sizeof machines / sizeof *machines };
     int moved = 0;
     print_message("seed %llu\n", (unsigned long long)SEED);
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < 100; i++) {
         struct draw d = draw_begin(SEED, i);
         struct graph *g = draw_graph(&d, &(struct graph_wish){0});
         struct machine *m;
         struct pricing *p;
-        assert_ok(machine_parse(machines[i % 3], &m));
-        struct cost_source source = {.kind = &m->kinds[0]};
+        assert_ok(machine_parse(machines[i % MACHINES], &m));
+        const struct cost_source sources[2] = {{.kind = &m->kinds[0]},
+                                               {.kind = &m->kinds[m->n_kinds - 1]}};
         struct pricing_request r = {.graph = g,
                                     .machine = m,
                                     .transport = "threads",
-                                    .sources = &source,
+                                    .sources = sources,
                                     .n_workers = m->n_devices};
         assert_ok(pricing_create(&r, NULL, &p));
         for (int k = 0; p->n_edges > 0 && k < 100; k++) {

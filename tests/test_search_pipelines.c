@@ -303,6 +303,30 @@ static void test_slow_links_want_wide_fronts(void **state)
     }
 }
 
+/* Workers behind slow ports do not sum gradients as fast as those of the node before. */
+static void test_ports_of_other_nodes(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct pipelines_found found[ROOM];
+    int n;
+    take_network(&s, "resnet50", 64, "1x2:p100,intra=20GB/s,1x2:p100,intra=500MB/s,inter=10GB/s");
+    struct pipelines_request r = ask(&s);
+    r.micro_batches = 4;
+    r.max_stages = 2;
+    r.synchronous = r.only_batch = true;
+    assert_ok(search_pipelines(&r, found, ROOM, &n));
+    assert_int_equal(n, 2);
+    for (int i = 0; i < n; i++) {
+        struct prediction *p = predict(&s, found[i].plan);
+        assert_that(fabs(found[i].step_s / p->clock.step_s - 1) < 0.1, "%s: %g, clock %g",
+                    found[i].plan->name, found[i].step_s, p->clock.step_s);
+        prediction_destroy(p);
+    }
+    check_found(&s, found, n);
+    drop_subject(&s);
+}
+
 static void test_stopping(void **state)
 {
     (void)state;
@@ -354,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_random_networks_get_pipelines),
         cmocka_unit_test(test_memory_is_kept_to),
         cmocka_unit_test(test_slow_links_want_wide_fronts),
+        cmocka_unit_test(test_ports_of_other_nodes),
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_wishes_are_granted),
     };

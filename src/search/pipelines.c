@@ -35,16 +35,16 @@ struct piping {
 
 /* ---- settings ---- */
 
-/* Whether n workers from a on are arranged, and made, like those from b on. */
+/* Whether n workers from a on are arranged, made and linked like those from b on. */
 static bool arranged_alike(const struct piping *p, int a, int b, int n)
 {
     const struct roads *r = &p->roads;
-    const struct machine *m = r->machine;
+    bool crosses = r->node_of[a] != r->node_of[a + n - 1]; /* then cards count */
     for (int i = 0; i < n; i++) {
         bool breaks_a = i > 0 && r->node_of[a + i] != r->node_of[a + i - 1];
         bool breaks_b = i > 0 && r->node_of[b + i] != r->node_of[b + i - 1];
-        if (breaks_a != breaks_b ||
-            m->devices[r->device[a + i]].kind != m->devices[r->device[b + i]].kind)
+        if (breaks_a != breaks_b || !roads_workers_alike(r, a + i, b + i) ||
+            (crosses && !roads_cards_alike(r, a + i, b + i)))
             return false;
     }
     return true;

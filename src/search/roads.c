@@ -63,13 +63,39 @@ static enum status find_workers(struct roads *r, int first_device)
 
 /* ---- who is looked at ---- */
 
-static bool nodes_alike(const struct roads *r, int a, int b)
+static bool links_alike(const struct machine *m, int a, int b)
 {
-    const struct road_node *x = &r->nodes[a], *y = &r->nodes[b];
+    if (a < 0 || b < 0)
+        return a == b;
+    return m->links[a].bytes_per_s == m->links[b].bytes_per_s &&
+           m->links[a].latency_s == m->links[b].latency_s;
+}
+
+bool roads_workers_alike(const struct roads *r, int a, int b)
+{
     const struct machine *m = r->machine;
-    return x->n == y->n && x->in_bytes_per_s == y->in_bytes_per_s &&
-           x->out_bytes_per_s == y->out_bytes_per_s &&
-           m->devices[r->device[x->first]].kind == m->devices[r->device[y->first]].kind;
+    int x = r->device[a], y = r->device[b];
+    return m->devices[x].kind == m->devices[y].kind &&
+           links_alike(m, m->device_in[x], m->device_in[y]) &&
+           links_alike(m, m->device_out[x], m->device_out[y]);
+}
+
+bool roads_cards_alike(const struct roads *r, int a, int b)
+{
+    const struct machine *m = r->machine;
+    int x = m->devices[r->device[a]].node, y = m->devices[r->device[b]].node;
+    return links_alike(m, m->node_in[x], m->node_in[y]) &&
+           links_alike(m, m->node_out[x], m->node_out[y]);
+}
+
+static bool nodes_alike(const struct roads *r, const struct road_node *x, const struct road_node *y)
+{
+    if (x->n != y->n || !roads_cards_alike(r, x->first, y->first))
+        return false;
+    for (int i = 0; i < x->n; i++)
+        if (!roads_workers_alike(r, x->first + i, y->first + i))
+            return false;
+    return true;
 }
 
 /* The first two nodes (one has a neighbour on each side), and of others the first of each sort. */
@@ -78,7 +104,7 @@ static bool is_seen(const struct roads *r, int node)
     if (node < 2)
         return true;
     for (int i = 0; i < node; i++)
-        if (nodes_alike(r, i, node))
+        if (nodes_alike(r, &r->nodes[i], &r->nodes[node]))
             return false;
     return true;
 }
@@ -152,8 +178,10 @@ static void find_latencies(struct roads *r)
         if (r->nodes[g].n > 1)
             r->near_s =
                 fmax(r->near_s, latency_between(r, r->nodes[g].first, r->nodes[g].first + 1));
-    if (r->n_nodes > 1)
-        r->far_s = latency_between(r, 0, r->n_workers - 1);
+    for (int g = 0; r->n_nodes > 1 && g < r->n_nodes; g++) { /* as a ring goes */
+        int next = (g + 1) % r->n_nodes;
+        r->far_s = fmax(r->far_s, latency_between(r, r->nodes[g].first, r->nodes[next].first));
+    }
 }
 
 enum status roads_create(const struct machine *machine, const char *transport, int first_device,

@@ -41,13 +41,18 @@ struct roads {
     const double *in_s_per_byte, *out_s_per_byte;   /* the same, to multiply with */
     const double *copy_bytes_per_s;                 /* by worker: its memory */
     double launch_s;                                /* the largest */
-    double near_s, far_s; /* latency of a message within a node, and between nodes */
+    double near_s, far_s; /* latency of a message within a node, and between neighbours: the most */
     bool on_cpu;          /* workers are cores: messages take their time, by the curve */
     struct road_curve message;
 };
 
 enum status roads_create(const struct machine *machine, const char *transport, int first_device,
                          int n_workers, arena *memory, struct roads *out) MUST_USE;
+
+/* Whether two workers are devices of one kind behind equal ports; whether the nodes that they are
+ * on have equal cards. */
+bool roads_workers_alike(const struct roads *r, int a, int b);
+bool roads_cards_alike(const struct roads *r, int a, int b);
 
 /* Seconds of a message of n_bytes between workers of a CPU host. */
 double roads_host_message_s(const struct roads *r, double n_bytes);
