@@ -201,6 +201,49 @@ static void test_explained_times_add_up(void **state)
     drop_subject(&s);
 }
 
+static int find_layer(const struct pricing *p, const char *name)
+{
+    for (int i = 0; i < p->n_layers; i++)
+        if (strcmp(p->request.graph->nodes[p->layers[i].nodes.node[0]].name, name) == 0)
+            return i;
+    fail_msg("there is no %s", name);
+    return -1;
+}
+
+/* The seconds of summing gradients under a cut into so many samples and parts of a sum. */
+static double sync_of(const struct pricing_layer *l, int samples, int summed)
+{
+    for (int x = 0; x < l->n_choices; x++) {
+        const struct choice *c = &l->choices[x];
+        bool by_samples = c->n_cuts > 0 && c->cut[0].loop == 0;
+        int n_samples = by_samples ? c->cut[0].n_parts : 1;
+        if (c->partial == (summed > 1) && n_samples == samples && c->place == PLACE_SPREAD &&
+            c->n_cuts == (samples > 1) + (summed > 1) && c->n_pieces == samples * summed)
+            return l->costs[x].sync_s;
+    }
+    fail_msg("there is no cut into %d samples and %d parts of a sum", samples, summed);
+    return 0;
+}
+
+/* Of the parts of a sum one has the bias, and none of the others sums its gradient. */
+static void test_bias_of_partial_sums(void **state)
+{
+    (void)state;
+    static const double weights = 1000.0 * 4096, bias = 1000;
+    struct subject s;
+    struct pricing *p;
+    take_network(&s, "alexnet", 64, "1x4:p100");
+    struct pricing_request r = price(&s, 4);
+    assert_ok(pricing_create(&r, NULL, &p));
+    const struct pricing_layer *l = &p->layers[find_layer(p, "classifier.6")];
+    double by_two = sync_of(l, 2, 1);
+    assert_true(by_two > 0);
+    assert_true(sync_of(l, 1, 2) == 0 && sync_of(l, 1, 4) == 0);
+    assert_near(sync_of(l, 2, 2) / by_two, (weights / 2 + bias) / (weights + bias), 1e-9);
+    pricing_destroy(p);
+    drop_subject(&s);
+}
+
 /* ---- against the clock, and against people ---- */
 
 static void check_price(const char *network, int64_t batch, const char *machine, double tolerance)
@@ -359,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_searched_plans_can_be_lowered),
         cmocka_unit_test(test_explanations_add_up),
         cmocka_unit_test(test_explained_times_add_up),
+        cmocka_unit_test(test_bias_of_partial_sums),
         cmocka_unit_test(test_prices_are_near_the_clock),
         cmocka_unit_test(test_no_slower_than_the_published_plan),
         cmocka_unit_test(test_slow_devices_get_less),

@@ -196,32 +196,38 @@ static enum status price_computing(const struct layer_pricer *p, const struct la
 
 /* ---- sums ---- */
 
+/* Whether a piece has the first part of every cut loop that `mask` has. */
+static bool is_first(const struct plan_layer *layer, int piece, unsigned mask)
+{
+    for (int c = layer->n_cuts - 1; c >= 0; c--) {
+        int part = piece % layer->cut[c].n_parts;
+        piece /= layer->cut[c].n_parts;
+        if (part > 0 && (mask >> layer->cut[c].loop & 1))
+            return false;
+    }
+    return true;
+}
+
 /* The workers of the pieces that differ from the first only in loops that `mask` has. */
 static int find_members(const struct plan_layer *layer, unsigned mask, int *members)
 {
     int n = 0;
-    for (int i = 0; i < layer->n_pieces; i++) {
-        bool same = true;
-        for (int c = layer->n_cuts - 1, left = i; c >= 0; c--) {
-            int part = left % layer->cut[c].n_parts;
-            left /= layer->cut[c].n_parts;
-            same &= part == 0 || (mask >> layer->cut[c].loop & 1);
-        }
-        if (same)
+    for (int i = 0; i < layer->n_pieces; i++)
+        if (is_first(layer, i, ~mask))
             members[n++] = layer->workers[i];
-    }
     return n;
 }
 
-/* How many such groups there are on the node of the first. */
-static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n)
+/* How many such groups there are on the node of the first; none of other parts of `alone`. */
+static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n,
+                       unsigned alone)
 {
     const struct roads *r = p->roads;
     int node = r->node_of[p->members[0]], pieces = 0, members = 0;
     if (r->n_nodes == 1)
         return 1;
     for (int i = 0; i < layer->n_pieces; i++)
-        pieces += r->node_of[layer->workers[i]] == node;
+        pieces += r->node_of[layer->workers[i]] == node && (!alone || is_first(layer, i, alone));
     for (int i = 0; i < n; i++)
         members += r->node_of[p->members[i]] == node;
     return members > 0 && pieces > members ? pieces / members : 1;
@@ -236,12 +242,27 @@ static unsigned loops_of_tensor(const struct tensor_map *map)
     return mask;
 }
 
-static unsigned loops_cut(const struct plan_layer *layer)
+/* Cut loops by what they are to a parameter: over the parts of the shared ones its gradient is
+ * summed, and of those of a sum that does not index it (a bias) the first alone has it. */
+struct param_loops {
+    unsigned shared, alone;
+};
+
+static struct param_loops find_param_loops(const struct plan_layer *layer,
+                                           const struct loop_nest *nest,
+                                           const struct tensor_map *param)
 {
-    unsigned mask = 0;
-    for (int i = 0; i < layer->n_cuts; i++)
-        mask |= 1u << layer->cut[i].loop;
-    return mask;
+    struct param_loops l = {0, 0};
+    unsigned index = loops_of_tensor(param);
+    for (int i = 0; i < layer->n_cuts; i++) {
+        int loop = layer->cut[i].loop;
+        unsigned bit = 1u << loop & ~index;
+        if (nest->loop[loop].role == LOOP_SUMMED)
+            l.alone |= bit;
+        else
+            l.shared |= bit;
+    }
+    return l;
 }
 
 static double region_bytes(const struct range *region, int rank)
@@ -253,15 +274,15 @@ static double region_bytes(const struct range *region, int rank)
 }
 
 /* Gradients lie in buckets with those of other layers: a share of a full one counts. */
-static double sync_s(const struct layer_pricer *p, const struct plan_layer *layer, unsigned shared,
-                     double n_bytes)
+static double sync_s(const struct layer_pricer *p, const struct plan_layer *layer,
+                     struct param_loops loops, double n_bytes)
 {
     double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : BUCKET_BYTES;
-    int n = find_members(layer, shared, p->members);
+    int n = find_members(layer, loops.shared, p->members);
     if (n < 2)
         return 0;
-    return roads_ring_s(p->roads, p->members, n, count_alike(p, layer, n), bucket) * n_bytes /
-           bucket;
+    int alike = count_alike(p, layer, n, loops.alone);
+    return roads_ring_s(p->roads, p->members, n, alike, bucket) * n_bytes / bucket;
 }
 
 static double update_s(const struct layer_pricer *p, const struct plan_layer *layer, double n_bytes)
@@ -281,15 +302,15 @@ static void price_params(const struct layer_pricer *p, const struct layer_case *
     int n = op_get_params(&c->op[i], params);
     largest_box(layer, nest, &box);
     for (int k = 0; k < n; k++) {
-        unsigned shared = loops_cut(layer) & ~loops_of_tensor(&nest->param[k]);
+        struct param_loops loops = find_param_loops(layer, nest, &nest->param[k]);
         op_get_piece_region(nest, &nest->param[k], &box, regions[k]);
         double n_bytes = region_bytes(regions[k], nest->param[k].rank);
         out->weight_bytes += n_bytes;
         if (!params[k].trained)
             continue;
         out->update_s += update_s(p, layer, n_bytes);
-        if (shared)
-            out->sync_s += sync_s(p, layer, shared, n_bytes);
+        if (loops.shared)
+            out->sync_s += sync_s(p, layer, loops, n_bytes);
     }
 }
 
@@ -309,7 +330,7 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     int n = find_members(layer, over, p->members);
     double wake_s = p->roads->on_cpu ? p->roads->machine->wake_s : 0;
     out->statistics_s +=
-        2 * (wake_s + roads_gather_s(p->roads, p->members, n, count_alike(p, layer, n),
+        2 * (wake_s + roads_gather_s(p->roads, p->members, n, count_alike(p, layer, n, 0),
                                      2 * channels * (double)sizeof(double)));
 }
 
