@@ -21,6 +21,7 @@ struct table {
     int cross[BLOCKS + 1][SLOTS + 1][SLOTS + 1][SLOTS + 1];
     int micro_batches;
     double rounds;
+    int n_crosses; /* asked for */
 };
 
 /* One stage, with what is behind it. */
@@ -40,8 +41,9 @@ static bool stage_cost(void *user, int first, int end, int slot, int n, int behi
 
 static struct split_cost cross_cost(void *user, int at, int slot, int n, int next_n)
 {
-    const struct table *t = user;
+    struct table *t = user;
     int c = t->cross[at][slot][n][next_n];
+    t->n_crosses++;
     return (struct split_cost){2 * c, (t->micro_batches - 1) * c};
 }
 
@@ -140,7 +142,11 @@ static void test_splits_equal_exhaustive_search(void **state)
                                   .stage = stage_cost,
                                   .cross = cross_cost,
                                   .total = total_cost};
+        t.n_crosses = 0;
         assert_ok(split_solve(&p, found));
+        /* before each block but the first, once for each three numbers of slots within all */
+        int places = (t.n_blocks - 1) * (t.n_slots + 1) * t.n_slots * (t.n_slots - 1) / 6;
+        assert_in_range(t.n_crosses, 0, places);
         for (int s = 1; s <= BLOCKS; s++) {
             double best = INFINITY;
             struct part parts[BLOCKS];

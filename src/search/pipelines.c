@@ -23,6 +23,8 @@ struct piping {
     struct roads roads; /* of all workers */
     struct stage_blocks blocks;
     int unit, n_slots; /* workers of a slot */
+    /* By slot and number of slots: of the device that has least memory; INFINITY: not known. */
+    double limit_bytes[MOST_SLOTS][MOST_SLOTS + 1];
     enum plan_schedule schedule;
     int micro_batches;
     int64_t samples; /* of a micro-batch, of the largest */
@@ -112,17 +114,6 @@ struct stage_plan {
     struct split_cost cost;
 };
 
-static double memory_limit(const struct piping *p, int first, int n)
-{
-    double least = INFINITY;
-    for (int i = first; i < first + n; i++) {
-        double bytes = (double)machine_device_memory(p->roads.machine, p->roads.device[i]);
-        if (bytes > 0)
-            least = fmin(least, bytes);
-    }
-    return least;
-}
-
 /* Micro-batches whose activations a stage holds at the same time. */
 static int count_in_flight(const struct piping *p, int behind)
 {
@@ -161,7 +152,7 @@ static struct split_cost weigh_stage(const struct piping *p, const struct stage_
 static bool plan_stage(const struct piping *p, int first, int end, int slot, int n, int behind,
                        struct stage_plan *out)
 {
-    double limit = memory_limit(p, slot * p->unit, n * p->unit);
+    double limit = p->limit_bytes[slot][n];
     bool found = false;
     for (int k = 0; k < 2; k++) {
         int number = p->setting_of[slot][n][k];
@@ -341,6 +332,20 @@ static int find_unit(int n_workers)
     return unit;
 }
 
+/* Every stage that is tried asks for it. */
+static void find_limits(struct piping *p)
+{
+    for (int slot = 0; slot < p->n_slots; slot++) {
+        double least = INFINITY;
+        for (int i = slot * p->unit; i < p->n_slots * p->unit; i++) {
+            double bytes = (double)machine_device_memory(p->roads.machine, p->roads.device[i]);
+            least = bytes > 0 ? fmin(least, bytes) : least;
+            if ((i + 1) % p->unit == 0)
+                p->limit_bytes[slot][(i + 1) / p->unit - slot] = least;
+        }
+    }
+}
+
 static enum status start(struct piping *p)
 {
     struct pricing_request r = p->request->pricing;
@@ -348,6 +353,7 @@ static enum status start(struct piping *p)
     TRY(roads_create(r.machine, r.transport, 0, r.n_workers, p->memory, &p->roads));
     p->unit = find_unit(r.n_workers);
     p->n_slots = r.n_workers / p->unit;
+    find_limits(p);
     r.n_workers = 1; /* for the layers and edges alone */
     r.first_device = 0;
     r.samples = 0;

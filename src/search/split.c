@@ -3,6 +3,12 @@
 #include <math.h>
 #include <string.h>
 
+/* fmax is a call, for the sake of numbers that are none. */
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* One way that no other beats, and where it goes on. */
 struct way {
     struct split_cost cost;
@@ -18,13 +24,35 @@ struct ways {
 struct splitter {
     const struct split_problem *p;
     arena *memory;
-    struct ways *states; /* [stage count][block][slot][slots] */
+    struct ways *states;        /* [stage count][block][slot][slots] */
+    struct split_cost *crosses; /* [block][slot][slots][slots behind] */
 };
 
 static struct ways *state_of(const struct splitter *s, int n_stages, int block, int slot, int r)
 {
     int64_t slots = s->p->n_slots + 1, blocks = s->p->n_blocks;
     return &s->states[((n_stages * blocks + block) * slots + slot) * slots + r];
+}
+
+static struct split_cost *cross_of(const struct splitter *s, int at, int slot, int r, int next_r)
+{
+    int64_t slots = s->p->n_slots + 1;
+    return &s->crosses[((at * slots + slot) * slots + r) * slots + next_r];
+}
+
+/* Asked once for each place and the slots on both sides; the ways that lead there are many more. */
+static enum status find_crosses(struct splitter *s)
+{
+    const struct split_problem *p = s->p;
+    size_t slots = (size_t)p->n_slots + 1;
+    TRY(arena_alloc_array(s->memory, (size_t)p->n_blocks * slots * slots,
+                          slots * sizeof *s->crosses, &s->crosses));
+    for (int at = 1; at < p->n_blocks && p->max_stages > 1; at++)
+        for (int slot = 0; slot < p->n_slots; slot++)
+            for (int r = 1; slot + r < p->n_slots; r++)
+                for (int next_r = 1; slot + r + next_r <= p->n_slots; next_r++)
+                    *cross_of(s, at, slot, r, next_r) = p->cross(p->user, at, slot, r, next_r);
+    return STATUS_OK;
 }
 
 /* Adds a way unless one that is there is as good in both; drops those that it beats. */
@@ -62,7 +90,7 @@ static enum status end_here(struct splitter *s, int block, int slot)
     struct way w = {.end = p->n_blocks};
     if (!p->stage(p->user, block, p->n_blocks, slot, r, 0, &w.cost))
         return STATUS_OK;
-    w.cost.longest = fmax(w.cost.longest, p->rounds * w.cost.sum);
+    w.cost.longest = larger(w.cost.longest, p->rounds * w.cost.sum);
     return add_way(s, state_of(s, 1, block, slot, r), &w);
 }
 
@@ -76,12 +104,12 @@ static enum status go_on(struct splitter *s, int n_stages, int block, int slot, 
         const struct ways *behind = state_of(s, n_stages - 1, end, slot + r, next_r);
         if (behind->n == 0)
             continue;
-        struct split_cost cross = p->cross(p->user, end, slot, r, next_r);
-        double longest = fmax(stage->longest, cross.longest);
+        struct split_cost cross = *cross_of(s, end, slot, r, next_r);
+        double longest = larger(stage->longest, cross.longest);
         for (int i = 0; i < behind->n; i++) {
             const struct way *b = &behind->all[i];
             double sum = stage->sum + cross.sum + b->cost.sum, round = p->rounds * sum / n_stages;
-            struct way w = {{sum, fmax(round, fmax(longest, b->cost.longest))}, end, next_r, i};
+            struct way w = {{sum, larger(round, larger(longest, b->cost.longest))}, end, next_r, i};
             TRY(add_way(s, to, &w));
             if (b->cost.longest <= longest) /* those after it have larger sums for nothing */
                 break;
@@ -149,6 +177,7 @@ static enum status solve(struct splitter *s, struct split_found *found)
     size_t slots = (size_t)p->n_slots + 1;
     TRY(arena_alloc_array(s->memory, ((size_t)p->max_stages + 1) * (size_t)p->n_blocks,
                           slots * slots * sizeof *s->states, &s->states));
+    TRY(find_crosses(s));
     for (int n_stages = 1; n_stages <= p->max_stages; n_stages++) {
         const struct search_options *o = &p->options;
         if (o->stop && o->stop(o->user, INFINITY, 0))

@@ -34,7 +34,7 @@ struct split_problem {
      * that cannot be. */
     bool (*stage)(void *user, int first, int end, int slot, int n, int behind,
                   struct split_cost *cost);
-    /* From there, before block `at`, to the next_n slots behind. */
+    /* From there, before block `at`, to the next_n slots behind. Asked once for each. */
     struct split_cost (*cross)(void *user, int at, int slot, int n, int next_n);
     /* Must not fall where sum or longest grows. */
     double (*total)(void *user, int n_stages, const struct split_cost *cost);
