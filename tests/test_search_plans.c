@@ -244,6 +244,31 @@ static void test_bias_of_partial_sums(void **state)
     drop_subject(&s);
 }
 
+/* Of the slow device, wherever it is among those that have the weights. */
+static void test_updates_on_mixed_devices(void **state)
+{
+    (void)state;
+    static const char *const mixed[] = {"1x2:k40", "1x2:k40+p100", "1x2:p100+k40"};
+    double update_s[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        struct subject s;
+        struct pricing *p;
+        take_network(&s, "alexnet", 64, mixed[i]);
+        struct pricing_request r = price(&s, 2);
+        assert_ok(pricing_create(&r, NULL, &p));
+        const struct pricing_layer *l = &p->layers[find_layer(p, "classifier.6")];
+        for (int x = 0; x < l->n_choices; x++)
+            if (l->choices[x].n_cuts == 1 && l->choices[x].cut[0].loop == 0)
+                update_s[i] = l->costs[x].update_s;
+        pricing_destroy(p);
+        drop_subject(&s);
+    }
+    assert_true(update_s[0] > 0);
+    for (int i = 1; i < 3; i++)
+        assert_that(update_s[i] == update_s[0], "on %s %g, on two slow ones %g", mixed[i],
+                    update_s[i], update_s[0]);
+}
+
 /* ---- against the clock, and against people ---- */
 
 static void check_price(const char *network, int64_t batch, const char *machine, double tolerance)
@@ -403,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_explanations_add_up),
         cmocka_unit_test(test_explained_times_add_up),
         cmocka_unit_test(test_bias_of_partial_sums),
+        cmocka_unit_test(test_updates_on_mixed_devices),
         cmocka_unit_test(test_prices_are_near_the_clock),
         cmocka_unit_test(test_no_slower_than_the_published_plan),
         cmocka_unit_test(test_slow_devices_get_less),

@@ -285,11 +285,43 @@ static double sync_s(const struct layer_pricer *p, const struct plan_layer *laye
     return roads_ring_s(p->roads, p->members, n, alike, bucket) * n_bytes / bucket;
 }
 
-static double update_s(const struct layer_pricer *p, const struct plan_layer *layer, double n_bytes)
+static double kind_update_s(const struct layer_pricer *p, int kind, double n_bytes)
 {
     struct instr_work work;
     work_of_update(p->request->n_states, n_bytes, ELEMENT_BYTES, &work);
-    return costs_estimate(&p->request->sources[kind_of(p, layer->workers[0])], &work);
+    return costs_estimate(&p->request->sources[kind], &work);
+}
+
+/* The first piece that a device of this kind has; -1: it has none. */
+static int find_piece_of_kind(const struct layer_pricer *p, const struct plan_layer *layer,
+                              int kind)
+{
+    for (int i = 0; i < layer->n_pieces; i++)
+        if (kind_of(p, layer->workers[i]) == kind)
+            return i;
+    return -1;
+}
+
+/* Of a parameter of which the largest piece has n_bytes. On mixed machines of the kind of devices
+ * that takes longest: those of one kind have about as much. */
+static double update_s(const struct layer_pricer *p, const struct loop_nest *nest,
+                       const struct tensor_map *param, const struct plan_layer *layer,
+                       double n_bytes)
+{
+    double longest_s = 0;
+    if (p->roads->machine->n_kinds == 1)
+        return kind_update_s(p, 0, n_bytes);
+    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+        struct range region[SHAPE_MAX_RANK];
+        struct box box;
+        int piece = find_piece_of_kind(p, layer, kind);
+        if (piece < 0)
+            continue;
+        plan_piece_box(layer, nest, piece, &box);
+        op_get_piece_region(nest, param, &box, region);
+        longest_s = fmax(longest_s, kind_update_s(p, kind, region_bytes(region, param->rank)));
+    }
+    return longest_s;
 }
 
 static void price_params(const struct layer_pricer *p, const struct layer_case *c, int i,
@@ -308,7 +340,7 @@ static void price_params(const struct layer_pricer *p, const struct layer_case *
         out->weight_bytes += n_bytes;
         if (!params[k].trained)
             continue;
-        out->update_s += update_s(p, layer, n_bytes);
+        out->update_s += update_s(p, nest, &nest->param[k], layer, n_bytes);
         if (loops.shared)
             out->sync_s += sync_s(p, layer, loops, n_bytes);
     }
