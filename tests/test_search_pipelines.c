@@ -6,6 +6,7 @@
 #include "predict/predict.h"
 #include "search/pipelines.h"
 #include "search/split.h"
+#include "search/stage_costs.h"
 
 #include <math.h>
 
@@ -309,6 +310,25 @@ static void test_slow_links_want_wide_fronts(void **state)
     }
 }
 
+/* A transfer between stages takes as long as that through the slowest port. */
+static void test_slow_port_of_a_stage(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"1x4:k40+p100+p100+p100", "1x4:p100+k40+p100+p100",
+                                           "1x4:p100+p100+p100+k40"};
+    static const double n_bytes = 1e9;
+    for (int i = 0; i < 3; i++) {
+        struct subject s;
+        struct roads r;
+        take_machine(&s, machines[i]);
+        assert_ok(roads_create(s.machine, "threads", 0, 4, s.machine->memory, &r));
+        double slow = fmin(r.in_bytes_per_s[0], fmin(r.in_bytes_per_s[1], r.in_bytes_per_s[3]));
+        assert_true(slow < r.in_bytes_per_s[2]);
+        assert_near(stage_cross_s(&r, 0, 2, 2, n_bytes), n_bytes / 2 / slow + r.near_s, 1e-9);
+        machine_destroy(s.machine);
+    }
+}
+
 /* Workers behind slow ports do not sum gradients as fast as those of the node before. */
 static void test_ports_of_other_nodes(void **state)
 {
@@ -384,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_random_networks_get_pipelines),
         cmocka_unit_test(test_memory_is_kept_to),
         cmocka_unit_test(test_slow_links_want_wide_fronts),
+        cmocka_unit_test(test_slow_port_of_a_stage),
         cmocka_unit_test(test_ports_of_other_nodes),
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_wishes_are_granted),

@@ -29,6 +29,7 @@ static enum status find_workers(struct roads *r, int first_device)
     TRY(arena_alloc_array(r->memory, n, sizeof *in_s, &in_s));
     TRY(arena_alloc_array(r->memory, n, sizeof *out_s, &out_s));
     TRY(arena_alloc_array(r->memory, n, sizeof *copy, &copy));
+    r->ports_alike = true;
     for (int i = 0; i < r->n_workers; i++) {
         int d = device[i] = (first_device + i) % m->n_devices;
         const struct machine_kind *kind = &m->kinds[m->devices[d].kind];
@@ -36,6 +37,7 @@ static enum status find_workers(struct roads *r, int first_device)
         out[i] = link_speed(m, m->device_out[d]);
         in_s[i] = 1 / in[i];
         out_s[i] = 1 / out[i];
+        r->ports_alike &= in[i] == in[0] && out[i] == out[0];
         copy[i] = kind->reached_bytes_per_s;
         r->launch_s = fmax(r->launch_s, kind->launch_s);
         r->on_cpu |= kind->class == MACHINE_CPU;

@@ -39,6 +39,7 @@ struct roads {
     const int *seen;                                /* workers that are looked at */
     const double *in_bytes_per_s, *out_bytes_per_s; /* by worker: its port */
     const double *in_s_per_byte, *out_s_per_byte;   /* the same, to multiply with */
+    bool ports_alike;                               /* of all workers */
     const double *copy_bytes_per_s;                 /* by worker: its memory */
     double launch_s;                                /* the largest */
     double near_s, far_s; /* latency of a message within a node, and between neighbours: the most */

@@ -149,6 +149,15 @@ static int count_on(const struct road_node *node, int first, int n)
     return end > begin ? end - begin : 0;
 }
 
+/* The least of n workers from `first` on. */
+static double slowest_port(const struct roads *r, const double *bytes_per_s, int first, int n)
+{
+    double least = bytes_per_s[first];
+    for (int i = first + 1; !r->ports_alike && i < first + n; i++)
+        least = bytes_per_s[i] < least ? bytes_per_s[i] : least;
+    return least;
+}
+
 /* Every worker sends, or gets, an even share. */
 double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n, double n_bytes)
 {
@@ -169,7 +178,7 @@ double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n,
         slowest = fmax(slowest, n_bytes * to * (1 - from) / node->in_bytes_per_s);
         far |= from * (1 - to) > 0 || to * (1 - from) > 0;
     }
-    slowest = fmax(slowest, n_bytes / n / r->out_bytes_per_s[first_worker]);
-    slowest = fmax(slowest, n_bytes / next_n / r->in_bytes_per_s[next]);
+    slowest = fmax(slowest, n_bytes / n / slowest_port(r, r->out_bytes_per_s, first_worker, n));
+    slowest = fmax(slowest, n_bytes / next_n / slowest_port(r, r->in_bytes_per_s, next, next_n));
     return slowest + (far ? r->far_s : r->near_s);
 }
