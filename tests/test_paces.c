@@ -4,6 +4,8 @@
 #include "predict/paces.h"
 #include "scene.h"
 
+#include <math.h>
+
 /* The expected place of the slower of two draws, in deviations, by the approximation in use. */
 static double place_of_two(void)
 {
@@ -60,11 +62,37 @@ static void test_who_meets_waits_for_the_slower(void **state)
     scene_close(&s);
 }
 
+/* One stage after the other: whatever is drawn after a wait is drawn the other way, too. */
+static void test_jitter_cancels_out(void **state)
+{
+    (void)state;
+    for (int with_drift = 0; with_drift < 2; with_drift++) {
+        struct scene s;
+        scene_open(&s, suite_build("lenet5", 4));
+        scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+        scene_place(&s, "1x2:cpu");
+        s.options.free_communication = true;
+        for (int w = 0; w < 2; w++)
+            for (int backward = 0; backward < 2; backward++)
+                scene_cost(&s, w, scene_find_run(s.programs[w], backward, 0, 0), 0.5);
+        const struct paces paces = {.drift = with_drift ? 0.1 : 0, .jitter = 0.2};
+        assert_seconds(scene_step(&s), 2);
+        assert_ok(paces_run_clock(&paces, s.workers, s.n, &s.options, s.memory, &s.result));
+        assert_seconds(s.result.step_s, 2);
+        for (int w = 0; w < 2; w++)
+            assert_seconds(s.result.workers[w].compute_s, 1);
+        s.workers[0].jitter = s.workers[1].jitter = 0.2; /* one run alone is off */
+        assert_true(fabs(scene_step(&s) - 2) > 1e-3);
+        scene_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_computes_alone_takes_as_long_as_usual),
         cmocka_unit_test(test_who_meets_waits_for_the_slower),
+        cmocka_unit_test(test_jitter_cancels_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

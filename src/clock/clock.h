@@ -36,7 +36,7 @@ struct clock_worker {
     int device;                     /* of the machine */
     double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
     /* By what deviation, relatively, the pace changes whenever it may have had to wait: it is drawn
-     * anew, the same in every run. */
+     * anew, the same in every run. Negative: every draw is as far ahead as it would be behind. */
     double jitter;
 };
 

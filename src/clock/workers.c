@@ -118,11 +118,12 @@ static int next_prime(int after)
 
 /* The draws of a worker are those of a normal distribution at multiples (modulo 1) of the root of a
  * prime of its own: they fill the distribution more evenly than chance would, so that its mean pace
- * is what it should be after a few, and no two workers' draws go together. */
+ * is near to what it should be after a few, and no two workers' draws go together. Added to the
+ * pace of the step, and not multiplied with it, they and their mirror images cancel out. */
 static void draw_pace(struct worker *w)
 {
     double share = fmod(0.5 + ++w->n_draws * sqrt(w->prime), 1);
-    w->pace_now = w->pace * fmax(CLOCK_LEAST_PACE, 1 + w->jitter * numbers_normal(share));
+    w->pace_now = fmax(CLOCK_LEAST_PACE, w->pace + w->jitter * numbers_normal(share));
 }
 
 /* ---- computing ---- */
@@ -214,7 +215,7 @@ static enum status compute(struct clock_run *c, int number)
     settle_feed(c, w);
     TRY(set_busy(c, w, true));
     w->computing = true;
-    if (w->jitter > 0 && waits_for_others(w, &w->program->instrs[instr]))
+    if (w->jitter != 0 && waits_for_others(w, &w->program->instrs[instr]))
         draw_pace(w);
     w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = 0;

@@ -35,7 +35,7 @@ static void set_paces(const struct paces *paces, double side, struct clock_worke
 {
     for (int i = 0; i < n; i++) {
         workers[i].pace = fmax(CLOCK_LEAST_PACE, 1 + side * paces->drift * find_place(i, n));
-        workers[i].jitter = paces->jitter;
+        workers[i].jitter = side * paces->jitter;
     }
 }
 
@@ -79,7 +79,7 @@ enum status paces_run_clock(const struct paces *paces, struct clock_worker *work
     struct clock_result other;
     set_paces(paces, 1, workers, n_workers);
     TRY(clock_run(workers, n_workers, options, memory, out));
-    if (!(paces->drift > 0))
+    if (!(paces->drift > 0) && !(paces->jitter > 0))
         return STATUS_OK;
     again.keep_times = false;
     set_paces(paces, -1, workers, n_workers);

@@ -1,8 +1,10 @@
 /* paces.h: the clock for workers that are not equally fast at any moment (profile/pace.h).
  *
- * Which worker is behind in a step is chance. The mean over all that may happen is taken from two
- * runs of the clock: the workers' paces are the expected places of as many draws, and in the second
- * run everybody is as far behind as he was ahead in the first.
+ * Which worker is behind in a step, and when, is chance. The mean over all that may happen is taken
+ * from two runs of the clock: the workers' paces are the expected places of as many draws, within
+ * the step they change by some draws more, and in the second run everybody is always as far behind
+ * as he was ahead in the first. So who waits for nobody takes as long as usual, however few draws
+ * there are.
  */
 #ifndef CLEAVE_PREDICT_PACES_H
 #define CLEAVE_PREDICT_PACES_H
