@@ -8,10 +8,8 @@
 #include "runtime/pin.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-
-/* How often a worker may repeat its program in a round while it waits for the longest. */
-enum { MOST_REPEATS = 1000 };
 
 struct rehearsal;
 
@@ -26,9 +24,7 @@ struct actor {
     int32_t *labels;
     struct executor_batch batch;
     double *seconds;   /* [most_rounds][n_instrs] */
-    int64_t round_ns;  /* its program once, in the last round */
     int64_t played_ns; /* all of its last round */
-    int repeats;       /* in a round */
     struct status_error error;
 };
 
@@ -41,6 +37,8 @@ struct rehearsal {
 
     gang *gang;
     enum status (*scene)(struct actor *a); /* that all of them play */
+    atomic_int n_left;                     /* of a round: who is not through with it once */
+    atomic_bool over;                      /* nobody is left */
     pthread_mutex_t lock;
     pthread_cond_t passed;
     int turn; /* takes_turns: the actor who plays; the others sleep */
@@ -163,7 +161,7 @@ static void close_actor(struct actor *a)
     free(a->seconds);
 }
 
-/* Of several repetitions the first is kept: it began together with everybody's. */
+/* Of what it played last. */
 static void keep_seconds(struct actor *a)
 {
     const struct executor_time *times = executor_get_times(a->executor, 0);
@@ -189,19 +187,44 @@ static enum status play_in_turn(struct actor *a)
     return st;
 }
 
+static bool computes(const struct program *p)
+{
+    for (int i = 0; i < p->n_instrs; i++)
+        if (p->instrs[i].stream == STREAM_COMPUTE)
+            return true;
+    return false;
+}
+
+/* Its program once, which is kept: it began together with everybody's. */
+static enum status play_once(struct actor *a)
+{
+    struct rehearsal *r = a->all;
+    executor_stop_rehearsal(a->executor, NULL);
+    enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
+    if (st == STATUS_OK)
+        keep_seconds(a);
+    if (atomic_fetch_sub(&r->n_left, 1) == 1)
+        atomic_store(&r->over, true);
+    return st;
+}
+
+/* Who is through goes on from the start, so that the longest has busy neighbours to its end, and
+ * stops wherever it is then. */
+static enum status play_on(struct actor *a)
+{
+    struct rehearsal *r = a->all;
+    executor_stop_rehearsal(a->executor, &r->over);
+    while (computes(a->program) && !atomic_load(&r->over))
+        TRY(executor_rehearse(a->executor, 0, &a->batch, &r->rule));
+    return STATUS_OK;
+}
+
 static enum status play_round(struct actor *a)
 {
     if (a->all->request->takes_turns)
         return play_in_turn(a);
-    for (int i = 0; i < a->repeats; i++) {
-        int64_t start_ns = timer_now_ns();
-        TRY(executor_rehearse(a->executor, 0, &a->batch, &a->all->rule));
-        if (i > 0)
-            continue;
-        a->round_ns = timer_now_ns() - start_ns;
-        keep_seconds(a);
-    }
-    return STATUS_OK;
+    TRY(play_once(a));
+    return play_on(a);
 }
 
 /* ---- all of them together ---- */
@@ -223,6 +246,8 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
 {
     r->scene = scene;
     r->turn = 0;
+    atomic_store(&r->n_left, r->request->n);
+    atomic_store(&r->over, false);
     for (int i = 0; i < r->request->n; i++)
         r->actors[i].plays = true;
     gang_do(r->gang, play, r);
@@ -230,28 +255,6 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
         if (r->actors[i].error.status != STATUS_OK)
             return status_give(&r->actors[i].error);
     return STATUS_OK;
-}
-
-static bool computes(const struct program *p)
-{
-    for (int i = 0; i < p->n_instrs; i++)
-        if (p->instrs[i].stream == STREAM_COMPUTE)
-            return true;
-    return false;
-}
-
-/* As often as its program fits into the longest one. */
-static void choose_repeats(struct rehearsal *r)
-{
-    int64_t longest_ns = 0;
-    for (int i = 0; i < r->request->n; i++)
-        if (r->actors[i].round_ns > longest_ns)
-            longest_ns = r->actors[i].round_ns;
-    for (int i = 0; i < r->request->n; i++) {
-        struct actor *a = &r->actors[i];
-        int64_t fits = a->round_ns > 0 ? longest_ns / a->round_ns : 1;
-        a->repeats = !computes(a->program) ? 1 : (int)(fits < MOST_REPEATS ? fits : MOST_REPEATS);
-    }
 }
 
 static enum status look_up(const struct rehearsal *r, double share)
@@ -287,7 +290,6 @@ static enum status play_rounds(struct rehearsal *r)
     int64_t start_ns = timer_now_ns();
     double share;
     do {
-        choose_repeats(r);
         TRY(look_up(r, done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9)));
         TRY(play_timed(r));
         share = done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9);
@@ -323,7 +325,7 @@ enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_tak
         return status_no_memory((size_t)request->n * sizeof *r.actors);
     }
     for (int i = 0; i < request->n; i++)
-        r.actors[i] = (struct actor){.all = &r, .place = i, .repeats = 1};
+        r.actors[i] = (struct actor){.all = &r, .place = i};
     (void)pthread_mutex_init(&r.lock, NULL);
     (void)pthread_cond_init(&r.passed, NULL);
     struct pin_mask before; /* of this thread, which is the first actor's */

@@ -7,7 +7,8 @@
  *     TRY(rehearsal_run(&r, take, user));          // calls take for each of the two
  *
  * All begin each round together; the first one warms up and is not kept. Who has less to do than
- * the longest repeats its program meanwhile, so that all cores are busy to the end of the round.
+ * the longest begins its program again, and stops wherever it is when the longest is through: all
+ * cores are busy to the end of the round, and only what each did first is kept.
  * Or they take turns, as the stages of a pipeline without micro-batches do: what a core computes
  * after a sleep takes longer, because its caches are cold and it has to gather speed.
  */

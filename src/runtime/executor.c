@@ -392,10 +392,15 @@ static enum status pretend_to_receive(struct run *r, const struct instr *instr)
     return fill_memory(r->e, executor_place(r->e, p, m->buffer), m->n_bytes);
 }
 
+static bool is_stopped(const executor *e)
+{
+    return e->over && atomic_load_explicit(e->over, memory_order_relaxed);
+}
+
 static enum status run_all(struct run *r)
 {
     const struct program *p = r->b->program;
-    for (int i = 0; i < p->n_instrs; i++)
+    for (int i = 0; i < p->n_instrs && !is_stopped(r->e); i++)
         if (p->instrs[i].stream == STREAM_COMPUTE)
             TRY(compute(r, i));
         else if (r->e->rehearses && p->instrs[i].kind == INSTR_RECEIVE)
@@ -515,6 +520,11 @@ void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user)
 {
     e->wait = wait;
     e->wait_user = user;
+}
+
+void executor_stop_rehearsal(executor *e, const atomic_bool *over)
+{
+    e->over = over;
 }
 
 static enum status rehearse_steps(struct run *r, int n_steps, struct step_state *states,

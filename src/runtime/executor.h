@@ -19,6 +19,8 @@
 
 #include "program/program.h"
 
+#include <stdatomic.h>
+
 typedef struct executor executor;
 
 struct executor_batch {
@@ -100,6 +102,10 @@ enum status executor_create_rehearsal(const struct program *const *programs, int
  * them, or their sum. NULL, as at first: nobody is. */
 typedef void executor_wait(void *user);
 void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);
+
+/* Where *over becomes true, a rehearsal ends before its next instruction: what it computes is
+ * nobody's, and it only kept its core busy. NULL, as at first: it goes on to the end. */
+void executor_stop_rehearsal(executor *e, const atomic_bool *over);
 
 /* Runs all computing instructions of a program once, in order: nothing is sent, received or waited
  * for; where something would be received, numbers are written again. Every step of the program gets

@@ -46,7 +46,8 @@ struct executor {
     bool rehearses;      /* communicating instructions are left out, and nothing is waited for */
     executor_wait *wait; /* in place of it, or NULL */
     void *wait_user;
-    float *numbers; /* REHEARSAL_NUMBERS of them, to fill memory with */
+    const atomic_bool *over; /* a rehearsal ends when it is true; NULL: never */
+    float *numbers;          /* REHEARSAL_NUMBERS of them, to fill memory with */
 
     /* The computing thread communicates, too: between instructions and while it waits. Else, where
      * a transport must be looked after all the time, a thread of its own does. */
