@@ -2,6 +2,7 @@
 #include "base/timer.h"
 #include "plan_suite.h"
 #include "profile/rehearsal.h"
+#include "profile/turns.h"
 #include "scene.h"
 
 #include <pthread.h>
@@ -117,10 +118,165 @@ static void test_neighbours_of_the_longest_are_busy(void **state)
     scene_close(&s);
 }
 
+/* ---- in turn ---- */
+
+/* What happens, in words: "0f 0f ~1f 1b ~0b", a worker's forward and backward, and whether it slept
+ * before. */
+static struct {
+    char text[4096];
+    bool keeps;
+} story;
+
+static void tell(bool slept, int worker, enum pass pass)
+{
+    bool forward = pass == PASS_FORWARD || pass == PASS_FORWARD_STATISTICS;
+    size_t n = strlen(story.text);
+    (void)snprintf(story.text + n, sizeof story.text - n, "%s%s%d%c", n ? " " : "",
+                   slept ? "~" : "", worker, forward ? 'f' : 'b');
+}
+
+/* Goes through a program, of which the first run of each micro-batch's forward and of its backward
+ * take time, and nothing else does. */
+struct reader {
+    const struct program *program;
+    int at;
+    bool sleeps, slept; /* before this instruction; since the last that was told of */
+};
+
+static bool is_told(const struct program *p, int i)
+{
+    const struct instr *instr = &p->instrs[i];
+    return instr->kind == INSTR_RUN && (scene_find_run(p, false, instr->micro, 0) == i ||
+                                        scene_find_run(p, true, instr->micro, 0) == i);
+}
+
+/* Until it would sleep; false: it has ended. */
+static bool read_on(turns *t, struct reader *r, int who, double forward_s, double backward_s)
+{
+    for (; r->at < r->program->n_instrs; r->at++) {
+        const struct instr *instr = &r->program->instrs[r->at];
+        if (instr->stream != STREAM_COMPUTE)
+            continue;
+        if (!r->sleeps && instr->n_waits > 0 && turns_sleep_s(t, who, r->at) > 0)
+            return r->sleeps = r->slept = true;
+        r->sleeps = false;
+        bool told = is_told(r->program, r->at);
+        bool forward = told && scene_find_run(r->program, false, instr->micro, 0) == r->at;
+        turns_compute(t, who, r->at, !told ? 0 : forward ? forward_s : backward_s);
+        if (!told)
+            continue;
+        tell(r->slept, who, instr->pass);
+        r->slept = false;
+    }
+    return false;
+}
+
+static void read_all(const struct scene *s, double forward_s, double backward_s)
+{
+    struct reader readers[SCENE_MAX_WORKERS];
+    turns *t;
+    assert_ok(turns_create((const struct program *const *)s->programs, s->n, &t));
+    for (int round = 0; round < 2; round++) { /* the second is as the first */
+        for (int i = 0; i < s->n; i++)
+            readers[i] = (struct reader){.program = s->programs[i]};
+        turns_begin(t);
+        story.text[0] = '\0';
+        for (int who = turns_pass(t, -1); who >= 0; who = turns_pass(t, who))
+            if (!read_on(t, &readers[who], who, forward_s, backward_s))
+                turns_end(t, who);
+        for (int i = 0; i < s->n; i++)
+            assert_int_equal(readers[i].at, s->programs[i]->n_instrs);
+    }
+    turns_destroy(t);
+}
+
+static void open_stages(struct scene *s, const char *strategy, int n_workers, int micro_batches)
+{
+    scene_open(s, suite_build("lenet5", 8));
+    scene_split(s, strategy,
+                &(struct plan_request){.n_workers = n_workers, .micro_batches = micro_batches});
+}
+
+/* Who sleeps in a step sleeps here, and who does not goes on. */
+static void test_turns_follow_a_step(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_stages(&s, "layers", 2, 0);
+    read_all(&s, 1, 1);
+    assert_string_equal(story.text, "0f ~1f 1b ~0b");
+    scene_close(&s);
+
+    open_stages(&s, "layers", 3, 0);
+    read_all(&s, 1, 1);
+    assert_string_equal(story.text, "0f ~1f ~2f 2b ~1b ~0b");
+    scene_close(&s);
+
+    open_stages(&s, "gpipe", 2, 2);
+    read_all(&s, 1, 1); /* what comes in time is not slept for */
+    assert_string_equal(story.text, "0f 0f ~1f 1f 1b 1b ~0b 0b");
+    scene_close(&s);
+
+    open_stages(&s, "1f1b", 2, 3);
+    read_all(&s, 1, 1);
+    assert_string_equal(story.text, "0f 0f ~1f 1b 1f 1b ~0b 0f 0b ~1f 1b ~0b");
+    scene_close(&s);
+}
+
+/* What comes from a worker that does not take part is there: the last stage and the middle one. */
+static void test_turns_of_some(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_stages(&s, "layers", 3, 0);
+    s.programs[0] = (program_destroy(s.programs[0]), s.programs[2]);
+    s.n = 2;
+    read_all(&s, 1, 1);
+    assert_string_equal(story.text, "1f ~0f 0b ~1b");
+    s.n = 3;
+    s.programs[0] = NULL;
+    scene_close(&s);
+}
+
+static enum status listen(int worker, enum pass pass)
+{
+    static int last_worker;
+    static bool last_forward;
+    bool forward = pass == PASS_FORWARD || pass == PASS_FORWARD_STATISTICS;
+    if (story.keeps && (!story.text[0] || worker != last_worker || forward != last_forward))
+        tell(false, worker, pass);
+    last_worker = worker;
+    last_forward = forward;
+    return STATUS_OK;
+}
+
+static enum status keep_last_round(void *user, double share)
+{
+    (void)user, (void)share;
+    story.keeps = spy.n_between++ == 2;
+    story.text[0] = '\0';
+    return STATUS_OK;
+}
+
+/* The first stage's backward comes after the second stage, its forward after its own backward. */
+static void test_rehearsed_in_the_order_of_a_step(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_stages(&s, "layers", 2, 0);
+    spy_open(listen);
+    assert_ok(rehearse(&s, true, keep_last_round, 2));
+    assert_string_equal(story.text, "0f 1f 1b 0b");
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neighbours_of_the_longest_are_busy),
+        cmocka_unit_test(test_turns_follow_a_step),
+        cmocka_unit_test(test_turns_of_some),
+        cmocka_unit_test(test_rehearsed_in_the_order_of_a_step),
     };
     return test_run(tests);
 }

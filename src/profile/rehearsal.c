@@ -3,20 +3,23 @@
 #include "base/numbers.h"
 #include "base/random.h"
 #include "base/timer.h"
+#include "profile/turns.h"
 #include "runtime/executor.h"
 #include "runtime/gang.h"
 #include "runtime/pin.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct rehearsal;
 
 struct actor {
     struct rehearsal *all;
     int place;
-    bool plays; /* its round is not over */
+    int told; /* takes_turns: of its instructions, how many it has told of in this round */
     device *device;
     struct program *program;
     executor *executor;
@@ -41,6 +44,7 @@ struct rehearsal {
     atomic_bool over;                      /* nobody is left */
     pthread_mutex_t lock;
     pthread_cond_t passed;
+    turns *turns;
     int turn; /* takes_turns: the actor who plays; the others sleep */
 };
 
@@ -96,15 +100,26 @@ static int steps_of(const struct plan *plan)
 
 /* ---- taking turns ---- */
 
-/* The lock is held. */
-static void pass_on(struct rehearsal *r)
+/* The longer a core rests the deeper, but not beyond this: ten times MACHINE_NAP_S. */
+static const double DEEP_SLEEP_S = 2e-3;
+
+/* What the actor computed since it last told. */
+static void tell_computed(struct actor *a, int end)
 {
-    int n = r->request->n, next = r->turn;
-    do
-        next = (next + 1) % n;
-    while (!r->actors[next].plays && next != r->turn);
-    r->turn = next;
-    pthread_cond_broadcast(&r->passed);
+    const struct executor_time *times = executor_get_times(a->executor, 0);
+    for (int i = a->told; i < end; i++)
+        if (a->program->instrs[i].stream == STREAM_COMPUTE)
+            turns_compute(a->all->turns, a->place, i,
+                          (double)(times[i].end_ns - times[i].begin_ns) * 1e-9);
+    a->told = end;
+}
+
+/* The lock is held. */
+static void pass_on(struct actor *a)
+{
+    a->all->turn = turns_pass(a->all->turns, a->place);
+    if (a->all->turn != a->place)
+        pthread_cond_broadcast(&a->all->passed);
 }
 
 static void await_turn(struct actor *a)
@@ -113,14 +128,30 @@ static void await_turn(struct actor *a)
         pthread_cond_wait(&a->all->passed, &a->all->lock);
 }
 
-/* Where a worker would wait for the others, they play on. */
-static void let_others_play(void *actor)
+static void rest(double seconds)
+{
+    double s = seconds < DEEP_SLEEP_S ? seconds : DEEP_SLEEP_S;
+    if (s > 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(s * 1e9)}, NULL);
+}
+
+/* Where a worker would sleep in a step it does so here: while the others play, if any can, or for
+ * as long as it would have, having played ahead of them. */
+static void sleep_as_in_a_step(void *actor, int instr)
 {
     struct actor *a = actor;
+    int64_t start_ns = timer_now_ns();
     pthread_mutex_lock(&a->all->lock);
-    pass_on(a->all);
-    await_turn(a);
+    tell_computed(a, instr);
+    double sleep_s = turns_sleep_s(a->all->turns, a->place, instr);
+    if (sleep_s > 0) {
+        if (sleep_s == INFINITY) /* others will tell, by computing */
+            sleep_s = 0;
+        pass_on(a);
+        await_turn(a);
+    }
     pthread_mutex_unlock(&a->all->lock);
+    rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
 }
 
 /* ---- opening and closing one ---- */
@@ -143,7 +174,7 @@ static enum status open_actor(struct actor *a)
     const struct program *const programs[] = {a->program};
     TRY(executor_create_rehearsal(programs, 1, &a->executor));
     if (r->takes_turns)
-        executor_wait_in_rehearsal(a->executor, let_others_play, a);
+        executor_wait_in_rehearsal(a->executor, sleep_as_in_a_step, a);
     TRY(make_batch(a));
     size_t count = (size_t)r->most_rounds * (size_t)a->program->n_instrs + 1;
     a->seconds = calloc(count, sizeof *a->seconds);
@@ -181,8 +212,10 @@ static enum status play_in_turn(struct actor *a)
     if (st == STATUS_OK)
         keep_seconds(a);
     pthread_mutex_lock(&r->lock);
-    a->plays = false;
-    pass_on(r);
+    if (st == STATUS_OK)
+        tell_computed(a, a->program->n_instrs);
+    turns_end(r->turns, a->place);
+    pass_on(a);
     pthread_mutex_unlock(&r->lock);
     return st;
 }
@@ -245,11 +278,14 @@ static void play(int place, void *user)
 static enum status play_all(struct rehearsal *r, enum status (*scene)(struct actor *a))
 {
     r->scene = scene;
-    r->turn = 0;
     atomic_store(&r->n_left, r->request->n);
     atomic_store(&r->over, false);
     for (int i = 0; i < r->request->n; i++)
-        r->actors[i].plays = true;
+        r->actors[i].told = 0;
+    if (r->turns) {
+        turns_begin(r->turns);
+        r->turn = turns_pass(r->turns, -1);
+    }
     gang_do(r->gang, play, r);
     for (int i = 0; i < r->request->n; i++)
         if (r->actors[i].error.status != STATUS_OK)
@@ -297,10 +333,25 @@ static enum status play_rounds(struct rehearsal *r)
     return STATUS_OK;
 }
 
+static enum status make_turns(struct rehearsal *r)
+{
+    int n = r->request->n;
+    const struct program **programs = calloc((size_t)n, sizeof *programs);
+    if (!programs)
+        return status_no_memory((size_t)n * sizeof *programs);
+    for (int i = 0; i < n; i++)
+        programs[i] = r->actors[i].program;
+    enum status st = turns_create(programs, n, &r->turns);
+    free(programs);
+    return st;
+}
+
 static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user)
 {
     TRY(gang_create(r->request->n, &r->gang));
     TRY(play_all(r, open_actor));
+    if (r->request->takes_turns)
+        TRY(make_turns(r));
     TRY(play_rounds(r));
     for (int i = 0; i < r->request->n; i++)
         TRY(take(user, r->actors[i].program, r->n_rounds, r->actors[i].seconds));
@@ -333,6 +384,7 @@ enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_tak
     enum status st = perform(&r, take, user);
     *start_s = find_start(&r);
     gang_destroy(r.gang);
+    turns_destroy(r.turns);
     pin_restore(&before);
     for (int i = 0; i < request->n; i++)
         close_actor(&r.actors[i]);

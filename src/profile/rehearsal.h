@@ -10,7 +10,8 @@
  * the longest begins its program again, and stops wherever it is when the longest is through: all
  * cores are busy to the end of the round, and only what each did first is kept.
  * Or they take turns, as the stages of a pipeline without micro-batches do: what a core computes
- * after a sleep takes longer, because its caches are cold and it has to gather speed.
+ * after a sleep takes longer, because its caches are cold and it has to gather speed. So each
+ * sleeps where it would in a step, and nowhere else (turns.h).
  */
 #ifndef CLEAVE_PROFILE_REHEARSAL_H
 #define CLEAVE_PROFILE_REHEARSAL_H
@@ -26,7 +27,7 @@ struct rehearsal_request {
     int n_states; /* of the optimizer, per trained parameter */
     int n;        /* threads, and whose program each runs; one may stand there several times */
     const int *workers;
-    bool takes_turns; /* one at a time: at every wait for others another one goes on */
+    bool takes_turns; /* one at a time: where one would sleep for others, another one goes on */
     bool pins;        /* binds each to its cores: the i-th of n_places */
     int n_places;     /* at least n */
 

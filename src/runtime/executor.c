@@ -331,14 +331,15 @@ static bool waits_for_others(const struct program *p, const struct instr *instr)
 }
 
 /* Waits for communication; returns how long. */
-static enum status wait_before(struct run *r, const struct instr *instr, int64_t *waited_ns)
+static enum status wait_before(struct run *r, int number, int64_t *waited_ns)
 {
+    const struct instr *instr = &r->b->program->instrs[number];
     *waited_ns = 0;
     if (instr->n_waits == 0)
         return STATUS_OK;
     int64_t start_ns = timer_now_ns();
     if (r->e->wait && waits_for_others(r->b->program, instr))
-        r->e->wait(r->e->wait_user);
+        r->e->wait(r->e->wait_user, number);
     for (int k = 0; k < instr->n_waits && !r->e->rehearses; k++)
         TRY(executor_comm_wait(r->e, r->b, instr->waits[k]));
     *waited_ns = timer_now_ns() - start_ns;
@@ -351,7 +352,7 @@ static enum status compute(struct run *r, int number)
     const struct instr *instr = &r->b->program->instrs[number];
     struct executor_result *result = &r->results[step_of(r->b->program, instr)];
     int64_t reached_ns = timer_now_ns(), waited_ns;
-    TRY(wait_before(r, instr, &waited_ns));
+    TRY(wait_before(r, number, &waited_ns));
     result->wait_ns += waited_ns;
     enum status st = run_instr(r, instr);
     if (st != STATUS_OK)

@@ -99,8 +99,8 @@ enum status executor_create_rehearsal(const struct program *const *programs, int
                                       executor **out) MUST_USE;
 
 /* Called instead of waiting, before every instruction that must wait for others: what comes from
- * them, or their sum. NULL, as at first: nobody is. */
-typedef void executor_wait(void *user);
+ * them, or their sum. The times of those before it are there. NULL, as at first: nobody is. */
+typedef void executor_wait(void *user, int instr);
 void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);
 
 /* Where *over becomes true, a rehearsal ends before its next instruction: what it computes is
