@@ -179,6 +179,7 @@ static enum status measure(const struct predict_request *r, struct prediction *p
 
 static enum status find_costs(const struct predict_request *r, struct prediction *p)
 {
+    struct cost_sums sums = {0};
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->costs, &p->costs));
     for (int i = 0; i < p->n_workers; i++) {
         const struct machine *m = r->machine;
@@ -189,18 +190,18 @@ static enum status find_costs(const struct predict_request *r, struct prediction
                 p->costs[i] = p->costs[k];
         if (p->costs[i])
             continue;
-        struct instr_cost *costs;
         bool here = r->local && (!r->kinds_here || r->kinds_here[kind - m->kinds]);
         struct cost_source source = {.profile = here ? r->profile : NULL,
                                      .busy = p->measured.setting,
                                      .alone = p->measured.alone,
                                      .kind = kind,
                                      .scales = r->scales};
-        TRY(arena_alloc_array(p->memory_arena, (size_t)p->programs[i]->n_instrs, sizeof *costs,
-                              &costs));
-        costs_find(&source, p->programs[i], costs);
-        p->costs[i] = costs;
+        TRY(arena_alloc_array(p->memory_arena, (size_t)p->programs[i]->n_instrs, sizeof **p->costs,
+                              &p->costs[i]));
+        costs_find(&source, p->programs[i], p->costs[i], &sums);
     }
+    for (int i = 0; i < p->n_workers; i++)
+        costs_settle_alone(&sums, p->costs[i], p->programs[i]->n_instrs);
     return STATUS_OK;
 }
 

@@ -54,7 +54,7 @@ struct prediction {
     int n_workers;
     struct program_set set;
     const struct program *const *programs; /* by worker; twins share one */
-    const struct instr_cost **costs;       /* by worker */
+    struct instr_cost **costs;             /* by worker */
     device *device;
     const struct backend *backend;
     struct clock_result clock;

@@ -2,6 +2,10 @@
 
 #include <math.h>
 
+/* Cold caches cost about a fifth where they cost most (two stages without micro-batches, 2 cores).
+ */
+static const double MOST_ALONE = 1.25;
+
 static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
 {
     const struct machine_kind *k = source->kind;
@@ -40,7 +44,8 @@ static struct instr_cost find_roofline(const struct cost_source *source, const s
     return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
 }
 
-static struct instr_cost find_cost(const struct cost_source *source, const struct program *p, int i)
+static struct instr_cost find_cost(const struct cost_source *source, const struct program *p, int i,
+                                   struct cost_sums *sums)
 {
     char key[WORK_KEY_BYTES];
     struct instr_work work;
@@ -57,15 +62,27 @@ static struct instr_cost find_cost(const struct cost_source *source, const struc
     struct instr_cost cost = {busy.seconds, busy.seconds, busy.spread, origin};
     /* A fit says less of what neighbours cost than the other measurement does. */
     if (look_up(source, &source->alone, key, &work, &alone, &alone_origin) &&
-        alone_origin == origin)
-        cost.alone_s = fmin(alone.seconds, busy.seconds);
+        alone_origin == origin) {
+        cost.alone_s = alone.seconds;
+        sums->alone_s += alone.seconds;
+        sums->busy_s += busy.seconds;
+    }
     return cost;
 }
 
-void costs_find(const struct cost_source *source, const struct program *p, struct instr_cost *costs)
+void costs_find(const struct cost_source *source, const struct program *p, struct instr_cost *costs,
+                struct cost_sums *sums)
 {
     for (int i = 0; i < p->n_instrs; i++) {
         bool computes = p->instrs[i].stream == STREAM_COMPUTE;
-        costs[i] = computes ? find_cost(source, p, i) : (struct instr_cost){0};
+        costs[i] = computes ? find_cost(source, p, i, sums) : (struct instr_cost){0};
     }
+}
+
+void costs_settle_alone(const struct cost_sums *sums, struct instr_cost *costs, int n)
+{
+    if (sums->alone_s <= MOST_ALONE * sums->busy_s)
+        return;
+    for (int i = 0; i < n; i++)
+        costs[i].alone_s = costs[i].busy_s;
 }

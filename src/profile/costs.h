@@ -32,9 +32,21 @@ struct cost_source {
     struct cost_scales scales;
 };
 
-/* costs[i] belongs to instruction i; those of communicating ones are zero. */
-void costs_find(const struct cost_source *source, const struct program *p,
-                struct instr_cost *costs);
+/* Of instructions whose cost is known with all neighbours busy and with none. */
+struct cost_sums {
+    double busy_s, alone_s;
+};
+
+/* costs[i] belongs to instruction i; those of communicating ones are zero. Adds to the sums. */
+void costs_find(const struct cost_source *source, const struct program *p, struct instr_cost *costs,
+                struct cost_sums *sums);
+
+/* Whether what instructions take alone is to be believed, which is decided for all programs of a
+ * plan at once: it was measured at another time, when the host may have been much slower. A little
+ * more than with busy neighbours it may well be, for it was measured after sleeps. Else it is taken
+ * to be what they take beside busy neighbours. To take the smaller of the two for each instruction
+ * would be to take the luckier one. */
+void costs_settle_alone(const struct cost_sums *sums, struct instr_cost *costs, int n);
 
 /* Of work that has no key because it was not lowered: fitted, else the roofline, all neighbours
  * being busy. */
