@@ -135,15 +135,18 @@ static void leave_bucket(struct clock_run *c, int number)
     *link = c->meetings[number].next;
 }
 
-/* Who comes last wakes the others, and is late by it. */
+/* Who comes last wakes the others, and is late by it. They are waking up meanwhile. */
 static void ring_for_sleepers(struct clock_run *c, struct meeting *m, int w)
 {
     double ring_s = c->attends ? c->machine->ring_s : 0;
-    for (int i = 0; i < m->n_members; i++)
-        if (m->workers[i] != w && worker_sleeps(c, &c->workers[m->workers[i]])) {
-            m->latency_s += ring_s;
-            c->workers[w].owed_s += ring_s;
-        }
+    for (int i = 0; i < m->n_members; i++) {
+        struct worker *sleeper = &c->workers[m->workers[i]];
+        if (m->workers[i] == w || !worker_sleeps(c, sleeper))
+            continue;
+        m->latency_s += ring_s;
+        c->workers[w].owed_s += ring_s;
+        sleeper->rung_s = ring_s;
+    }
 }
 
 /* ---- streaming ---- */

@@ -179,6 +179,7 @@ struct worker {
     bool starts_later; /* looks what it may start when the instruction that runs has ended */
     bool busy;         /* it computes, or is about to */
     double left_s;     /* of what runs, at full speed */
+    double rung_s;     /* of what waking it takes, what has passed: ringing for it */
     double owed_s;     /* what it did for others between instructions, and has to catch up on */
     double rate, since;
     int version;

@@ -31,7 +31,8 @@ static bool may_start(const struct worker *w, const struct instr *instr)
     return true;
 }
 
-/* What it takes to wake a thread that slept for so long, because of communication. */
+/* What it takes to wake a thread that slept for so long, because of communication; from the begin
+ * of ringing for it. */
 static double find_wake(const struct clock_run *c, const struct worker *w, double slept_s)
 {
     const struct machine *m = c->machine;
@@ -218,7 +219,7 @@ static enum status compute(struct clock_run *c, int number)
     if (w->jitter != 0 && waits_for_others(w, &w->program->instrs[instr]))
         draw_pace(w);
     w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
-    w->owed_s = 0;
+    w->owed_s = w->rung_s = 0;
     keep_begin(c, number, instr);
     TRY(plan_fed(c, number));
     return plan_end(c, number);
@@ -348,11 +349,10 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
     bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
     if (!waits || !may_start(w, next_instr(w)))
         return STATUS_OK;
-    bool slept = worker_sleeps(c, w);
+    double wake_s = worker_sleeps(c, w) ? find_wake(c, w, c->now_s - w->reached_s) : 0;
     w->resuming = true;
     TRY(set_busy(c, w, true));
-    return events_add(&c->events, c->now_s + (slept ? find_wake(c, w, c->now_s - w->reached_s) : 0),
-                      EVENT_RESUME, number, 0);
+    return events_add(&c->events, c->now_s + fmax(0, wake_s - w->rung_s), EVENT_RESUME, number, 0);
 }
 
 /* ---- beginning ---- */
