@@ -54,15 +54,19 @@ static bool is_other_side(const struct program *p, int i, const struct program *
            other->messages[theirs->index].peer == p->worker;
 }
 
-static int find_other_side(const struct program *p, int i, const struct program *other)
+/* Looked for from `first` on: both sides come to what they share in the same order. */
+static int find_other_side(const struct program *p, int i, const struct program *other, int first)
 {
-    for (int k = 0; k < other->n_instrs; k++)
-        if (is_other_side(p, i, other, k))
-            return k;
+    for (int k = 0; k < other->n_instrs; k++) {
+        int at = (first + k) % other->n_instrs;
+        if (is_other_side(p, i, other, at))
+            return at;
+    }
     return -1;
 }
 
-static void find_partners(turns *t, int who, int i)
+/* last[player]: where that one's side was last found. */
+static void find_partners(turns *t, int who, int i, int *last)
 {
     const struct program *p = t->players[who].program;
     const struct instr *instr = &p->instrs[i];
@@ -73,8 +77,10 @@ static void find_partners(turns *t, int who, int i)
     int n = sums ? p->reductions[instr->index].spec.n_members : 1;
     for (int k = 0; k < n; k++) {
         int player = find_player(t, workers[k]);
-        if (player >= 0 && workers[k] != p->worker)
-            to[player] = find_other_side(p, i, t->players[player].program);
+        if (player < 0 || workers[k] == p->worker)
+            continue;
+        to[player] = find_other_side(p, i, t->players[player].program, last[player]);
+        last[player] = to[player] < 0 ? last[player] : to[player];
     }
     to[who] = i;
 }
@@ -83,13 +89,15 @@ static enum status prepare(turns *t, int who)
 {
     struct player *player = &t->players[who];
     size_t n_instrs = (size_t)player->program->n_instrs, n = n_instrs * (size_t)t->n;
+    int *last;
     TRY(arena_alloc_array(t->memory, n, sizeof *player->partners, &player->partners));
     TRY(arena_alloc_array(t->memory, n_instrs, sizeof *player->ended_s, &player->ended_s));
+    TRY(arena_alloc_array(t->memory, (size_t)t->n, sizeof *last, &last));
     for (size_t i = 0; i < n; i++)
         player->partners[i] = -1;
     for (int i = 0; i < player->program->n_instrs; i++)
         if (player->program->instrs[i].stream == STREAM_COMMUNICATE)
-            find_partners(t, who, i);
+            find_partners(t, who, i, last);
     return STATUS_OK;
 }
 
