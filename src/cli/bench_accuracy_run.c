@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/bench_accuracy.h"
+#include "runtime/pin.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 #include "search/training.h"
@@ -198,22 +199,41 @@ static enum status check_plan_fits(const struct accuracy_study *s,
     return st;
 }
 
+static enum status play_together(struct turn *t, struct forecast *f, struct forecast_options *o,
+                                 const struct plan *plan, struct accuracy_case *c)
+{
+    TRY(open_training(t));
+    o->on_progress = alternate;
+    o->user = t;
+    enum status st = predict_and_train(t, f, plan, c);
+    o->on_progress = NULL;
+    o->user = NULL;
+    training_close(t->training);
+    return st;
+}
+
+/* Cores may differ by half. Several workers have the same ones when they rehearse and when they
+ * train; one alone would run wherever the system puts each of the two threads. */
+static void stay_on_one_place(const struct accuracy_study *s, const struct accuracy_case *c)
+{
+    int64_t threads = s->options->forecast.threads;
+    if (c->workers == 1 && threads > 0)
+        (void)pin_thread(0, 2, (int)threads);
+}
+
 static enum status play_turn(struct turn *t, struct forecast *f, struct forecast_options *o,
                              struct accuracy_case *c)
 {
     struct plan_request request = {.n_workers = c->workers};
     struct plan *plan;
+    struct pin_mask before;
     TRY(plan_choose(c->plan, f->graph, &request, &plan));
     enum status st = check_plan_fits(t->study, t->subject, f, plan, c);
-    if (st == STATUS_OK)
-        st = open_training(t);
     if (st == STATUS_OK) {
-        o->on_progress = alternate;
-        o->user = t;
-        st = predict_and_train(t, f, plan, c);
-        o->on_progress = NULL;
-        o->user = NULL;
-        training_close(t->training);
+        pin_remember(&before);
+        stay_on_one_place(t->study, c);
+        st = play_together(t, f, o, plan, c);
+        pin_restore(&before);
     }
     plan_destroy(plan);
     return st;
