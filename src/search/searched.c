@@ -13,11 +13,11 @@ static const double QUICK_S = 0.2;
 
 /* How much of the sums of gradients is taken to hide behind backward. The additive model cannot
  * know how much does, and the best share differs from case to case (of AlexNet, VGG-16, ResNet-50
- * and Inception-v3 on 4 to 16 P100, each of these was best for one): so it is searched for several,
- * and the clock decides. Of GPUs that all hides is never taken: plans that differ in their sums
- * alone would be alike. Workers that are cores do the sums themselves, and each further plan has to
- * be measured: of them only all and nothing are tried. */
-static const int gpu_shares[] = {90, 0, 70, 50, 95}; /* percent; the likely ones first */
+ * and Inception-v3 on 4 to 16 P100 or V100, each of these was best for one): so it is searched for
+ * several, and the clock decides. Of GPUs that all hides is never taken: plans that differ in their
+ * sums alone would be alike. Workers that are cores do the sums themselves, and each further plan
+ * has to be measured: of them only all and nothing are tried. */
+static const int gpu_shares[] = {90, 0, 70, 50, 95, 85}; /* percent; the likely ones first */
 static const int cpu_shares[] = {100, 0};
 
 void searched_take_costs(struct searched_costs *to, const struct predict_request *request,
