@@ -12,4 +12,5 @@ set(CLEAVE_TEST_TIMEOUTS
     netns=300)     # sends 2.5 GB over links of 1 Gbit/s
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).
-set(CLEAVE_TESTS_ALONE)
+set(CLEAVE_TESTS_ALONE
+    test_trial) # sets the times of two trainings side by side
