@@ -9,6 +9,7 @@
 
 #include "machine/machine.h"
 #include "model/network.h"
+#include "predict/predict.h"
 #include "profile/costs.h"
 #include "testing.h"
 
@@ -46,6 +47,31 @@ static inline void drop_subject(struct subject *s)
 {
     graph_destroy(s->graph);
     machine_destroy(s->machine);
+}
+
+/* Lowers and runs the clock. */
+static inline struct prediction *predict(const struct subject *s, const struct plan *plan)
+{
+    const struct backend *backend;
+    struct prediction *p;
+    assert_ok(backend_find("reference", &backend));
+    struct predict_request r = {.graph = s->graph,
+                                .plan = plan,
+                                .machine = s->machine,
+                                .backend = backend,
+                                .transport = "threads",
+                                .threads = 1,
+                                .n_states = 1};
+    assert_ok(predict_plan(&r, &p));
+    return p;
+}
+
+static inline double clock_step_s(const struct subject *s, const struct plan *plan)
+{
+    struct prediction *p = predict(s, plan);
+    double step_s = p->clock.step_s;
+    prediction_destroy(p);
+    return step_s;
 }
 
 /* Stops a search at its (*user + 1)-th question. */

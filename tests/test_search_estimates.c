@@ -8,24 +8,6 @@
 
 #include <math.h>
 
-static double clock_s(const struct subject *s, const struct plan *plan)
-{
-    const struct backend *backend;
-    struct prediction *p;
-    assert_ok(backend_find("reference", &backend));
-    struct predict_request r = {.graph = s->graph,
-                                .plan = plan,
-                                .machine = s->machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1};
-    assert_ok(predict_plan(&r, &p));
-    double step_s = p->clock.step_s;
-    prediction_destroy(p);
-    return step_s;
-}
-
 static struct plan *build_plan(const struct subject *s, const char *strategy, int micro_batches)
 {
     struct plan_request r = {.n_workers = s->machine->n_devices, .micro_batches = micro_batches};
@@ -65,7 +47,7 @@ static void test_parts_that_differ(void **state)
         take_network(&s, "resnet18", cases[i].batch, cases[i].machine);
         struct plan *plan = build_plan(&s, cases[i].strategy, cases[i].micro_batches);
         struct plan_estimate e = estimate(&s, plan);
-        double clocked_s = clock_s(&s, plan), off = e.step_s / clocked_s;
+        double clocked_s = clock_step_s(&s, plan), off = e.step_s / clocked_s;
         assert_that(e.bound_s <= clocked_s, "%s m%d, batch %lld on %s: bound %g, clock %g",
                     cases[i].strategy, cases[i].micro_batches, (long long)cases[i].batch,
                     cases[i].machine, e.bound_s, clocked_s);
@@ -124,7 +106,7 @@ static void test_pipelines(void **state)
         assert_ok(search_pipelines(&r, found, 2, &n));
         assert_int_equal(n, 2);
         for (int i = 0; i < n; i++) {
-            double off = found[i].step_s / clock_s(&s, found[i].plan);
+            double off = found[i].step_s / clock_step_s(&s, found[i].plan);
             assert_that(off < 1.2 && off > 1 / 1.5, "%s, batch %lld: %g of the clock",
                         found[i].plan->name, (long long)batch, off);
             plan_destroy(found[i].plan);

@@ -182,22 +182,6 @@ static struct pipelines_request ask(const struct subject *s)
                                                   .n_states = 1}};
 }
 
-static struct prediction *predict(const struct subject *s, const struct plan *plan)
-{
-    const struct backend *backend;
-    struct prediction *p;
-    assert_ok(backend_find("reference", &backend));
-    struct predict_request r = {.graph = s->graph,
-                                .plan = plan,
-                                .machine = s->machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1};
-    assert_ok(predict_plan(&r, &p));
-    return p;
-}
-
 /* Of the fastest plan by the clock. */
 struct fastest {
     double step_s;

@@ -32,31 +32,6 @@ static struct layers_answer *search(const struct subject *s, double hidden_sync)
     return a;
 }
 
-/* Lowers and runs the clock. */
-static struct prediction *predict(const struct subject *s, const struct plan *plan)
-{
-    const struct backend *backend;
-    struct prediction *p;
-    assert_ok(backend_find("reference", &backend));
-    struct predict_request r = {.graph = s->graph,
-                                .plan = plan,
-                                .machine = s->machine,
-                                .backend = backend,
-                                .transport = "threads",
-                                .threads = 1,
-                                .n_states = 1};
-    assert_ok(predict_plan(&r, &p));
-    return p;
-}
-
-static double clock_step_s(const struct subject *s, const struct plan *plan)
-{
-    struct prediction *p = predict(s, plan);
-    double step_s = p->clock.step_s;
-    prediction_destroy(p);
-    return step_s;
-}
-
 static double strategy_step_s(const struct subject *s, const char *strategy)
 {
     struct plan_request r = {.n_workers = s->machine->n_devices};
