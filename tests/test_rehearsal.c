@@ -136,7 +136,7 @@ static void tell(bool slept, int worker, enum pass pass)
 }
 
 /* Goes through a program, of which the first run of each micro-batch's forward and of its backward
- * take time, and nothing else does. */
+ * take a second, and nothing else does. */
 struct reader {
     const struct program *program;
     int at;
@@ -151,7 +151,7 @@ static bool is_told(const struct program *p, int i)
 }
 
 /* Until it would sleep; false: it has ended. */
-static bool read_on(turns *t, struct reader *r, int who, double forward_s, double backward_s)
+static bool read_on(turns *t, struct reader *r, int who)
 {
     for (; r->at < r->program->n_instrs; r->at++) {
         const struct instr *instr = &r->program->instrs[r->at];
@@ -161,8 +161,7 @@ static bool read_on(turns *t, struct reader *r, int who, double forward_s, doubl
             return r->sleeps = r->slept = true;
         r->sleeps = false;
         bool told = is_told(r->program, r->at);
-        bool forward = told && scene_find_run(r->program, false, instr->micro, 0) == r->at;
-        turns_compute(t, who, r->at, !told ? 0 : forward ? forward_s : backward_s);
+        turns_compute(t, who, r->at, told);
         if (!told)
             continue;
         tell(r->slept, who, instr->pass);
@@ -171,7 +170,7 @@ static bool read_on(turns *t, struct reader *r, int who, double forward_s, doubl
     return false;
 }
 
-static void read_all(const struct scene *s, double forward_s, double backward_s)
+static void read_all(const struct scene *s)
 {
     struct reader readers[SCENE_MAX_WORKERS];
     turns *t;
@@ -182,7 +181,7 @@ static void read_all(const struct scene *s, double forward_s, double backward_s)
         turns_begin(t);
         story.text[0] = '\0';
         for (int who = turns_pass(t, -1); who >= 0; who = turns_pass(t, who))
-            if (!read_on(t, &readers[who], who, forward_s, backward_s))
+            if (!read_on(t, &readers[who], who))
                 turns_end(t, who);
         for (int i = 0; i < s->n; i++)
             assert_int_equal(readers[i].at, s->programs[i]->n_instrs);
@@ -200,27 +199,24 @@ static void open_stages(struct scene *s, const char *strategy, int n_workers, in
 /* Who sleeps in a step sleeps here, and who does not goes on. */
 static void test_turns_follow_a_step(void **state)
 {
+    static const struct {
+        const char *strategy;
+        int n_workers, micro_batches;
+        const char *story;
+    } cases[] = {
+        {"layers", 2, 0, "0f ~1f 1b ~0b"},
+        {"layers", 3, 0, "0f ~1f ~2f 2b ~1b ~0b"},
+        {"gpipe", 2, 2, "0f 0f ~1f 1f 1b 1b ~0b 0b"}, /* what comes in time is not slept for */
+        {"1f1b", 2, 3, "0f 0f ~1f 1b 1f 1b ~0b 0f 0b ~1f 1b ~0b"},
+    };
     (void)state;
-    struct scene s;
-    open_stages(&s, "layers", 2, 0);
-    read_all(&s, 1, 1);
-    assert_string_equal(story.text, "0f ~1f 1b ~0b");
-    scene_close(&s);
-
-    open_stages(&s, "layers", 3, 0);
-    read_all(&s, 1, 1);
-    assert_string_equal(story.text, "0f ~1f ~2f 2b ~1b ~0b");
-    scene_close(&s);
-
-    open_stages(&s, "gpipe", 2, 2);
-    read_all(&s, 1, 1); /* what comes in time is not slept for */
-    assert_string_equal(story.text, "0f 0f ~1f 1f 1b 1b ~0b 0b");
-    scene_close(&s);
-
-    open_stages(&s, "1f1b", 2, 3);
-    read_all(&s, 1, 1);
-    assert_string_equal(story.text, "0f 0f ~1f 1b 1f 1b ~0b 0f 0b ~1f 1b ~0b");
-    scene_close(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scene s;
+        open_stages(&s, cases[i].strategy, cases[i].n_workers, cases[i].micro_batches);
+        read_all(&s);
+        assert_string_equal(story.text, cases[i].story);
+        scene_close(&s);
+    }
 }
 
 /* What comes from a worker that does not take part is there: the last stage and the middle one. */
@@ -231,7 +227,7 @@ static void test_turns_of_some(void **state)
     open_stages(&s, "layers", 3, 0);
     s.programs[0] = (program_destroy(s.programs[0]), s.programs[2]);
     s.n = 2;
-    read_all(&s, 1, 1);
+    read_all(&s);
     assert_string_equal(story.text, "1f ~0f 0b ~1b");
     s.n = 3;
     s.programs[0] = NULL;

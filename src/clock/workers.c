@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-/* The computing thread looks on for so long before it sleeps; longer where it moves what it waits
+/* The computing thread looks on for so long before it sleeps, where it does not move what it waits
  * for itself. */
-static const double SPIN_S = 20e-6, SPIN_ATTENDING_S = 50e-6;
+static const double SPIN_S = 20e-6;
 /* A core that only communicates still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
@@ -45,7 +45,7 @@ static double find_wake(const struct clock_run *c, const struct worker *w, doubl
 bool worker_sleeps(const struct clock_run *c, const struct worker *w)
 {
     return w->on_cpu && !w->computing && !w->resuming &&
-           c->now_s - w->reached_s > (c->attends ? SPIN_ATTENDING_S : SPIN_S);
+           c->now_s - w->reached_s > (c->attends ? MACHINE_SPIN_S : SPIN_S);
 }
 
 /* ---- data ---- */

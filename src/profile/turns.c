@@ -1,11 +1,9 @@
 #include "profile/turns.h"
 
 #include "base/arena.h"
+#include "machine/machine.h"
 
 #include <math.h>
-
-/* Who waits looks on for so long before it sleeps, where it communicates itself. */
-static const double SPIN_S = 50e-6;
 
 struct player {
     const struct program *program;
@@ -208,7 +206,7 @@ double turns_sleep_s(turns *t, int who, int instr)
     struct player *player = &t->players[who];
     player->waits_at = instr;
     double come_s = ready_s(t, who), sleep_s = come_s - player->now_s;
-    if (sleep_s > SPIN_S)
+    if (sleep_s > MACHINE_SPIN_S)
         return sleep_s;
     player->now_s = come_s;
     player->waits_at = -1;
