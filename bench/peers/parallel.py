@@ -68,7 +68,7 @@ class Torch:
     name = "torch"
 
     def __init__(self, case, plan, workers, copies, options):
-        self.peers, self.times, self.rounds = [], [], []
+        self.peers, self.times, self.rounds, self.turns = [], [], [], []
         command = torch_command(case, plan, workers, options)
         try:
             for _ in range(copies):
@@ -99,13 +99,17 @@ class Cleave:
 
     def __init__(self, case, plan, workers, copies, options):
         self.case, self.plan, self.workers, self.copies = case, plan, workers, copies
-        self.options, self.times, self.rounds = options, [], []
+        self.options, self.times, self.rounds, self.turns = options, [], [], []
         self.ready = {"parameters": cleave_parameters(case, options)}
 
     def measure(self, n_steps, keep=True):
-        command = cleave_command(self.case, self.plan, self.workers, n_steps, self.options)
+        # The quickest copies go on until the slowest has done the steps that count: all of those
+        # were taken under the same load.
+        tail = n_steps + 2 if self.copies > 1 else 0
+        command = cleave_command(self.case, self.plan, self.workers, n_steps + tail, self.options)
         outputs = run_together([command] * self.copies, self.options.timeout)
-        return record(self, [read_steps(text, n_steps) for text in outputs], keep)
+        times = [read_steps(text, n_steps + tail)[:n_steps] for text in outputs]
+        return record(self, times, keep)
 
     def close(self):
         pass
@@ -118,6 +122,7 @@ def record(program, answers, keep):
     if keep:
         program.times += times
         program.rounds.append(median)
+        program.turns.append(answers)
     return median
 
 
@@ -284,6 +289,14 @@ def describe(program, prefix, batch, result):
     result[f"{prefix}_ready"] = program.ready
 
 
+def images_per_s(turns, batch):
+    """Of one of the copies that ran in these turns; the mean of all. (A median would leave out the
+    cores that are slow just then, and those who work together cannot.)"""
+    return statistics.mean(
+        batch * len(times) / sum(times) for answers in turns for times in answers
+    )
+
+
 def weak(name, workers, program, options):
     """One program with one worker alone, as one of N copies, and with N workers. PyTorch's
     processes of the one wait, blocked, while the others are measured."""
@@ -295,16 +308,19 @@ def weak(name, workers, program, options):
     )
     try:
         take_turns(programs, options)
-        for form, p in zip(forms, programs):
-            batch = images_per_step(case, "data", forms[form][0])
+        batches = [images_per_step(case, "data", w) for w, _copies in forms.values()]
+        for form, p, batch in zip(forms, programs, batches):
             describe(p, form, batch, result)
+            result[f"{form}_images_per_s"] = images_per_s(p.turns, batch)
     finally:
         close_programs(programs)
     n_workers = result["parallel_images_per_s"]
     result["efficiency_of_copies"] = n_workers / (workers * result["copies_images_per_s"])
     result["efficiency_of_alone"] = n_workers / (workers * result["alone_images_per_s"])
+    _alone, copies, parallel = programs
     result["efficiency_by_round"] = [
-        c / p for c, p in zip(result["copies_rounds_s"], result["parallel_rounds_s"])
+        images_per_s([p], batches[2]) / (workers * images_per_s([c], batches[1]))
+        for c, p in zip(copies.turns, parallel.turns)
     ]
     return result
 

@@ -31,7 +31,7 @@ struct train_options {
     double rate, momentum, weight_decay, dropout, timeout;
     struct split_options split;
     int optimizer, precision;
-    bool nesterov, augment, no_eval, resume, json, quiet;
+    bool nesterov, augment, no_eval, resume, balance, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
 
@@ -131,6 +131,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         SPLIT_OPTIONS(&o->split),
+        OPTION_FLAG("--balance", &o->balance,
+                    "workers that wait compute for those that are behind: threads of this "
+                    "process, a core each; the times that are predicted are without it"),
         OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
                     "how long a worker waits for others that do not move"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
@@ -192,6 +195,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->plan = o->plan;
     TRY(split_request(&o->split, &t->request));
     t->timeout_s = o->timeout;
+    t->balance = o->balance;
     t->trace = o->trace;
     t->rule.kind = (enum update_kind)o->optimizer;
     t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[o->optimizer].rate : o->rate;
@@ -348,12 +352,13 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
     if (predicted_s <= 0 && v->record)
         predicted_s = record_predicted_step(v->record);
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event", "done", "steps",
-        (json_int_t)d->steps, "median_step_s", number_if(d->steps_run > 0, d->median_step_s),
-        "images_per_s", number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
-        (json_int_t)d->memory_bytes, "predicted_step_s", number_if(predicted_s > 0, predicted_s),
-        "test_accuracy", number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
-        "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
+        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:f, s:f, s:f, s:I, s:i, s:s}", "event", "done",
+        "steps", (json_int_t)d->steps, "median_step_s",
+        number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+        number_if(d->steps_run > 0, d->images_per_s), "memory_bytes", (json_int_t)d->memory_bytes,
+        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "test_accuracy",
+        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "help_share",
+        d->help_share, "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
         v->info->workers, "plan", v->info->plan);
 }
 
@@ -382,6 +387,8 @@ static enum status on_done(const struct trainer_done *d, void *user)
                100 * d->data_share);
     if (v->info->workers > 1)
         printf(", for other workers %.1f %%", 100 * (d->wait_share - d->data_share));
+    if (v->options->balance)
+        printf(", computing for them %.1f %%", 100 * d->help_share);
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
     if (d->evaluated)
         printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);

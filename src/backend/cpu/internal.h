@@ -24,6 +24,8 @@ struct device {
     const struct cpu_loops *loops;
     int threads;
     bool describe_only;
+    board *board; /* NULL: nobody helps, or the device has threads of its own */
+    int seat;
     char description[96];
     layout *layouts[DEVICE_BUCKETS];             /* all that were handed out, by hash */
     struct described *described[DEVICE_BUCKETS]; /* described.c */
@@ -130,6 +132,10 @@ enum status primitive_finish(device *d, struct primitive *p, const int *args) MU
 /* pointers[i] belongs to args[i] of primitive_finish. */
 enum status primitive_run(struct primitive *p, const device *d, void *const *pointers,
                           void *scratch) MUST_USE;
+/* The same for several threads at a time, which have their own pointers and scratch memory. */
+enum status primitive_run_apart(const struct primitive *p, const device *d, void *const *pointers,
+                                void *scratch) MUST_USE;
+int64_t primitive_arg_bytes(const struct primitive *p, int i);
 void primitive_deinit(struct primitive *p);
 const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t what);
 

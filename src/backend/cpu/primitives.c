@@ -79,6 +79,36 @@ enum status primitive_run(struct primitive *p, const device *d, void *const *poi
     return STATUS_OK;
 }
 
+static const dnnl_memory_desc_t *arg_md(const struct primitive *p, int i)
+{
+    const dnnl_memory_desc_t *md = NULL;
+    (void)dnnl_memory_get_memory_desc(p->args[i].memory, &md);
+    return md;
+}
+
+int64_t primitive_arg_bytes(const struct primitive *p, int i)
+{
+    return (int64_t)dnnl_memory_desc_get_size(arg_md(p, i));
+}
+
+enum status primitive_run_apart(const struct primitive *p, const device *d, void *const *pointers,
+                                void *scratch)
+{
+    dnnl_exec_arg_t args[PRIMITIVE_MAX_ARGS + 1];
+    dnnl_status_t st = dnnl_success;
+    int n = 0;
+    for (; n <= p->n_args && st == dnnl_success; n += st == dnnl_success) {
+        args[n].arg = p->args[n].arg;
+        st = dnnl_memory_create(&args[n].memory, arg_md(p, n), d->engine,
+                                n < p->n_args ? pointers[n] : scratch);
+    }
+    if (st == dnnl_success)
+        st = dnnl_primitive_execute(p->primitive, d->stream, n, args);
+    while (n-- > 0)
+        (void)dnnl_memory_destroy(args[n].memory);
+    return cpu_check(st, "primitive_execute");
+}
+
 void primitive_deinit(struct primitive *p)
 {
     for (int i = 0; i <= p->n_args && i <= PRIMITIVE_MAX_ARGS; i++)
