@@ -285,11 +285,10 @@ struct sliced_pass {
 static enum status run_slice(const void *pass, int64_t slice, void *scratch)
 {
     const struct sliced_pass *s = pass;
-    void *pointers[PRIMITIVE_MAX_ARGS];
+    const int64_t moves[PRIMITIVE_MAX_ARGS] = {[0] = s->read_bytes, [2] = s->written_bytes};
+    void *pointers[PRIMITIVE_MAX_ARGS] = {0};
     for (int i = 0; i < s->primitive->n_args; i++)
-        pointers[i] = s->pointers[i];
-    pointers[0] = (char *)pointers[0] + slice * s->read_bytes;
-    pointers[2] = (char *)pointers[2] + slice * s->written_bytes;
+        pointers[i] = moves[i] ? (char *)s->pointers[i] + slice * moves[i] : s->pointers[i];
     return primitive_run_apart(s->primitive, s->device, pointers, scratch);
 }
 

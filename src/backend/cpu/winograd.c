@@ -281,26 +281,28 @@ static int64_t choose_parts(const struct convolution *c, int64_t n_chunks)
     return c->device->board && parts > 1 ? parts : 1;
 }
 
-static enum status convolve(const struct convolution *c, bool turned, enum activation activation,
-                            const float *x, const float *w, const float *bias, float *y,
-                            float *workspace)
+/* Sets what the pass lacks: the transformed weights, and the parts. */
+static enum status convolve(struct pass_items *pass, bool turned, const float *w, float *workspace)
 {
+    const struct convolution *c = pass->c;
+    const device *d = c->device;
     float *u = workspace, *chunks = workspace + weights_floats(c);
-    int64_t n_chunks = (c->tiles + c->chunk - 1) / c->chunk, parts = choose_parts(c, n_chunks);
-    const struct pass_items pass = {c, activation, x, u, bias, y, parts};
-    if (c->device->board) {
-        const struct board_loop loop = {convolve_item, &pass, n_chunks * parts,
+    int64_t n_chunks = (c->tiles + c->chunk - 1) / c->chunk;
+    pass->u = u;
+    pass->parts = choose_parts(c, n_chunks);
+    if (d->board) {
+        const struct board_loop loop = {convolve_item, pass, n_chunks * pass->parts,
                                         chunk_floats(c) * (int64_t)sizeof(float)};
         transform_weights(c, turned, w, u);
-        return board_share(c->device->board, c->device->seat, &loop, chunks);
+        return board_share(d->board, d->seat, &loop, chunks);
     }
-#pragma omp parallel num_threads(c->device->threads)
+#pragma omp parallel num_threads(d->threads)
     {
         transform_weights(c, turned, w, u);
         float *own = chunks + omp_get_thread_num() * chunk_floats(c);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < n_chunks; i++)
-            (void)convolve_item(&pass, i, own);
+            (void)convolve_item(pass, i, own);
     }
     return STATUS_OK;
 }
@@ -314,8 +316,12 @@ static enum status forward(group *g, const struct group_args *args, const struct
     struct convolution c = forward_of(g);
     enum activation a = g->spec.activation;
     bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
-    TRY(convolve(&c, false, folds ? a : ACTIVATION_NONE, args->input[0], args->param[0],
-                 args->param[1] ? args->param[1] : no_bias, args->output, args->workspace));
+    struct pass_items pass = {.c = &c,
+                              .activation = folds ? a : ACTIVATION_NONE,
+                              .x = args->input[0],
+                              .bias = args->param[1] ? args->param[1] : no_bias,
+                              .y = args->output};
+    TRY(convolve(&pass, false, args->param[0], args->workspace));
     if (!folds && a != ACTIVATION_NONE)
         cpu_activate(g->device, g->layouts.output, a, args->output, args->output);
     return STATUS_OK;
@@ -326,8 +332,12 @@ static enum status backward_data(group *g, const struct group_args *args,
 {
     (void)step;
     struct convolution c = data_gradient_of(g);
-    return convolve(&c, true, ACTIVATION_NONE, args->output_grad[0], args->param[0], no_bias,
-                    args->input_grad[0], args->workspace);
+    struct pass_items pass = {.c = &c,
+                              .activation = ACTIVATION_NONE,
+                              .x = args->output_grad[0],
+                              .bias = no_bias,
+                              .y = args->input_grad[0]};
+    return convolve(&pass, true, args->param[0], args->workspace);
 }
 
 /* ---- the gradient of the weights ---- */
