@@ -1,5 +1,6 @@
 /* The cpu backend against the reference: every op case, forward and gradients, from plain and from
- * blocked inputs, with one thread and with three. */
+ * blocked inputs, with one thread, with
+ * three, and with another one that helps. */
 #include "opcases.h"
 
 #include "backend/cpu/cpu.h"
@@ -7,6 +8,8 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* A layout of the backend's own choice for a tensor: that of a sum's output. */
@@ -87,19 +90,24 @@ static void compare_case(const struct opdevice *cpu, const struct opdevice *refe
     oprun_close(&o);
 }
 
-static void open_cpu(struct opdevice *d, int threads)
+static void open_cpu_at(struct opdevice *d, int threads, board *b)
 {
-    struct device_options options = {.threads = threads};
+    struct device_options options = {.threads = threads, .board = b};
     d->backend = &backend_cpu;
     assert_ok(backend_cpu.device_open(&options, &d->device));
     assert_ok(backend_cpu.stream_create(d->device, &d->stream));
 }
 
-static void compare_all(int threads, bool blocked)
+static void open_cpu(struct opdevice *d, int threads)
+{
+    open_cpu_at(d, threads, NULL);
+}
+
+static void compare_all_at(int threads, bool blocked, board *b)
 {
     struct opdevice cpu, reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
-    open_cpu(&cpu, threads);
+    open_cpu_at(&cpu, threads, b);
     for (int i = 0; i < opcase_count(); i++) {
         const struct opcase *c = opcase_get(i);
         struct group_layouts given = {0};
@@ -111,6 +119,11 @@ static void compare_all(int threads, bool blocked)
     }
     opdevice_close(&cpu);
     opdevice_close(&reference);
+}
+
+static void compare_all(int threads, bool blocked)
+{
+    compare_all_at(threads, blocked, NULL);
 }
 
 static void test_plain_inputs(void **state)
@@ -129,6 +142,67 @@ static void test_three_threads(void **state)
 {
     (void)state;
     compare_all(3, true);
+}
+
+/* ---- loops that another thread joins in ---- */
+
+struct helper {
+    board *board;
+    pthread_t thread;
+    atomic_bool over;
+    int64_t n_helped;
+};
+
+static void *help_until_over(void *user)
+{
+    enum { SCRATCH_BYTES = 1 << 25 };
+    struct helper *h = user;
+    void *scratch = aligned_alloc(64, SCRATCH_BYTES);
+    while (scratch && !atomic_load(&h->over))
+        h->n_helped += board_help(h->board, 1, scratch, SCRATCH_BYTES);
+    free(scratch);
+    return NULL;
+}
+
+/* Few tiles of many channels, and images that cannot be cut alike. */
+static void compare_offered(board *b)
+{
+    const struct opcase cases[] = {
+        {.name = "3x3 of 256 channels",
+         OPCASE_CONV(SHAPE4(6, 256, 6, 6), 272, OPCASE_WINDOW(3, 3, 1, 1), OPCASE_PAD(1, 1, 1, 1),
+                     .groups = 1, .bias = true)},
+        {.name = "3x3 stride 2, thirteen images",
+         OPCASE_CONV(SHAPE4(13, 32, 9, 7), 48, OPCASE_WINDOW(3, 3, 2, 2), OPCASE_PAD(1, 1, 1, 1),
+                     .groups = 1, .bias = true)},
+        {.name = "1x1 stride 2, twelve images",
+         OPCASE_CONV(SHAPE4(12, 20, 9, 9), 33, OPCASE_WINDOW(1, 1, 2, 2), OPCASE_PAD(0, 0, 0, 0),
+                     .groups = 1)},
+    };
+    struct opdevice cpu, reference;
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    open_cpu_at(&cpu, 1, b);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct opcase c = cases[i];
+        assert_ok(op_infer_shape(&c.spec.op));
+        compare_case(&cpu, &reference, &c, NULL);
+    }
+    opdevice_close(&cpu);
+    opdevice_close(&reference);
+}
+
+static void test_helped(void **state)
+{
+    (void)state;
+    struct helper h = {.over = false};
+    assert_ok(board_create(2, &h.board));
+    assert_int_equal(pthread_create(&h.thread, NULL, help_until_over, &h), 0);
+    compare_all_at(1, false, h.board);
+    compare_all_at(1, true, h.board);
+    compare_offered(h.board);
+    atomic_store(&h.over, true);
+    (void)pthread_join(h.thread, NULL);
+    board_destroy(h.board);
+    assert_true(h.n_helped > 0);
 }
 
 /* Layers that read images: no gradient of the input, and long strides over few channels. */
@@ -251,9 +325,13 @@ static void test_double_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_inputs),  cmocka_unit_test(test_blocked_inputs),
-        cmocka_unit_test(test_three_threads), cmocka_unit_test(test_images),
-        cmocka_unit_test(test_threads_stay),  cmocka_unit_test(test_double_is_refused),
+        cmocka_unit_test(test_plain_inputs),
+        cmocka_unit_test(test_blocked_inputs),
+        cmocka_unit_test(test_three_threads),
+        cmocka_unit_test(test_helped),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_threads_stay),
+        cmocka_unit_test(test_double_is_refused),
         cmocka_unit_test(test_nan_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
