@@ -49,8 +49,10 @@ const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t w
 static enum status add_memory(device *d, struct primitive *p, int slot, int arg,
                               const dnnl_memory_desc_t *md)
 {
-    p->args[slot].arg = arg;
-    TRY_DNNL(dnnl_memory_create(&p->args[slot].memory, md, d->engine, DNNL_MEMORY_NONE));
+    for (int set = 0; set < p->n_sets; set++) {
+        p->args[set][slot].arg = arg;
+        TRY_DNNL(dnnl_memory_create(&p->args[set][slot].memory, md, d->engine, DNNL_MEMORY_NONE));
+    }
     return STATUS_OK;
 }
 
@@ -58,6 +60,7 @@ enum status primitive_finish(device *d, struct primitive *p, const int *args)
 {
     const dnnl_memory_desc_t *scratch = primitive_md(p, dnnl_query_scratchpad_md);
     p->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    p->n_sets = p->n_sets ? p->n_sets : 1;
     if (d->describe_only)
         return STATUS_OK;
     TRY_DNNL(dnnl_primitive_create(&p->primitive, p->desc)); /* generates its code */
@@ -69,51 +72,36 @@ enum status primitive_finish(device *d, struct primitive *p, const int *args)
     return add_memory(d, p, p->n_args, DNNL_ARG_SCRATCHPAD, scratch);
 }
 
-enum status primitive_run(struct primitive *p, const device *d, void *const *pointers,
-                          void *scratch)
+enum status primitive_run_set(const struct primitive *p, const device *d, int set,
+                              void *const *pointers, void *scratch)
 {
+    const dnnl_exec_arg_t *args = p->args[set];
     for (int i = 0; i < p->n_args; i++)
-        TRY_DNNL(dnnl_memory_set_data_handle(p->args[i].memory, pointers[i]));
-    TRY_DNNL(dnnl_memory_set_data_handle(p->args[p->n_args].memory, scratch));
-    TRY_DNNL(dnnl_primitive_execute(p->primitive, d->stream, p->n_args + 1, p->args));
+        TRY_DNNL(dnnl_memory_set_data_handle(args[i].memory, pointers[i]));
+    TRY_DNNL(dnnl_memory_set_data_handle(args[p->n_args].memory, scratch));
+    TRY_DNNL(dnnl_primitive_execute(p->primitive, d->stream, p->n_args + 1, args));
     return STATUS_OK;
 }
 
-static const dnnl_memory_desc_t *arg_md(const struct primitive *p, int i)
+enum status primitive_run(const struct primitive *p, const device *d, void *const *pointers,
+                          void *scratch)
 {
-    const dnnl_memory_desc_t *md = NULL;
-    (void)dnnl_memory_get_memory_desc(p->args[i].memory, &md);
-    return md;
+    return primitive_run_set(p, d, 0, pointers, scratch);
 }
 
 int64_t primitive_arg_bytes(const struct primitive *p, int i)
 {
-    return (int64_t)dnnl_memory_desc_get_size(arg_md(p, i));
-}
-
-enum status primitive_run_apart(const struct primitive *p, const device *d, void *const *pointers,
-                                void *scratch)
-{
-    dnnl_exec_arg_t args[PRIMITIVE_MAX_ARGS + 1];
-    dnnl_status_t st = dnnl_success;
-    int n = 0;
-    for (; n <= p->n_args && st == dnnl_success; n += st == dnnl_success) {
-        args[n].arg = p->args[n].arg;
-        st = dnnl_memory_create(&args[n].memory, arg_md(p, n), d->engine,
-                                n < p->n_args ? pointers[n] : scratch);
-    }
-    if (st == dnnl_success)
-        st = dnnl_primitive_execute(p->primitive, d->stream, n, args);
-    while (n-- > 0)
-        (void)dnnl_memory_destroy(args[n].memory);
-    return cpu_check(st, "primitive_execute");
+    const dnnl_memory_desc_t *md = NULL;
+    (void)dnnl_memory_get_memory_desc(p->args[0][i].memory, &md);
+    return (int64_t)dnnl_memory_desc_get_size(md);
 }
 
 void primitive_deinit(struct primitive *p)
 {
-    for (int i = 0; i <= p->n_args && i <= PRIMITIVE_MAX_ARGS; i++)
-        if (p->args[i].memory)
-            (void)dnnl_memory_destroy(p->args[i].memory);
+    for (int set = 0; set < p->n_sets; set++)
+        for (int i = 0; i <= PRIMITIVE_MAX_ARGS; i++)
+            if (p->args[set][i].memory)
+                (void)dnnl_memory_destroy(p->args[set][i].memory);
     if (p->primitive)
         (void)dnnl_primitive_destroy(p->primitive);
     if (p->desc)

@@ -45,12 +45,11 @@ static enum status take_images(const dnnl_memory_desc_t *whole, int64_t images,
 static int choose_slices(const struct product_group *g,
                          product_describe *const describe[PASS_COUNT])
 {
-    enum { MOST_SLICES = 8 };
     int64_t images = g->base.spec.op.input[0].dim[0];
     bool helped = g->base.device->board && describe == conv_describe;
     if (!helped || g->plain_source || g->plain_target)
         return 1;
-    int slices = MOST_SLICES;
+    int slices = PRIMITIVE_MAX_SETS;
     while (images % slices != 0)
         slices--;
     return slices;
@@ -106,6 +105,7 @@ static enum status finish_all(struct product_group *g)
 {
     bool bias = g->base.spec.op.attrs.bias;
     device *d = g->base.device;
+    g->forward.n_sets = g->data.n_sets = g->slices;
     TRY(primitive_finish(d, &g->forward, product_args(PASS_FORWARD, bias)));
     if (!g->base.spec.training) {
         primitive_deinit(&g->weights);
@@ -289,10 +289,10 @@ static enum status run_slice(const void *pass, int64_t slice, void *scratch)
     void *pointers[PRIMITIVE_MAX_ARGS] = {0};
     for (int i = 0; i < s->primitive->n_args; i++)
         pointers[i] = moves[i] ? (char *)s->pointers[i] + slice * moves[i] : s->pointers[i];
-    return primitive_run_apart(s->primitive, s->device, pointers, scratch);
+    return primitive_run_set(s->primitive, s->device, (int)slice, pointers, scratch);
 }
 
-static enum status run_slices(const struct product_group *g, struct primitive *p,
+static enum status run_slices(const struct product_group *g, const struct primitive *p,
                               void *const *pointers, void *scratch)
 {
     const device *d = g->base.device;
