@@ -8,7 +8,7 @@
  * programs, and is quick. */
 #include "program/lowering.h"
 
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 static bool lives_always(const struct buffer *b)
@@ -181,23 +181,39 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+/* A block of one column has no gap; the widest of more is only of use while each has one buffer. */
+static void find_widest_gap(struct block *k)
+{
+    int64_t end = k->ends[0];
+    k->widest_gap = 0;
+    for (int i = 1; i < k->n && k->single; i++) {
+        if (k->offset[i] - end > k->widest_gap)
+            k->widest_gap = k->offset[i] - end;
+        end = k->ends[i] > end ? k->ends[i] : end;
+    }
+}
+
+/* One more buffer, in a column of its own or in one that was there. */
+static void widen(struct block *k, const struct placed *a)
+{
+    k->end = a->end > k->end ? a->end : k->end;
+    k->earliest_write = least(k->earliest_write, a->first_write);
+    k->latest_write = most(k->latest_write, a->first_write);
+    k->earliest_use = least(k->earliest_use, a->last_use);
+    k->latest_use = most(k->latest_use, a->last_use);
+}
+
 static void summarise(struct block *k)
 {
-    k->end = k->ends[0];
-    k->widest_gap = 0;
-    k->single = k->column[0].n == 0;
-    k->earliest_write = k->latest_write = k->first_write[0];
-    k->earliest_use = k->latest_use = k->last_use[0];
-    for (int i = 1; i < k->n; i++) {
-        if (k->offset[i] - k->end > k->widest_gap)
-            k->widest_gap = k->offset[i] - k->end;
-        k->end = k->ends[i] > k->end ? k->ends[i] : k->end;
+    k->end = 0;
+    k->single = true;
+    k->earliest_write = k->earliest_use = INT_MAX;
+    k->latest_write = k->latest_use = 0;
+    for (int i = 0; i < k->n; i++) {
+        widen(k, &(struct placed){k->ends[i], k->first_write[i], k->last_use[i]});
         k->single &= k->column[i].n == 0;
-        k->earliest_write = least(k->earliest_write, k->first_write[i]);
-        k->latest_write = most(k->latest_write, k->first_write[i]);
-        k->earliest_use = least(k->earliest_use, k->last_use[i]);
-        k->latest_use = most(k->latest_use, k->last_use[i]);
     }
+    find_widest_gap(k);
 }
 
 /* ---- columns ---- */
@@ -317,8 +333,10 @@ static int find_block(const struct slab *s, int64_t offset)
 
 static enum status insert(struct slab *s, int64_t offset, const struct placed *a)
 {
-    if (s->n_blocks == 0)
+    if (s->n_blocks == 0) {
         TRY(add_block(s, 0));
+        summarise(s->blocks[0]);
+    }
     int at = find_block(s, offset), i = 0;
     if (s->blocks[at]->n == BLOCK_SIZE) {
         TRY(split_block(s, at));
@@ -329,7 +347,8 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
         i++;
     if (i < k->n && k->offset[i] == offset && k->column[i].n < MOST_IN_COLUMN) {
         TRY(join_column(s, k, i, a));
-        summarise(k);
+        k->single = false;
+        widen(k, a);
         return STATUS_OK;
     }
     for (int t = k->n++; t > i; t--)
@@ -339,7 +358,8 @@ static enum status insert(struct slab *s, int64_t offset, const struct placed *a
     k->first_write[i] = a->first_write;
     k->last_use[i] = a->last_use;
     k->column[i] = (struct column){0};
-    summarise(k);
+    widen(k, a);
+    find_widest_gap(k);
     return STATUS_OK;
 }
 

@@ -52,11 +52,11 @@ enum { BUFFER_ALIGNMENT = 64, NO_BUFFER = -1 };
 
 struct buffer {
     const char *name;
-    enum buffer_class class;
     const layout *layout; /* NULL for bytes without a shape (saved, workspace, labels) */
+    enum buffer_class class;
+    int parent;            /* the buffer it is a part of, or NO_BUFFER */
+    int64_t parent_offset; /* where in its parent */
     int64_t n_bytes;
-    int parent;                /* the buffer it is a part of, or NO_BUFFER */
-    int64_t parent_offset;     /* where in its parent */
     int64_t offset;            /* in the slab of its class */
     int first_write, last_use; /* instruction numbers; weights and optimizer state live always */
     int held_until;            /* it lives on up to the instruction before: a send may be reading it
