@@ -152,9 +152,38 @@ static void test_alone_is_not_known(void **state)
     close_stages(&s);
 }
 
+/* Uneven micro-batches: of two sizes, which repeat each other in turns. Each instruction costs what
+ * it would if there were no other. */
+static void test_rooflines_are_each_ones_own(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("resnet18", 7));
+    scene_split(&s, "1f1b", &(struct plan_request){.n_workers = 2, .micro_batches = 4});
+    scene_place(&s, "1x2:p100,intra=1GB/s");
+    const struct cost_source source = {.kind = &s.machine->kinds[0]};
+    struct cost_sums sums = {0};
+    int n_runs = 0;
+    for (int w = 0; w < 2; w++) {
+        const struct program *p = s.programs[w];
+        costs_find(&source, p, s.costs[w], &sums);
+        for (int i = 0; i < p->n_instrs; i++) {
+            struct instr_work work;
+            program_instr_work(p, i, &work);
+            double expected = is_costly(&s, w, i) ? costs_estimate(&source, &work) : 0;
+            assert_float_equal(s.costs[w][i].busy_s, expected, 0);
+            assert_int_equal(s.costs[w][i].origin, is_costly(&s, w, i) ? COST_ROOFLINE : COST_NONE);
+            n_runs += is_costly(&s, w, i) && p->instrs[i].kind == INSTR_RUN;
+        }
+    }
+    assert_true(n_runs > 400);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rooflines_are_each_ones_own),
         cmocka_unit_test(test_alone_is_as_it_was_measured),
         cmocka_unit_test(test_alone_is_not_believed),
         cmocka_unit_test(test_alone_is_not_known),
