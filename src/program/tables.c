@@ -6,6 +6,8 @@
 #include "program/lowering.h"
 
 #include <assert.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,15 +74,25 @@ enum status tables_extend(struct tables *t, struct program *p, enum table_kind k
     return STATUS_OK;
 }
 
+/* Each begins where anything may. */
+static size_t bytes_of(struct program *p, enum table_kind kind)
+{
+    size_t n_bytes = (size_t)*count_of(p, kind) * rows[kind].size, alignment = alignof(max_align_t);
+    return (n_bytes + alignment - 1) / alignment * alignment;
+}
+
 enum status tables_keep(const struct tables *t, struct program *p)
 {
+    size_t all = 0;
+    char *to;
+    for (enum table_kind kind = 0; kind < TABLE_COUNT; kind++)
+        all += bytes_of(p, kind);
+    TRY(arena_alloc(p->memory, all, &to));
     for (enum table_kind kind = 0; kind < TABLE_COUNT; kind++) {
-        size_t n = (size_t)*count_of(p, kind);
-        void *items;
-        TRY(arena_alloc_array(p->memory, n, rows[kind].size, &items));
-        if (n)
-            memcpy(items, t->table[kind].items, n * rows[kind].size);
-        set_items(p, kind, items);
+        if (*count_of(p, kind))
+            memcpy(to, t->table[kind].items, (size_t)*count_of(p, kind) * rows[kind].size);
+        set_items(p, kind, to);
+        to += bytes_of(p, kind);
     }
     return STATUS_OK;
 }
