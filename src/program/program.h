@@ -267,7 +267,8 @@ struct program_case {
 
 struct program_study;
 
-/* `cases` must outlive it, and so must `shares` (as in program_create_all; may be NULL). */
+/* `cases`, all of as many workers, must outlive it, and so must `shares` (as in program_create_all;
+ * may be NULL). */
 enum status program_study_open(const struct program_case *cases, int n_cases,
                                const struct program_set *shares, int n_threads,
                                struct program_study **out) MUST_USE;

@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "program/lowering.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,30 +166,42 @@ void program_destroy_all(struct program_set *set)
 
 /* ---- slabs ---- */
 
-/* One program of the study, lowered for some workers. */
+/* One program of the study. Its groundwork is done by the first who needs it, so that opening a
+ * study takes nobody's time. */
 struct study_case {
     const struct program_case *given;
+    pthread_mutex_t lock; /* of what follows, until it is there */
     struct groundwork *work;
     int *twin_of;
-    int first_item, n_items, *items;
 };
 
 struct program_study {
     const struct program_set *shares;
-    int n_cases, n_items, n_rooms;
+    int n_cases, n_rooms;
     struct study_case *cases;
     struct room *rooms;
 };
 
-static enum status open_case(void *user, int number, int thread)
+static enum status prepare(struct study_case *c)
 {
-    const struct program_study *s = user;
-    struct study_case *c = &s->cases[number];
     const struct program_options *o = &c->given->options;
-    (void)thread;
-    TRY(groundwork_create(c->given->graph, o->plan, o->training, o->n_steps, &c->work));
-    TRY(groundwork_find_twins(c->work, c->work->memory, &c->twin_of));
-    return list_items(c->work, c->twin_of, &c->items, &c->n_items);
+    struct groundwork *work = NULL;
+    enum status st;
+    TRY_GOTO(st, groundwork_create(c->given->graph, o->plan, o->training, o->n_steps, &work), fail);
+    TRY_GOTO(st, groundwork_find_twins(work, work->memory, &c->twin_of), fail);
+    c->work = work;
+    return STATUS_OK;
+fail:
+    groundwork_destroy(work);
+    return st;
+}
+
+static enum status prepare_once(struct study_case *c)
+{
+    pthread_mutex_lock(&c->lock);
+    enum status st = c->work ? STATUS_OK : prepare(c);
+    pthread_mutex_unlock(&c->lock);
+    return st;
 }
 
 static enum status open_study(struct program_study *s, const struct program_case *cases)
@@ -196,15 +209,11 @@ static enum status open_study(struct program_study *s, const struct program_case
     s->cases = calloc((size_t)s->n_cases + 1, sizeof *s->cases);
     if (!s->cases)
         return status_no_memory((size_t)s->n_cases * sizeof *s->cases);
-    for (int i = 0; i < s->n_cases; i++)
-        s->cases[i].given = &cases[i];
-    TRY(open_rooms(s->n_rooms, &s->rooms));
-    TRY(parallel_run(s->n_cases, parallel_threads(s->n_cases), open_case, s));
     for (int i = 0; i < s->n_cases; i++) {
-        s->cases[i].first_item = s->n_items;
-        s->n_items += s->cases[i].n_items;
+        s->cases[i].given = &cases[i];
+        pthread_mutex_init(&s->cases[i].lock, NULL);
     }
-    return STATUS_OK;
+    return open_rooms(s->n_rooms, &s->rooms);
 }
 
 enum status program_study_open(const struct program_case *cases, int n_cases,
@@ -225,7 +234,7 @@ enum status program_study_open(const struct program_case *cases, int n_cases,
 
 int program_study_items(const struct program_study *s)
 {
-    return s->n_items;
+    return s->n_cases ? s->n_cases * s->cases[0].given->options.plan->n_workers : 0;
 }
 
 /* Of twins what the one with the least has. */
@@ -249,12 +258,14 @@ static void take_larger(const struct study_case *c, int worker,
 
 enum status program_study_do(struct program_study *s, int item, int thread)
 {
-    const struct study_case *c = s->cases;
-    while (item >= c->first_item + c->n_items)
-        c++;
-    int worker = c->items[item - c->first_item];
+    /* Neighbours are of unlike programs: who comes first prepares one, and the next another. */
+    struct study_case *c = &s->cases[item % s->n_cases];
+    int worker = item / s->n_cases;
     struct room *room = &s->rooms[thread];
     int64_t enough[BUFFER_CLASS_COUNT], found[BUFFER_CLASS_COUNT];
+    TRY(prepare_once(c));
+    if (c->twin_of[worker] != worker)
+        return STATUS_OK;
     struct lowering given = lowering_in(room, c->work, s->shares, worker);
     find_enough(c, worker, enough);
     given.enough = enough;
@@ -267,8 +278,10 @@ void program_study_close(struct program_study *s)
 {
     if (!s)
         return;
-    for (int i = 0; s->cases && i < s->n_cases; i++)
+    for (int i = 0; s->cases && i < s->n_cases; i++) {
         groundwork_destroy(s->cases[i].work);
+        pthread_mutex_destroy(&s->cases[i].lock);
+    }
     close_rooms(s->rooms, s->n_rooms);
     free(s->cases);
     free(s);
