@@ -1,6 +1,5 @@
 /* The cpu backend against the reference: every op case, forward and gradients, from plain and from
- * blocked inputs, with one thread, with
- * three, and with another one that helps. */
+ * blocked inputs, with one thread, with three, and with another one that helps. */
 #include "opcases.h"
 
 #include "backend/cpu/cpu.h"
@@ -103,6 +102,22 @@ static void open_cpu(struct opdevice *d, int threads)
     open_cpu_at(d, threads, NULL);
 }
 
+/* Cases without a shape of their output yet, with every activation. */
+static void compare_list(const struct opdevice *cpu, const struct opcase *cases, size_t n)
+{
+    struct opdevice reference;
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    for (size_t i = 0; i < n; i++) {
+        struct opcase c = cases[i];
+        assert_ok(op_infer_shape(&c.spec.op));
+        for (enum activation a = ACTIVATION_NONE; a < ACTIVATION_COUNT; a++) {
+            c.spec.activation = a;
+            compare_case(cpu, &reference, &c, NULL);
+        }
+    }
+    opdevice_close(&reference);
+}
+
 static void compare_all_at(int threads, bool blocked, board *b)
 {
     struct opdevice cpu, reference;
@@ -178,16 +193,10 @@ static void compare_offered(board *b)
          OPCASE_CONV(SHAPE4(12, 20, 9, 9), 33, OPCASE_WINDOW(1, 1, 2, 2), OPCASE_PAD(0, 0, 0, 0),
                      .groups = 1)},
     };
-    struct opdevice cpu, reference;
-    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    struct opdevice cpu;
     open_cpu_at(&cpu, 1, b);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct opcase c = cases[i];
-        assert_ok(op_infer_shape(&c.spec.op));
-        compare_case(&cpu, &reference, &c, NULL);
-    }
+    compare_list(&cpu, cases, sizeof cases / sizeof cases[0]);
     opdevice_close(&cpu);
-    opdevice_close(&reference);
 }
 
 static void test_helped(void **state)
@@ -235,20 +244,15 @@ static void test_images(void **state)
          OPCASE_CONV(SHAPE4(2, 3, 21, 19), 24, OPCASE_WINDOW(7, 7, 2, 2), OPCASE_PAD(3, 3, 3, 3),
                      .groups = 1)},
     };
-    struct opdevice cpu, reference;
-    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    struct opcase images[sizeof cases / sizeof cases[0]];
+    struct opdevice cpu;
     open_cpu(&cpu, 3);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct opcase c = cases[i];
-        c.spec.input_gradient = false;
-        assert_ok(op_infer_shape(&c.spec.op));
-        for (enum activation a = ACTIVATION_NONE; a < ACTIVATION_COUNT; a++) {
-            c.spec.activation = a;
-            compare_case(&cpu, &reference, &c, NULL);
-        }
+        images[i] = cases[i];
+        images[i].spec.input_gradient = false;
     }
+    compare_list(&cpu, images, sizeof images / sizeof images[0]);
     opdevice_close(&cpu);
-    opdevice_close(&reference);
 }
 
 /* What is not a number comes out again, as in the reference: a network that has diverged must not

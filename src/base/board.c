@@ -1,5 +1,7 @@
 #include "base/board.h"
 
+#include "base/thread.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,13 +46,6 @@ void board_destroy(board *b)
     free(b);
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* No item begins after this. */
 static void fail(struct place *p, enum status st)
 {
@@ -84,7 +79,7 @@ enum status board_share(board *b, int seat, const struct board_loop *loop, void 
     }
     atomic_store(&p->is_open, false);
     while (atomic_load(&p->inside) > 0) /* for an item at most */
-        relax();
+        thread_relax();
     return p->error.status == STATUS_OK ? STATUS_OK : status_give(&p->error);
 }
 

@@ -7,8 +7,8 @@
  *
  *     TRY(board_share(board, seat, &loop, scratch));       // the owner: returns when all are done
  *     while (!what_i_wait_for())
- *         if (!board_help(board, seat, scratch, n_bytes))  // who waits: one item of somebody's
- * loop relax();
+ *         if (!board_help(board, seat, scratch, n_bytes))  // who waits: one item
+ *             thread_relax();
  *
  * Offering a loop is two atomic stores where nobody helps. Nothing here sleeps or takes a lock.
  */

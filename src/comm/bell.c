@@ -1,5 +1,6 @@
 #include "comm/bell.h"
 
+#include "base/thread.h"
 #include "base/timer.h"
 
 #include <errno.h>
@@ -60,7 +61,7 @@ static bool spin(struct bell *bell, const struct bell_ear *ear, int64_t until_ns
             continue;
         }
         for (int i = 0; i < RELAX_ROUNDS; i++)
-            bell_relax();
+            thread_relax();
     }
     return true;
 }

@@ -45,12 +45,4 @@ void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds);
 /* Cores that this process may run on. */
 int bell_cores(void);
 
-/* For one round of a loop that spins. */
-static inline void bell_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 #endif

@@ -6,7 +6,6 @@
 
 #include "base/thread.h"
 #include "base/timer.h"
-#include "comm/bell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -284,7 +283,7 @@ static bool help(executor *e, int64_t *since_ns)
         e->helped_ns += *since_ns - start_ns;
         return true;
     }
-    bell_relax();
+    thread_relax();
     return start_ns - *since_ns < LOOK_OUT_NS;
 }
 
