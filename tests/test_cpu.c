@@ -102,15 +102,16 @@ static void open_cpu(struct opdevice *d, int threads)
     open_cpu_at(d, threads, NULL);
 }
 
-/* Cases without a shape of their output yet, with every activation. */
-static void compare_list(const struct opdevice *cpu, const struct opcase *cases, size_t n)
+/* Cases without a shape of their output yet, each with the activations before `end`. */
+static void compare_list(const struct opdevice *cpu, const struct opcase *cases, size_t n,
+                         enum activation end)
 {
     struct opdevice reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
     for (size_t i = 0; i < n; i++) {
         struct opcase c = cases[i];
         assert_ok(op_infer_shape(&c.spec.op));
-        for (enum activation a = ACTIVATION_NONE; a < ACTIVATION_COUNT; a++) {
+        for (enum activation a = ACTIVATION_NONE; a < end; a++) {
             c.spec.activation = a;
             compare_case(cpu, &reference, &c, NULL);
         }
@@ -195,7 +196,7 @@ static void compare_offered(board *b)
     };
     struct opdevice cpu;
     open_cpu_at(&cpu, 1, b);
-    compare_list(&cpu, cases, sizeof cases / sizeof cases[0]);
+    compare_list(&cpu, cases, sizeof cases / sizeof cases[0], ACTIVATION_NONE + 1);
     opdevice_close(&cpu);
 }
 
@@ -251,7 +252,7 @@ static void test_images(void **state)
         images[i] = cases[i];
         images[i].spec.input_gradient = false;
     }
-    compare_list(&cpu, images, sizeof images / sizeof images[0]);
+    compare_list(&cpu, images, sizeof images / sizeof images[0], ACTIVATION_COUNT);
     opdevice_close(&cpu);
 }
 
