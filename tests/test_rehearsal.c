@@ -266,6 +266,60 @@ static void test_rehearsed_in_the_order_of_a_step(void **state)
     scene_close(&s);
 }
 
+/* The second worker's longest time without a kernel, by the clock on the wall and by its own. */
+static struct {
+    int longer; /* who has more to do */
+    int64_t left_ns, left_cpu_ns, longest_ns, longest_cpu_ns;
+} gap;
+
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static enum status take_long(int worker, enum pass pass)
+{
+    (void)pass;
+    int64_t ns = timer_now_ns() - gap.left_ns;
+    if (worker == 1 && gap.left_ns && ns > gap.longest_ns) {
+        gap.longest_ns = ns;
+        gap.longest_cpu_ns = thread_cpu_ns() - gap.left_cpu_ns;
+    }
+    (void)nanosleep(&(struct timespec){.tv_nsec = worker == gap.longer ? 12000000 : 3000000}, NULL);
+    if (worker == 1) {
+        gap.left_ns = timer_now_ns();
+        gap.left_cpu_ns = thread_cpu_ns();
+    }
+    return STATUS_OK;
+}
+
+static enum status forget_gaps(void *user, double share)
+{
+    (void)user, (void)share;
+    gap.left_ns = gap.longest_ns = 0;
+    return STATUS_OK;
+}
+
+/* Whoever would not have slept in a step does not here, though others play one at a time: its core
+ * stays awake. After its backward of the second micro-batch the last stage waits for the third,
+ * which in a step has come long since if the last stage has more to do, and else has not. */
+static void test_who_would_not_sleep_stays_awake(void **state)
+{
+    (void)state;
+    for (gap.longer = 0; gap.longer < 2; gap.longer++) {
+        struct scene s;
+        open_stages(&s, "1f1b", 2, 3);
+        spy_open(take_long);
+        assert_ok(rehearse(&s, true, forget_gaps, 3));
+        double share = (double)gap.longest_cpu_ns / (double)gap.longest_ns;
+        assert_true(gap.longest_ns > 0);
+        assert_int_equal(share > 0.3, gap.longer == 1);
+        scene_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_turns_follow_a_step),
         cmocka_unit_test(test_turns_of_some),
         cmocka_unit_test(test_rehearsed_in_the_order_of_a_step),
+        cmocka_unit_test(test_who_would_not_sleep_stays_awake),
     };
     return test_run(tests);
 }

@@ -2,7 +2,9 @@
 
 #include "base/numbers.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "base/timer.h"
+#include "machine/machine.h"
 #include "profile/turns.h"
 #include "runtime/executor.h"
 #include "runtime/gang.h"
@@ -19,7 +21,8 @@ struct rehearsal;
 struct actor {
     struct rehearsal *all;
     int place;
-    int told; /* takes_turns: of its instructions, how many it has told of in this round */
+    int told;    /* takes_turns: of its instructions, how many it has told of in this round */
+    int *sleepy; /* takes_turns: by instruction, rounds in which it would have slept, less others */
     device *device;
     struct program *program;
     executor *executor;
@@ -45,7 +48,7 @@ struct rehearsal {
     pthread_mutex_t lock;
     pthread_cond_t passed;
     turns *turns;
-    int turn; /* takes_turns: the actor who plays; the others sleep */
+    atomic_int turn; /* takes_turns: the actor who plays; changes under the lock */
 };
 
 /* ---- one actor ---- */
@@ -117,15 +120,31 @@ static void tell_computed(struct actor *a, int end)
 /* The lock is held. */
 static void pass_on(struct actor *a)
 {
-    a->all->turn = turns_pass(a->all->turns, a->place);
-    if (a->all->turn != a->place)
+    int next = turns_pass(a->all->turns, a->place);
+    atomic_store(&a->all->turn, next);
+    if (next != a->place)
         pthread_cond_broadcast(&a->all->passed);
 }
 
-static void await_turn(struct actor *a)
+static bool has_turn(struct actor *a)
 {
-    while (a->all->turn != a->place)
+    return atomic_load(&a->all->turn) == a->place;
+}
+
+/* The lock is held. */
+static void sleep_until_turn(struct actor *a)
+{
+    while (!has_turn(a))
         pthread_cond_wait(&a->all->passed, &a->all->lock);
+}
+
+/* The lock is held, but not meanwhile. */
+static void look_out_for_turn(struct actor *a)
+{
+    pthread_mutex_unlock(&a->all->lock);
+    while (!has_turn(a))
+        thread_relax();
+    pthread_mutex_lock(&a->all->lock);
 }
 
 static void rest(double seconds)
@@ -133,6 +152,21 @@ static void rest(double seconds)
     double s = seconds < DEEP_SLEEP_S ? seconds : DEEP_SLEEP_S;
     if (s > 0)
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)(s * 1e9)}, NULL);
+}
+
+/* What it waits for has yet to be computed by others, one at a time, which takes longer than in a
+ * step: there it may have come by now, so that nobody would sleep. Whether so is known when they
+ * have. Where it mostly was so far, the core is kept awake, and its caches warm. */
+static void let_others_play(struct actor *a, int instr)
+{
+    double before_s = turns_time_s(a->all->turns, a->place);
+    pass_on(a);
+    if (a->sleepy[instr] > 0)
+        sleep_until_turn(a);
+    else
+        look_out_for_turn(a);
+    bool slept = turns_time_s(a->all->turns, a->place) - before_s > MACHINE_SPIN_S;
+    a->sleepy[instr] += slept ? 1 : -1;
 }
 
 /* Where a worker would sleep in a step it does so here: while the others play, if any can, or for
@@ -144,11 +178,12 @@ static void sleep_as_in_a_step(void *actor, int instr)
     pthread_mutex_lock(&a->all->lock);
     tell_computed(a, instr);
     double sleep_s = turns_sleep_s(a->all->turns, a->place, instr);
-    if (sleep_s > 0) {
-        if (sleep_s == INFINITY) /* others will tell, by computing */
-            sleep_s = 0;
+    if (sleep_s == INFINITY) {
+        let_others_play(a, instr);
+        sleep_s = 0;
+    } else if (sleep_s > 0) {
         pass_on(a);
-        await_turn(a);
+        sleep_until_turn(a);
     }
     pthread_mutex_unlock(&a->all->lock);
     rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
@@ -176,9 +211,10 @@ static enum status open_actor(struct actor *a)
     if (r->takes_turns)
         executor_wait_in_rehearsal(a->executor, sleep_as_in_a_step, a);
     TRY(make_batch(a));
-    size_t count = (size_t)r->most_rounds * (size_t)a->program->n_instrs + 1;
+    size_t n = (size_t)a->program->n_instrs, count = (size_t)r->most_rounds * n + 1;
     a->seconds = calloc(count, sizeof *a->seconds);
-    return a->seconds ? STATUS_OK : status_no_memory(count * sizeof *a->seconds);
+    a->sleepy = calloc(n + 1, sizeof *a->sleepy);
+    return a->seconds && a->sleepy ? STATUS_OK : status_no_memory(count * sizeof *a->seconds);
 }
 
 static void close_actor(struct actor *a)
@@ -189,6 +225,7 @@ static void close_actor(struct actor *a)
         a->all->request->backend->device_close(a->device);
     free(a->images);
     free(a->labels);
+    free(a->sleepy);
     free(a->seconds);
 }
 
@@ -206,7 +243,7 @@ static enum status play_in_turn(struct actor *a)
 {
     struct rehearsal *r = a->all;
     pthread_mutex_lock(&r->lock);
-    await_turn(a);
+    sleep_until_turn(a);
     pthread_mutex_unlock(&r->lock);
     enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
     if (st == STATUS_OK)
@@ -284,7 +321,7 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
         r->actors[i].told = 0;
     if (r->turns) {
         turns_begin(r->turns);
-        r->turn = turns_pass(r->turns, -1);
+        atomic_store(&r->turn, turns_pass(r->turns, -1));
     }
     gang_do(r->gang, play, r);
     for (int i = 0; i < r->request->n; i++)

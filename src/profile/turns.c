@@ -201,6 +201,11 @@ void turns_end(turns *t, int who)
     t->players[who].over = true;
 }
 
+double turns_time_s(const turns *t, int who)
+{
+    return t->players[who].now_s;
+}
+
 double turns_sleep_s(turns *t, int who, int instr)
 {
     struct player *player = &t->players[who];

@@ -37,6 +37,9 @@ void turns_begin(turns *t);
 void turns_compute(turns *t, int who, int instr, double seconds);
 void turns_end(turns *t, int who);
 
+/* Its own time: what it has computed and waited for so far. */
+double turns_time_s(const turns *t, int who);
+
 /* How long it would sleep before it computes this instruction; 0: not at all, or so shortly that it
  * would look on meanwhile; INFINITY: until another one has computed. It stays there until it gets a
  * turn, or computes it. */
