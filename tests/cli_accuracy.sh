@@ -46,6 +46,9 @@ true_of_lines 'all(len(c["rounds_s"]) == 2 and
                        p / m - 1 for p, m in zip(c["predicted_rounds_s"], c["rounds_s"]))) and
                    near(c["noise"], (max(c["rounds_s"]) - min(c["rounds_s"])) / c["measured_step_s"])
                    for c in cases)'
+true_of_lines 'all(near(c["standard_error"], statistics.stdev(
+                       p / m for p, m in zip(c["predicted_rounds_s"], c["rounds_s"])) / 2 ** 0.5)
+                   for c in cases)'
 true_of_lines 'all(near(sum(c["costs"].values()), 1) for c in cases)'
 true_of_lines '[o["workers"] for o in orders] == [2, 3] and all(o["plans"] == 6 for o in orders)'
 true_of_lines 'all(-1 <= o["rank_correlation"] <= 1 and o["regret"] >= 0 for o in orders)'
@@ -63,6 +66,17 @@ true_of_lines 'near(done["mean_error"], statistics.mean(abs(c["error"]) for c in
                near(done["largest_error"], max(abs(c["error"]) for c in cases))'
 true_of_lines 'near(done["within_error_share"], statistics.mean(
                abs(c["error"]) * c["measured_step_s"] <= c["error_s"] for c in cases))'
+
+# whose error is in doubt has more turns, and nobody else; in doubt means after the turns before
+run 0 bench accuracy --models lenet5 --data synthetic:mnist --steps 2 --rounds 2 --most-rounds 5 \
+    --plans serial,data,owt,layers --profile costs.db --json
+cat >>lines.py <<'PYTHON'
+def doubt(c, n):
+    return statistics.stdev(p / m for p, m in zip(c["predicted_rounds_s"][:n], c["rounds_s"])) / n ** 0.5
+def turns_wanted(c):
+    return next((n for n in range(2, 5) if doubt(c, n) <= 0.02), 5)
+PYTHON
+true_of_lines 'len(cases) == 4 and all(len(c["rounds_s"]) == turns_wanted(c) for c in cases)'
 
 # epochs of five batches, the last of them short: windows and single steps are kept apart
 run 0 bench accuracy --models lenet5 --data synthetic:1x28x28/10/70 --batch 16 --plans data,pipedream \
@@ -91,5 +105,6 @@ refused 2 "did you mean 'data'?" bench accuracy --models lenet5 --plans serial,d
 refused 2 "synthetic" bench accuracy --models lenet5 --data synthetic:mnits
 refused 2 "--workers 'two' must be" bench accuracy --workers two
 refused 2 "--models: there is an empty place in the list" bench accuracy --models lenet5,,vgg11
+refused 2 "--most-rounds 2 is less than --rounds 3" bench accuracy --most-rounds 2
 refused 2 "do not go together" bench accuracy --fresh --profile x.db
 refused 2 "nothing to compare" bench accuracy --plans data --workers 1

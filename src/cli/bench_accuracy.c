@@ -38,6 +38,9 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
                        "of each turn that count [as many as the turn has room for]"),
         OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "3",
                        "turns of predicting and training that each plan gets"),
+        OPTION_INTEGER("--most-rounds", "N", &o->most_rounds, 1, ACCURACY_MAX_ROUNDS, NULL,
+                       "turns of a plan whose error is not yet known to 2 %, its standard error "
+                       "[--rounds]"),
         OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
                     "what computes: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
@@ -69,6 +72,9 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
     TRY(options_parse(&set, argc, argv, help));
     if (o->fresh && f->profile)
         return status_fail(STATUS_USAGE, "--fresh and --profile do not go together");
+    if (o->most_rounds && o->most_rounds < o->rounds)
+        return status_fail(STATUS_USAGE, "--most-rounds %lld is less than --rounds %lld",
+                           (long long)o->most_rounds, (long long)o->rounds);
     f->quiet = o->quiet;
     return STATUS_OK;
 }

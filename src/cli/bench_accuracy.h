@@ -6,7 +6,8 @@
  * second. A turn's time is the mean of its steps without the tenths at both ends; predicted,
  * measured and error of a case are the medians of its turns. How far the turns'
  * times are apart is the noise of the machine, below which no prediction can be told from a better
- * one.
+ * one. Where the errors of a plan's turns are so far apart that theirs is in doubt, it may get more
+ * turns than others; how large the error is makes no difference to that.
  */
 #ifndef CLEAVE_CLI_BENCH_ACCURACY_H
 #define CLEAVE_CLI_BENCH_ACCURACY_H
@@ -16,11 +17,15 @@
 
 enum { ACCURACY_MAX_ROUNDS = 32 };
 
+/* Less than this, and the error of a plan is not in doubt. */
+static const double accuracy_little_doubt = 0.02;
+
 struct accuracy_options {
     struct forecast_options forecast; /* its model and data are those of the subject at hand */
     const char *models, *data, *plans, *workers;
-    int64_t steps; /* of each turn that count; 0: as many as there are */
-    int64_t rounds;
+    int64_t steps;       /* of each turn that count; 0: as many as there are */
+    int64_t rounds;      /* that every plan gets ... */
+    int64_t most_rounds; /* ... and where its error is in doubt; 0: no more than that */
     bool fresh, json, quiet;
 };
 
@@ -76,6 +81,8 @@ double accuracy_median(const double *values, int n);
 double accuracy_measured_s(const struct accuracy_case *c);
 /* Predicted over measured, less 1: the median of the turns. */
 double accuracy_error(const struct accuracy_case *c);
+/* The standard error of the mean of the turns' errors; INFINITY for fewer than two. */
+double accuracy_doubt(const struct accuracy_case *c);
 /* The distance between the slowest and the fastest round over the median; 0 for one round. */
 double accuracy_noise(const struct accuracy_case *c);
 

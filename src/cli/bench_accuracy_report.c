@@ -28,12 +28,31 @@ double accuracy_measured_s(const struct accuracy_case *c)
     return c->n_rounds ? (double)bench_median(sorted, c->n_rounds) * 1e-9 : 0;
 }
 
+static double error_of_round(const struct accuracy_case *c, int i)
+{
+    return c->predicted_rounds_s[i] / ((double)c->rounds_ns[i] * 1e-9) - 1;
+}
+
 double accuracy_error(const struct accuracy_case *c)
 {
     double errors[ACCURACY_MAX_ROUNDS] = {0};
     for (int i = 0; i < c->n_rounds; i++)
-        errors[i] = c->predicted_rounds_s[i] / ((double)c->rounds_ns[i] * 1e-9) - 1;
+        errors[i] = error_of_round(c, i);
     return c->n_rounds ? accuracy_median(errors, c->n_rounds) : 0;
+}
+
+double accuracy_doubt(const struct accuracy_case *c)
+{
+    double n = c->n_rounds, sum = 0, squares = 0;
+    if (n < 2)
+        return INFINITY;
+    for (int i = 0; i < c->n_rounds; i++)
+        sum += error_of_round(c, i);
+    for (int i = 0; i < c->n_rounds; i++) {
+        double off = error_of_round(c, i) - sum / n;
+        squares += off * off;
+    }
+    return sqrt(squares / (n - 1) / n);
 }
 
 double accuracy_noise(const struct accuracy_case *c)
@@ -332,18 +351,19 @@ static enum status write_case(const struct accuracy_study *study, const struct a
                                      s->model, "data", s->data, "plan", c->plan, "workers",
                                      c->workers, "reason", c->skipped));
     return output_json(json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:I, s:f, s:o, s:b, s:I, s:I, "
-        "s:I, s:I, s:o, s:{s:f, s:f, s:f}}",
+        "{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o, s:I, s:f, s:o, s:o, s:b, s:I, "
+        "s:I, s:I, s:I, s:o, s:{s:f, s:f, s:f}}",
         "event", "case", "model", s->model, "data", s->data, "plan", c->plan, "workers", c->workers,
         "threads", (json_int_t)f->threads, "batch", (json_int_t)f->batch, "predicted_step_s",
         c->predicted_s, "error_s", c->error_s, "measured_step_s", accuracy_measured_s(c),
         "rounds_s", rounds_json(c, false), "steps", (json_int_t)c->n_steps, "error",
-        accuracy_error(c), "noise", c->n_rounds > 1 ? json_real(accuracy_noise(c)) : json_null(),
-        "within_error", is_within_bar(c), "predicted_memory_bytes", (json_int_t)c->predicted_memory,
-        "memory_bytes", (json_int_t)c->memory, "predicted_bytes_moved",
-        (json_int_t)c->predicted_moved, "bytes_moved", (json_int_t)c->moved, "predicted_rounds_s",
-        rounds_json(c, true), "costs", "measured", c->share[COST_MEASURED], "fitted",
-        c->share[COST_FITTED], "roofline", c->share[COST_ROOFLINE]));
+        accuracy_error(c), "standard_error", output_number(accuracy_doubt(c)), "noise",
+        c->n_rounds > 1 ? json_real(accuracy_noise(c)) : json_null(), "within_error",
+        is_within_bar(c), "predicted_memory_bytes", (json_int_t)c->predicted_memory, "memory_bytes",
+        (json_int_t)c->memory, "predicted_bytes_moved", (json_int_t)c->predicted_moved,
+        "bytes_moved", (json_int_t)c->moved, "predicted_rounds_s", rounds_json(c, true), "costs",
+        "measured", c->share[COST_MEASURED], "fitted", c->share[COST_FITTED], "roofline",
+        c->share[COST_ROOFLINE]));
 }
 
 static enum status write_choices(const struct accuracy_subject *s)

@@ -27,7 +27,7 @@ static double left_s(const struct accuracy_study *s, const struct accuracy_subje
     double all = (double)subject->n_cases * (double)s->options->rounds;
     double done = s->weight_done + subject->weight * (double)n_done / all;
     double elapsed_s = (double)(timer_now_ns() - s->began_ns) * 1e-9;
-    return done > 0 ? elapsed_s * (1 - done) / done : 0;
+    return done > 0 ? elapsed_s * fmax(0, 1 - done) / done : 0;
 }
 
 static void show_progress(const struct accuracy_study *s, const struct accuracy_subject *subject,
@@ -259,12 +259,27 @@ static int choose_turn(int round, int i, int n)
     return round % 2 ? n - 1 - at : at;
 }
 
+static bool wants_turn(const struct accuracy_study *s, const struct accuracy_case *c, int round)
+{
+    return !c->skipped &&
+           (round < (int)s->options->rounds || accuracy_doubt(c) > accuracy_little_doubt);
+}
+
+static bool any_wants_turn(const struct accuracy_study *s, const struct accuracy_case *cases, int n,
+                           int round)
+{
+    for (int i = 0; i < n; i++)
+        if (wants_turn(s, &cases[i], round))
+            return true;
+    return false;
+}
+
 static enum status take_turn(struct accuracy_study *s, struct accuracy_subject *subject,
                              struct forecast *f, struct forecast_options *o,
-                             struct accuracy_case *c, int n_before)
+                             struct accuracy_case *c, int round, int n_before)
 {
     struct turn t = {.study = s, .subject = subject, .c = c, .n_before = n_before};
-    if (c->skipped)
+    if (!wants_turn(s, c, round))
         return STATUS_OK;
     show_progress(s, subject, c, n_before);
     return skip_cases(s, c, 1, play_turn(&t, f, o, c));
@@ -284,7 +299,7 @@ static enum status take_turns(struct accuracy_study *s, struct accuracy_subject 
     if (st != STATUS_OK) /* the network may not suit the data */
         st = skip_cases(s, &subject->cases[first], n, st);
     for (int i = 0; i < n && st == STATUS_OK; i++)
-        st = take_turn(s, subject, &f, &o, &subject->cases[first + choose_turn(round, i, n)],
+        st = take_turn(s, subject, &f, &o, &subject->cases[first + choose_turn(round, i, n)], round,
                        round * subject->n_cases + first + i);
     forecast_close(&f);
     return st;
@@ -297,18 +312,21 @@ static enum status take_round(struct accuracy_study *s, struct accuracy_subject 
         accuracy_clear_profile(s->options->forecast.profile);
     for (int i = 0, n; i < subject->n_cases; i += n) {
         n = count_alike(subject, i);
-        TRY(take_turns(s, subject, round, i, n));
+        if (any_wants_turn(s, &subject->cases[i], n, round))
+            TRY(take_turns(s, subject, round, i, n));
     }
     return STATUS_OK;
 }
 
 enum status accuracy_measure(struct accuracy_study *s, struct accuracy_subject *subject)
 {
+    const struct accuracy_options *o = s->options;
+    int most = (int)(o->most_rounds ? o->most_rounds : o->rounds);
     struct dataset_info info;
     enum status st = STATUS_OK;
     TRY(dataset_describe(subject->data, &info));
     memcpy(subject->data_name, info.name, sizeof subject->data_name);
-    for (int round = 0; round < (int)s->options->rounds && st == STATUS_OK; round++)
+    for (int round = 0; round < most && st == STATUS_OK; round++)
         st = take_round(s, subject, round);
     log_progress_end();
     return st;
