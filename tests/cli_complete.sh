@@ -21,7 +21,7 @@ answers "plan mak" make
 answers "help pro" profile
 answers "train resnet1" resnet18 resnet101 resnet152
 answers "train lenet5 --ep" --epochs
-answers "train lenet5 --sync " ring tree hierarchical
+answers "train lenet5 --sync " ring tree hierarchical server
 answers "train lenet5 --sync=t" --sync=tree
 answers "train lenet5 --precision d" double
 answers "train lenet5 --plan gp" gpipe @files

@@ -39,6 +39,21 @@ near_losses
 python3 -c 'import json; t = json.load(open("run.trace"))["traceEvents"]
 assert {e["pid"] for e in t} == {0, 1, 2} and any(e.get("cat") == "wait" for e in t)' ||
     fail "the trace is not one of three workers"
+# a server keeps what is whole, the workers their parts of the linear layers; all of it is saved
+run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 4 --plan owt \
+    --sync server --servers 1
+near_losses
+for name in served alone; do
+    split=(--workers 4 --plan owt --sync server --servers 1)
+    [[ $name == served ]] || split=()
+    run 0 train lenet5 --data $data --batch 64 --steps 3 --no-eval --json --checkpoint $name \
+        "${split[@]}"
+    run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --checkpoint $name --resume
+    cp stdout $name.steps
+done
+holds '(lambda a, b: len(a) == 2 and all(abs(x - y) < 1e-4 for x, y in zip(a, b)))(
+       *([e["loss"] for e in map(json.loads, open(n)) if e["event"] == "step"]
+         for n in ("served.steps", "alone.steps")))'
 # a trace that cannot be written is noticed before the training, not behind it
 refused 1 "no/such.trace: cannot write" train lenet5 --data $data --steps 5 --trace no/such.trace --run none
 refused 1 ".: cannot write" train lenet5 --data $data --steps 5 --trace . --run none

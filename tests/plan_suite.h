@@ -59,6 +59,9 @@ struct suite_plan {
 
 #define SUITE_FOUR "\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2,3]}]"
 
+#define SUITE_SERVERS_ARE(list) \
+    "\"sync\":{\"method\":\"server\",\"bucket_bytes\":4096,\"servers\":[" list "]}"
+
 static const struct suite_plan suite_plans[] = {
     {"summed loops", "lenet5",
      "{" SUITE_FOUR ",\"layers\":{\"conv2\":{\"cut\":{\"c\":3}},\"fc1\":{\"cut\":{\"i\":4}},"
@@ -92,6 +95,26 @@ static const struct suite_plan suite_plans[] = {
     {"two nodes of two", "lenet5",
      "{" SUITE_FOUR ",\"default\":{\"cut\":{\"n\":4}},\"sync\":{\"method\":\"hierarchical\","
      "\"workers_per_node\":2,\"bucket_bytes\":20000}}"},
+    {"one weird trick beside a server", "lenet5",
+     "{\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2]}],"
+     "\"default\":{\"cut\":{\"n\":3}},\"layers\":{\"fc1\":{\"cut\":{\"o\":3}},"
+     "\"fc2\":{\"cut\":{\"o\":[20,40,24]}},\"fc3\":{\"cut\":{\"o\":2},\"workers\":[2,1]}}"
+     "," SUITE_SERVERS_ARE("3") "}"},
+    /* the parts of fc1 and fc2 have two holders each, who sum their gradients in a ring */
+    {"mesh of samples and channels beside two servers, micro-batches", "lenet5",
+     "{\"cleave_plan\":1,\"workers\":6,\"stages\":[{\"workers\":[4,1,5,2]}],"
+     "\"default\":{\"cut\":{\"n\":[3,1]}},\"layers\":{\"conv2\":{\"cut\":{\"n\":2,\"k\":2}},"
+     "\"fc1\":{\"cut\":{\"n\":2,\"o\":2}},\"fc2\":{\"cut\":{\"i\":2,\"n\":2}}},"
+     "\"micro_batches\":3," SUITE_SERVERS_ARE("0,3") "}"},
+    {"a pipeline with summed loops beside a server", "lenet5",
+     "{\"cleave_plan\":1,\"workers\":5,\"stages\":[{\"workers\":[0,1],\"cut\":{\"n\":2}},"
+     "{\"workers\":[3,4]}],\"layers\":{\"conv2\":{\"cut\":{\"c\":2}},"
+     "\"fc1\":{\"stage\":1,\"cut\":{\"i\":2}},\"fc2\":{\"cut\":{\"o\":2}}},"
+     "\"micro_batches\":3,\"schedule\":\"1f1b\"," SUITE_SERVERS_ARE("2") "}"},
+    {"batch norm in channels, and whole, beside a server", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,2],\"cut\":{\"n\":2}}],"
+     "\"layers\":{\"conv1\":{\"cut\":{\"k\":2}},\"bn1\":{\"cut\":{\"c\":2}},"
+     "\"relu1\":{\"cut\":{\"c\":2}},\"fc\":{\"cut\":{\"o\":2}}}," SUITE_SERVERS_ARE("1") "}"},
 };
 enum { SUITE_PLANS = sizeof suite_plans / sizeof *suite_plans };
 

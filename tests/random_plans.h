@@ -116,18 +116,8 @@ static inline void draw_sizes(struct draw *d, const struct loop *loop, bool batc
     }
 }
 
-static inline bool indexes_params(const struct loop_nest *nest, int loop)
-{
-    for (int k = 0; k < nest->n_params; k++)
-        for (int a = 0; a < nest->param[k].rank; a++)
-            for (int t = 0; t < nest->param[k].axis[a].n_terms; t++)
-                if (nest->param[k].axis[a].term[t].loop == loop)
-                    return true;
-    return false;
-}
-
 static inline void draw_cuts(struct draw *d, const struct op_case *op, int n_workers,
-                             bool whole_params, struct sketch_layer *layer)
+                             struct sketch_layer *layer)
 {
     struct loop_nest nest;
     int order[OP_MAX_LOOPS], room = n_workers;
@@ -139,8 +129,7 @@ static inline void draw_cuts(struct draw *d, const struct op_case *op, int n_wor
         const struct loop *loop = &nest.loop[order[i]];
         bool batch = order[i] == 0;
         int most = batch || loop->extent > room ? room : (int)loop->extent;
-        if (loop->cut == CUT_NEVER || most < 2 || !draw_chance(d, 60) ||
-            (whole_params && indexes_params(&nest, order[i])))
+        if (loop->cut == CUT_NEVER || most < 2 || !draw_chance(d, 60))
             continue;
         struct sketch_cut *cut = &layer->cut[layer->n_cuts++];
         *cut = (struct sketch_cut){.loop = order[i], .n_parts = draw_number(d, 2, most)};
@@ -166,7 +155,7 @@ static inline void draw_layer(struct draw *d, const struct graph_node *node, con
     layer->named = draw_chance(d, 80);
     if (!layer->named)
         return;
-    draw_cuts(d, &node->op, n, s->n_servers > 0, layer);
+    draw_cuts(d, &node->op, n, layer);
     if (!draw_chance(d, 40))
         return;
     memcpy(order, s->stages[layer->stage].workers, sizeof order);

@@ -53,15 +53,15 @@ static void test_mutations(void **state)
     const char *seed = getenv("CLEAVE_TEST_SEED"); /* to look for more */
     if (seed)
         random_state = strtoull(seed, NULL, 10);
-    for (int i = 0; i < N + 3 + N_FLATTENED; i++) {
+    for (int i = 0; i < N + N_BROKEN + N_FLATTENED; i++) {
         struct team t;
         if (i < N)
             assert_true(
                 team_create(&t, cases[i].model, cases[i].strategy, &cases[i].request, true));
-        else if (i < N + 3)
+        else if (i < N + N_BROKEN)
             team_create_from(&t, written[i - N].model, written[i - N].plan, true);
         else
-            team_create_flattened(&t, i - N - 3, true);
+            team_create_flattened(&t, i - N - N_BROKEN, true);
         bool small = t.graph->n_nodes < 20;
         missed += break_team(&t, (small ? 6 : 2) * N_MUTATIONS, by_kind);
         team_destroy(&t);

@@ -302,6 +302,52 @@ static void test_requests_are_kept(void **state)
     graph_destroy(g);
 }
 
+/* Who keeps every parameter of the layer: "1 -", a server or the workers themselves. */
+static const char *keepers_text(const struct plan *p, const struct graph *g, const char *name)
+{
+    static char text[64];
+    const struct graph_node *node = &g->nodes[find_node(g, name)];
+    size_t used = 0;
+    for (int k = 0; k < node->n_params; k++) {
+        int server = plan_server_of(p, g, node->first_param + k);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%c", k ? " " : "",
+                                 server < 0 ? '-' : '0' + server);
+    }
+    return text;
+}
+
+static void test_servers_keep_what_is_whole(void **state)
+{
+    (void)state;
+    struct graph *g = build(0);
+    struct plan *p;
+    struct plan_request request = {.n_workers = 5, .sync = PLAN_SERVER, .n_servers = 2};
+    assert_ok(plan_build("owt", g, &request, &p));
+    assert_int_equal(p->n_workers, 5);
+    assert_int_equal(p->stages[0].n_workers, 3);
+    assert_int_equal(p->n_servers, 2);
+    assert_int_equal(p->servers[0], 3);
+    assert_string_equal(cuts_text(p, g, "fc1"), "o 3");
+    check_round_trip(p, g);
+    assert_string_equal(keepers_text(p, g, "conv1"), "3 4");
+    assert_string_equal(keepers_text(p, g, "conv2"), "3 4");
+    assert_string_equal(keepers_text(p, g, "fc1"), "- -"); /* the bias is indexed by o, too */
+    struct plan_layer *fc2 = &p->layers[find_node(g, "fc2")];
+    fc2->cut[0].loop = 2; /* i, which a bias has not */
+    assert_string_equal(keepers_text(p, g, "fc2"), "- 4");
+    p->n_servers = 0;
+    assert_string_equal(keepers_text(p, g, "conv1"), "- -");
+    plan_destroy(p);
+    graph_destroy(g);
+
+    g = build(3); /* resnet18 */
+    assert_ok(plan_build("ps", g, &(struct plan_request){.n_workers = 3}, &p));
+    assert_string_equal(keepers_text(p, g, "bn1"),
+                        "2 2 - -"); /* running statistics are no server's */
+    plan_destroy(p);
+    graph_destroy(g);
+}
+
 static void test_impossible_requests(void **state)
 {
     (void)state;
@@ -322,7 +368,13 @@ static void test_impossible_requests(void **state)
         {"gpipe", {.n_workers = 4, .replicas = wrong, .n_stages = 2}, "sum to 3, not to 4"},
         {"gpipe", {.n_workers = 3, .replicas = none, .n_stages = 2}, "stage 1 would have 0"},
         {"pipedream", {.n_workers = 2, .micro_batches = 2}, "one micro-batch a step"},
-        {"data", {.n_workers = 2, .sync = PLAN_SERVER}, "needs workers that are servers"},
+        {"owt",
+         {.n_workers = 2, .sync = PLAN_SERVER, .n_servers = 2},
+         "at least one server and one other worker"},
+        {"owt",
+         {.n_workers = 3, .sync = PLAN_SERVER, .asynchronous = true},
+         "with an asynchronous server every layer is cut along n alone"},
+        {"pipedream", {.n_workers = 3, .sync = PLAN_SERVER}, "does not go with a server"},
     };
     struct graph *g = build(0);
     struct plan *p;
@@ -345,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_hybrid_keeps_rows),
         cmocka_unit_test(test_stages_are_balanced),
         cmocka_unit_test(test_requests_are_kept),
+        cmocka_unit_test(test_servers_keep_what_is_whole),
         cmocka_unit_test(test_impossible_requests),
     };
     return test_run(tests);

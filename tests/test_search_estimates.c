@@ -23,6 +23,34 @@ static struct plan_estimate estimate(const struct subject *s, const struct plan 
     return e;
 }
 
+/* Beside a server parts of parameters stay with their workers: only what is whole goes there. */
+static void test_a_server_beside_cut_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy;
+        int model_workers;
+    } cases[] = {{"owt", 0}, {"hybrid", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct subject s;
+        struct plan *plan;
+        take_network(&s, "alexnet", 64, "1x5:p100,intra=2GB/s");
+        struct plan_request r = {.n_workers = 5,
+                                 .n_servers = 1,
+                                 .sync = PLAN_SERVER,
+                                 .model_workers = cases[i].model_workers};
+        assert_ok(plan_build(cases[i].strategy, s.graph, &r, &plan));
+        struct plan_estimate e = estimate(&s, plan);
+        double clocked_s = clock_step_s(&s, plan), off = e.step_s / clocked_s;
+        assert_that(e.bound_s <= clocked_s, "%s: bound %g, clock %g", cases[i].strategy, e.bound_s,
+                    clocked_s);
+        assert_that(off < 1.5 && off > 1 / 1.5, "%s: estimate %g, clock %g", cases[i].strategy,
+                    e.step_s, clocked_s);
+        plan_destroy(plan);
+        drop_subject(&s);
+    }
+}
+
 /* No bound is above the clock, and every estimate near it; which it need not be where the largest
  * part of a step is none of what an estimate counts. */
 static void test_parts_that_differ(void **state)
@@ -121,6 +149,7 @@ static void test_pipelines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_server_beside_cut_layers),
         cmocka_unit_test(test_parts_that_differ),
         cmocka_unit_test(test_largest_piece),
         cmocka_unit_test(test_pipelines),

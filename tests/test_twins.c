@@ -1,6 +1,7 @@
 /* The programs of all workers at once, and twins among them: every worker that is said to be the
  * twin of another is lowered as well, and the two programs are held against each other, instruction
  * by instruction and buffer by buffer. */
+#include "plan/internal.h"
 #include "session.h"
 
 static const struct backend *backend;
@@ -468,22 +469,27 @@ static void test_one_worker_without_a_plan(void **state)
     graph_destroy(g);
 }
 
+/* Rows of padding wider than the window: plan_check would not let it pass. */
 static void test_what_cannot_be_lowered_leaves_nothing(void **state)
 {
     (void)state;
-    struct graph *g = build("lenet5", 4);
+    struct graph_variant variant = {6, 1, 8, 8, 10, true, -1};
+    graph_builder *b;
+    struct graph *g;
     struct plan *plan;
-    struct plan_request r = {.n_workers = 2};
+    struct plan_request r = {.n_workers = 6};
     struct program_set set;
+    assert_ok(graph_builder_create("padded", &variant, &b));
+    int conv = graph_add_conv(b, "conv", 0, 2, (struct graph_window){1, 1, 2}, 1, true);
+    int flat = graph_add_simple(b, "flatten", OP_FLATTEN, conv);
+    assert_ok(graph_builder_finish(b, graph_add_linear(b, "fc", flat, 10), &g));
     assert_ok(plan_build("data", g, &r, &plan));
-    plan->n_servers = 1; /* plan_check would not let it pass: a cut parameter with a server */
-    plan->servers = (const int[]){1};
-    for (int i = 1; i < g->n_nodes; i++)
-        if (g->nodes[i].op.op == OP_LINEAR)
-            plan->layers[i].cut[0].loop = 1;
+    struct loop_nest nest;
+    op_get_loops(&g->nodes[conv].op, &nest);
+    plan->layers[conv].cut[0].loop = plan_find_loop(&nest, "p");
     struct program_options o = {
         .backend = backend, .device = on_device, .training = true, .n_states = 1, .plan = plan};
-    assert_fails(program_create_all(g, &o, NULL, true, &set), STATUS_USAGE, "is cut");
+    assert_fails(program_create_all(g, &o, NULL, true, &set), STATUS_USAGE, "read only padding");
     assert_null(set.programs);
     assert_null(set.memory);
     plan_destroy(plan);

@@ -202,10 +202,10 @@ struct cleave_plan_options {
     size_t size;          /* set by cleave_plan_defaults */
     int micro_batches;    /* pipelines: parts of a batch */
     int model_workers;    /* hybrid: workers along the channels */
-    int servers;          /* ps: how many of the workers keep the weights */
+    int servers;          /* ps, "server": how many of the workers keep weights */
     bool asynchronous;    /* ps: each worker's gradients are applied as they come */
     int window;           /* pipedream: steps between two flushes */
-    const char *sync;     /* how gradients are summed: "ring", "tree", "hierarchical" */
+    const char *sync;     /* how gradients are summed: "ring", "tree", "hierarchical", "server" */
     int workers_per_node; /* for hierarchical; 0: all are on one node */
     int64_t bucket_bytes; /* gradients are summed in buckets of this size */
     const int *replicas;  /* pipelines: workers of each stage */

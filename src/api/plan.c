@@ -65,14 +65,18 @@ const struct cleave_plan_info *cleave_plan_get_info(const cleave_plan *plan)
 
 static enum status find_sync(const char *text, enum plan_sync *out)
 {
-    static const char *const names[] = {
-        [PLAN_RING] = "ring", [PLAN_TREE] = "tree", [PLAN_HIERARCHICAL] = "hierarchical", NULL};
+    static const char *const names[] = {[PLAN_RING] = "ring",
+                                        [PLAN_TREE] = "tree",
+                                        [PLAN_HIERARCHICAL] = "hierarchical",
+                                        [PLAN_SERVER] = "server",
+                                        NULL};
     for (int i = 0; names[i]; i++)
         if (!text || strcmp(names[i], text) == 0) {
             *out = (enum plan_sync)i;
             return STATUS_OK;
         }
-    return status_fail(STATUS_USAGE, "sync '%.80s' is none of: ring, tree, hierarchical", text);
+    return status_fail(STATUS_USAGE, "sync '%.80s' is none of: ring, tree, hierarchical, server",
+                       text);
 }
 
 static enum status check_replicas(const struct cleave_plan_options *o)

@@ -8,8 +8,11 @@
 
 enum { MAX_STRATEGIES = 32 };
 
-const char *const split_sync_names[] = {
-    [PLAN_RING] = "ring", [PLAN_TREE] = "tree", [PLAN_HIERARCHICAL] = "hierarchical", NULL};
+const char *const split_sync_names[] = {[PLAN_RING] = "ring",
+                                        [PLAN_TREE] = "tree",
+                                        [PLAN_HIERARCHICAL] = "hierarchical",
+                                        [PLAN_SERVER] = "server",
+                                        NULL};
 
 #define STRATEGIES                                                                   \
     "  serial     one worker\n"                                                      \

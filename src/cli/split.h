@@ -34,7 +34,7 @@ extern const char *const split_sync_names[];
         OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,     \
                        NULL, "for --sync hierarchical"),                                           \
         OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                 \
-                       "ps: how many of the workers keep the weights [one in four]"),              \
+                       "ps, --sync server: how many of the workers keep weights [one in four]"),   \
         OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                          \
                     "ps: apply each worker's gradients as they come")
 

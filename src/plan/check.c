@@ -353,32 +353,6 @@ static bool check_asynchronous(const struct checker *c)
     return true;
 }
 
-static bool indexes_params(const struct loop_nest *nest, int loop)
-{
-    for (int k = 0; k < nest->n_params; k++)
-        for (int a = 0; a < nest->param[k].rank; a++)
-            for (int t = 0; t < nest->param[k].axis[a].n_terms; t++)
-                if (nest->param[k].axis[a].term[t].loop == loop)
-                    return true;
-    return false;
-}
-
-/* A server keeps parameters whole, and its workers must, too. */
-static bool check_server(const struct checker *c)
-{
-    for (int i = 1; c->plan->sync == PLAN_SERVER && i < c->plan->n_layers; i++) {
-        const struct plan_layer *layer = &c->plan->layers[i];
-        struct loop_nest nest;
-        op_get_loops(&c->graph->nodes[i].op, &nest);
-        for (int k = 0; k < layer->n_cuts; k++)
-            if (indexes_params(&nest, layer->cut[k].loop))
-                return refuse(c, in_cut(i, k),
-                              "layer '%s': loop %s cuts its parameters, which a server keeps whole",
-                              layer_name(c, i), nest.loop[layer->cut[k].loop].name);
-    }
-    return true;
-}
-
 static bool check_sync(const struct checker *c)
 {
     const struct plan *p = c->plan;
@@ -398,7 +372,7 @@ static bool check_sync(const struct checker *c)
     if (p->sync != PLAN_SERVER && p->asynchronous)
         return refuse(c, in_sync("asynchronous"),
                       "asynchronous goes with the method server, not %s", plan_sync_names[p->sync]);
-    return check_asynchronous(c) && check_server(c);
+    return check_asynchronous(c);
 }
 
 bool plan_find_fault(const struct plan *plan, const struct graph *graph, struct plan_fault *fault)

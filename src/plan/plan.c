@@ -117,6 +117,30 @@ bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts)
     return nest->loop[loop].cut != CUT_NEVER && (loop == 0 || nest->loop[loop].extent >= n_parts);
 }
 
+static bool is_indexed_by(const struct tensor_map *map, int loop)
+{
+    for (int a = 0; a < map->rank; a++)
+        for (int t = 0; t < map->axis[a].n_terms; t++)
+            if (map->axis[a].term[t].loop == loop)
+                return true;
+    return false;
+}
+
+int plan_server_of(const struct plan *plan, const struct graph *graph, int param)
+{
+    const struct graph_param *of = &graph->params[param];
+    const struct graph_node *node = &graph->nodes[of->node];
+    const struct plan_layer *layer = &plan->layers[of->node];
+    struct loop_nest nest;
+    if (plan->n_servers == 0 || !of->spec.trained)
+        return -1;
+    op_get_loops(&node->op, &nest);
+    for (int i = 0; i < layer->n_cuts; i++)
+        if (is_indexed_by(&nest.param[param - node->first_param], layer->cut[i].loop))
+            return -1;
+    return plan->servers[param % plan->n_servers];
+}
+
 bool plan_is_stale(const struct plan *plan)
 {
     return plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;

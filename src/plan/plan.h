@@ -126,6 +126,11 @@ enum status plan_print(const struct plan *plan, const struct graph *graph, char 
 /* Whether it trains with older weights than one worker would: not to the same losses. */
 bool plan_is_stale(const struct plan *plan);
 
+/* The server that keeps a parameter of the graph, or -1. Servers keep what is trained and whole
+ * with all who compute with it; they take turns, parameter by parameter. What a cut loop indexes
+ * lies in parts with the workers that have a use for them, and these update it themselves. */
+int plan_server_of(const struct plan *plan, const struct graph *graph, int param);
+
 /* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE says what
  * cannot and why. Among the rules:
  *   - every worker is in exactly one stage, or is a server; a layer's workers are its stage's, and
@@ -136,9 +141,9 @@ bool plan_is_stale(const struct plan *plan);
  *   - no edge goes back to an earlier stage; every stage has a layer; the loss is in the last
  * stage;
  *   - micro-batches at least 1 and at most the batch; schedule pipedream has one micro-batch a step
- *     and does not go with a server; with a server no cut loop indexes parameters; an asynchronous
- *     server goes with one micro-batch a step and one stage, whose layers are all cut along n alone
- *     over all of its workers, into the same parts on the same workers. */
+ *     and does not go with a server; an asynchronous server goes with one micro-batch a step and
+ *     one stage, whose layers are all cut along n alone over all of its workers, into the same
+ * parts on the same workers. */
 enum status plan_check(const struct plan *plan, const struct graph *graph) MUST_USE;
 
 void plan_destroy(struct plan *p); /* NULL is fine */
@@ -148,10 +153,10 @@ void plan_destroy(struct plan *p); /* NULL is fine */
 struct plan_request {
     int n_workers;
     int micro_batches;    /* 0: the strategy's own choice */
-    enum plan_sync sync;  /* PLAN_RING by default */
+    enum plan_sync sync;  /* PLAN_RING by default; PLAN_SERVER: the last workers are servers */
     int64_t bucket_bytes; /* 0: 25 MiB */
     int workers_per_node; /* 0: all in one */
-    int n_servers;        /* ps; 0: one for every four workers, at least one */
+    int n_servers;        /* ps, PLAN_SERVER; 0: one for every four workers, at least one */
     bool asynchronous;    /* ps */
     int window;           /* pipedream; 0: 4 times the stages */
     const int *replicas;  /* pipelines: workers of each stage; NULL: one each */

@@ -388,37 +388,38 @@ static enum status build_pipedream(const struct graph *graph, const struct plan_
 
 /* ---- parameter server ---- */
 
-static enum status fill_servers(const struct draft *d, const struct plan_request *request,
-                                int n_servers)
-{
-    struct plan *p = d->plan;
-    p->sync = PLAN_SERVER;
-    p->asynchronous = request->asynchronous;
-    p->n_servers = n_servers;
-    for (int i = 1; i < d->graph->n_nodes; i++)
-        cut_batch(d, i);
-    return list_workers(p, p->n_workers - n_servers, n_servers, &p->servers);
-}
-
+/* Along the batch; with servers beside it, as any strategy may be asked for. */
 static enum status build_ps(const struct graph *graph, const struct plan_request *request,
                             struct plan **out)
 {
+    return build_one_stage("ps", graph, request, 1, cut_mesh, out);
+}
+
+/* The last workers are servers; the strategy splits the work among the others. */
+static enum status build_with_servers(const struct plan_strategy *strategy,
+                                      const struct graph *graph, const struct plan_request *request,
+                                      struct plan **out)
+{
+    struct plan_request training = *request;
     int n_servers = request->n_servers ? request->n_servers : request->n_workers / 4;
     n_servers = n_servers ? n_servers : 1;
-    int n_training = request->n_workers - n_servers;
-    if (n_servers < 1 || n_training < 1)
+    training.n_workers = request->n_workers - n_servers;
+    if (n_servers < 1 || training.n_workers < 1)
         return status_fail(STATUS_USAGE,
-                           "the strategy ps needs at least one server and one other worker; %d "
+                           "the strategy %s needs at least one server and one other worker; %d "
                            "worker%s with %d server%s",
-                           request->n_workers, request->n_workers == 1 ? "" : "s", n_servers,
-                           n_servers == 1 ? "" : "s");
-    struct draft d = {.graph = graph};
-    TRY(start_plan("ps", graph, request, 1, &n_training, &d.plan));
-    enum status st = fill_servers(&d, request, n_servers);
+                           strategy->name, request->n_workers, request->n_workers == 1 ? "" : "s",
+                           n_servers, n_servers == 1 ? "" : "s");
+    TRY(strategy->build(graph, &training, out));
+    struct plan *p = *out;
+    p->n_workers = request->n_workers;
+    p->workers_per_node = p->n_workers; /* of no use to a server */
+    p->sync = PLAN_SERVER;
+    p->asynchronous = request->asynchronous;
+    p->n_servers = n_servers;
+    enum status st = list_workers(p, training.n_workers, n_servers, &p->servers);
     if (st != STATUS_OK)
-        plan_destroy(d.plan);
-    else
-        *out = d.plan;
+        plan_destroy(p);
     return st;
 }
 
@@ -473,7 +474,9 @@ enum status plan_build(const char *strategy, const struct graph *graph,
     if (request->n_workers < 1 || request->n_workers > PLAN_MAX_WORKERS)
         return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", request->n_workers,
                            PLAN_MAX_WORKERS);
-    TRY(chosen->build(graph, request, &p));
+    bool served = chosen->takes & PLAN_TAKES_SERVERS || request->sync == PLAN_SERVER;
+    TRY(served ? build_with_servers(chosen, graph, request, &p)
+               : chosen->build(graph, request, &p));
     enum status st = plan_check(p, graph);
     if (st != STATUS_OK)
         plan_destroy(p);

@@ -83,10 +83,20 @@ bool world_shares_param(const struct world *w, int param, int a, int b)
            memcmp(x, y, sizeof x) == 0;
 }
 
+/* Servers keep what is whole. Where one holder's region is, so are all others'. */
 int world_server_of(const struct world *w, int param)
 {
-    bool served = w->plan->n_servers && w->graph->params[param].spec.trained;
-    return served ? w->plan->servers[param % w->plan->n_servers] : -1;
+    const struct shape *shape = &w->graph->params[param].spec.shape;
+    struct range region[SHAPE_MAX_RANK];
+    int holder = 0;
+    if (w->plan->n_servers == 0 || !w->graph->params[param].spec.trained)
+        return -1;
+    while (holder < w->n_workers && !world_get_param(w, param, holder, region))
+        holder++;
+    for (int i = 0; holder < w->n_workers && i < shape->rank; i++)
+        if (region[i].begin != 0 || region[i].end != shape->dim[i])
+            return -1;
+    return w->plan->servers[param % w->plan->n_servers];
 }
 
 /* How many micro-batches before m have added to a worker's running statistics. Asynchronous workers

@@ -1,5 +1,9 @@
 /* Gradients of parameters that several workers hold: buckets and reductions, updates, servers.
  *
+ * A server sums the gradients of the parameters that it keeps, and hands out weights. Beside it, as
+ * without one, whoever holds the same part of any other parameter sums its gradient among
+ * themselves.
+ *
  * Gradients are reduced in buckets (one array each, filled in the order in which backward reaches
  * the parameters), as soon as the last of a bucket is there, while backward goes on. Weights are
  * updated at the end of the stage's backward, so that it never waits for a reduction on the way.
@@ -65,12 +69,11 @@ enum status emit_buckets(struct emitter *e)
     struct program *p = e->p;
     for (int i = 0; i < p->graph->n_params; i++)
         e->bucket_of[i] = -1;
-    if (p->plan->sync == PLAN_SERVER)
-        return STATUS_OK;
     for (int g = e->part->n_groups - 1; g >= 0; g--)
         for (int k = 0; k < node_of(e, g)->n_params; k++) {
             int number = node_of(e, g)->first_param + k;
-            if (p->params[number].gradient != NO_BUFFER && emit_is_shared(e, number))
+            bool served = emit_server_of(e, number) >= 0;
+            if (p->params[number].gradient != NO_BUFFER && !served && emit_is_shared(e, number))
                 TRY(put_into_bucket(e, number));
         }
     for (int i = 0; i < e->n_buckets; i++) {
@@ -233,7 +236,7 @@ static enum status serve_stage(struct emitter *e, int stage, int step)
         for (int g = e->part->n_groups - 1; g >= 0; g--)
             for (int k = 0; k < node_of(e, g)->n_params; k++) {
                 int number = node_of(e, g)->first_param + k;
-                if (stage_of(e, number) != stage || !p->graph->params[number].spec.trained)
+                if (stage_of(e, number) != stage || emit_server_of(e, number) < 0)
                     continue;
                 if (p->plan->asynchronous)
                     TRY(serve_alone(e, number, step, i));
@@ -245,8 +248,8 @@ static enum status serve_stage(struct emitter *e, int stage, int step)
 
 enum status emit_stage_updates(struct emitter *e, int stage, int step)
 {
-    if (e->p->plan->sync == PLAN_SERVER)
-        return serve_stage(e, stage, step);
+    if (e->p->plan->n_servers)
+        TRY(serve_stage(e, stage, step));
     for (int i = 0; i < e->n_buckets; i++)
         for (int k = 0; k < e->buckets[i].n_params; k++)
             if (stage_of(e, e->buckets[i].params[k]) == stage)

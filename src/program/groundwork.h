@@ -58,6 +58,7 @@ struct param_parts {
     int n_parts;
     struct param_part *parts;
     int *part_of; /* by piece of the layer; -1: the piece has none. NULL: all have part 0 */
+    int server;   /* that keeps it, whole: there is one part then; -1: none */
 };
 
 enum status holders_find(const struct graph *graph, const struct plan *plan,

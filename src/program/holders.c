@@ -152,6 +152,8 @@ enum status holders_find(const struct graph *graph, const struct plan *plan,
     for (int i = 1; i < graph->n_nodes; i++)
         if (graph->nodes[i].n_params)
             TRY(find_node(&f, i));
+    for (int i = 0; i < graph->n_params; i++)
+        f.all[i].server = plan_server_of(plan, graph, i);
     *out = f.all;
     return STATUS_OK;
 }

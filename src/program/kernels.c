@@ -84,12 +84,13 @@ static bool same_case(const struct op_case *a, const struct op_case *b)
     return same;
 }
 
-/* The first of a node's parameters that this worker holds (servers may hold some of them), or -1.
- */
-static int first_held(const struct emitter *e, const struct graph_node *node)
+/* The first of a node's parameters that this worker shares with others, or -1. It may hold some of
+ * them only, as servers do, and share some of those only: a weight that is cut along a summed loop
+ * is its own, the bias may be a server's, too. What it shares has the same holders. */
+static int first_shared(const struct emitter *e, const struct graph_node *node)
 {
     for (int k = 0; k < node->n_params; k++)
-        if (e->p->params[node->first_param + k].n_holders)
+        if (emit_is_shared(e, node->first_param + k))
             return node->first_param + k;
     return -1;
 }
@@ -99,7 +100,7 @@ static enum status find_model_piece(const struct emitter *e, const struct part_g
                                     struct op_piece *piece)
 {
     const struct program_param *param =
-        &e->p->params[first_held(e, &e->p->graph->nodes[g->first_node])];
+        &e->p->params[first_shared(e, &e->p->graph->nodes[g->first_node])];
     for (int i = 0; i < param->n_holders; i++) {
         TRY(find_piece(e, g, 0, param->holders[i], piece));
         if (!piece->empty)
@@ -157,12 +158,10 @@ static enum status fix_param_layouts(struct emitter *e, const struct part_group 
                                      const struct kernel *k, struct group_layouts *io)
 {
     const struct graph_node *node = &e->p->graph->nodes[g->first_node];
-    int held = first_held(e, node);
-    if (held < 0)
-        return STATUS_OK;
+    int shared = first_shared(e, node);
     for (int i = 0; i < node->n_params; i++)
         io->param[i] = known_layout(e, node->first_param + i);
-    if (io->param[held - node->first_param] || !emit_is_shared(e, held))
+    if (shared < 0 || io->param[shared - node->first_param])
         return STATUS_OK;
     bool agrees = false;
     if (k->here)
@@ -201,8 +200,7 @@ static bool is_server(const struct plan *plan, int worker)
 
 int emit_server_of(const struct emitter *e, int param)
 {
-    const struct plan *plan = e->p->plan;
-    return plan->n_servers ? plan->servers[param % plan->n_servers] : -1;
+    return e->work->params[param].server;
 }
 
 /* Most parameters have the same holders as the one before: then the list is kept once. */
@@ -221,31 +219,19 @@ static enum status copy_holders(struct emitter *e, const struct param_part *part
     return STATUS_OK;
 }
 
-static bool is_whole(const struct range *region, const struct shape *shape)
-{
-    for (int i = 0; i < shape->rank; i++)
-        if (region[i].begin != 0 || region[i].end != shape->dim[i])
-            return false;
-    return true;
-}
-
 static enum status describe_param(struct emitter *e, int node, int number)
 {
     struct program *p = e->p;
-    const struct graph_param *param = &p->graph->params[number];
     const struct param_parts *parts = &e->work->params[number];
     const struct param_part *part = holders_part_of(parts, e->part->piece_of[node][e->me]);
     struct program_param *to = &p->params[number];
     *to = (struct program_param){
         .weight = NO_BUFFER, .gradient = NO_BUFFER, .state = {NO_BUFFER, NO_BUFFER}};
-    int server = param->spec.trained ? emit_server_of(e, number) : -1;
+    int server = parts->server;
     if (!part && server == e->me)
         part = &parts->parts[0]; /* whole: there is no other */
     if (!part)
         return STATUS_OK;
-    if (server >= 0 && !is_whole(part->region, &param->spec.shape))
-        return status_fail(
-            STATUS_USAGE, "%s is cut: a parameter server keeps parameters as a whole", param->name);
     memcpy(to->region, part->region, sizeof to->region);
     TRY(copy_holders(e, part, to));
     to->saves = server >= 0 ? server == e->me : to->holders[0] == e->me;
@@ -266,7 +252,7 @@ enum status emit_params(struct emitter *e)
         const struct graph_node *node = &p->graph->nodes[part->first_node];
         struct kernel nothing = {0};
         struct group_layouts io = {0};
-        if (!is_server(p->plan, e->me) || first_held(e, node) < 0)
+        if (!is_server(p->plan, e->me) || first_shared(e, node) < 0)
             continue;
         TRY(fix_param_layouts(e, part, &nothing, &io));
         TRY(add_param_buffers(e, part, &io));

@@ -76,9 +76,10 @@ enum status plan_check_used(const struct plan_request *request, const char *stra
 {
     struct option options[N_OPTIONS];
     const struct plan_strategy *s = find_strategy(strategy);
+    unsigned served = request->sync == PLAN_SERVER ? PLAN_TAKES_SERVERS : 0;
     list_options(request, options);
     for (int i = 0; s && i < N_OPTIONS; i++)
-        if (options[i].given && options[i].takes && !(options[i].takes & s->takes))
+        if (options[i].given && options[i].takes && !(options[i].takes & (s->takes | served)))
             return fail_no_use(s, &options[i]);
     if (s && request->workers_per_node && request->sync != PLAN_HIERARCHICAL)
         return status_fail(STATUS_USAGE, "--workers-per-node is for --sync hierarchical");

@@ -334,7 +334,7 @@ static void add_sync(struct estimator *e, int node, const struct loop_nest *nest
     double bytes = param_bytes(layer, nest, find_piece(layer, nest, LARGEST)), seconds;
     int slowest = find_slowest_port(e, layer);
     struct holders h = find_holders(e, layer, nest, indexes_params);
-    if (e->plan->sync == PLAN_SERVER) {
+    if (plan_server_of(e->plan, e->graph, e->graph->nodes[node].first_param) >= 0) {
         seconds = server_seconds(e, layer, bytes);
     } else {
         double groups = (double)layer->n_pieces / h.n;
