@@ -265,10 +265,10 @@ def true_bytes(cleave, model, column, n):
 
 def images_per_s(cleave, model, column, n, method="hierarchical", machine=OPTCNN_MACHINE):
     """The source's simulator sums inside each node first, then over the nodes."""
+    nodes = {"workers_per_node": min(n, GPUS_PER_NODE)} if method == "hierarchical" else {}
     return cleave.predict(model, n, column_plan(model, column, n), machine, PER_GPU * n,
                           "--calibrate", ONE_GPU[model], "--calibrate-batch", PER_GPU,
-                          sync={"method": method,
-                                "workers_per_node": min(n, GPUS_PER_NODE)})["images_per_s"]
+                          sync={"method": method, **nodes})["images_per_s"]
 
 
 def compare_images(cleave, tables):
