@@ -6,6 +6,7 @@ counts() { # MODEL DATA PARAMETERS
     holds "d['parameters'] == $3 == sum(l['parameters'] for l in d['layers'])"
 }
 counts alexnet imagenet 61100840
+counts alexnet7 imagenet 74732328
 counts vgg11 imagenet 132863336
 counts vgg16 imagenet 138357544
 counts resnet18 imagenet 11689512

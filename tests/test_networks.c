@@ -43,6 +43,11 @@ static const struct known {
     {"alexnet", {3, 224, 224}, 21841, false, 146486417, 799553216},
     {"alexnet", {3, 299, 299}, 1000, false, 61100840, 1201885952},
     {"alexnet", {3, 512, 512}, 1000, false, 61100840, 3707333312},
+    {"alexnet7", {3, 75, 75}, 10, false, 70676298, 114629376},
+    {"alexnet7", {3, 224, 224}, 1000, false, 74732328, 727819968},
+    {"alexnet7", {3, 224, 224}, 21841, false, 160117905, 813184704},
+    {"alexnet7", {3, 299, 299}, 1000, false, 74732328, 1215517440},
+    {"alexnet7", {3, 512, 512}, 1000, false, 74732328, 3720964800},
     {"vgg11", {1, 28, 28}, 10, true, 9224458, 94828544},
     {"vgg11", {3, 32, 32}, 10, true, 9225610, 152769536},
     {"vgg11", {3, 75, 75}, 10, false, 128807306, 879038656},
@@ -157,6 +162,7 @@ static const struct least {
     {"mlp", 1, 1, NULL},
     {"lenet5", 12, 12, "pool2"},
     {"alexnet", 63, 63, "features.12"},
+    {"alexnet7", 63, 63, "features.12"},
     {"vgg11", 32, 1, "features.20"},
     {"vgg16", 32, 1, "features.30"},
     {"resnet18", 1, 1, NULL},
@@ -257,6 +263,7 @@ static void test_attributes(void **state)
         {"mlp", 0, 0},
         {"lenet5", 0, 0},
         {"alexnet", 0, 0.5},
+        {"alexnet7", 0, 0.5},
         {"vgg11", 0, 0.5},
         {"vgg16", 0, 0.5},
         {"resnet18", 1e-5, 0},
@@ -300,7 +307,7 @@ static void test_names(void **state)
         assert_true(strlen(network->about) > 10);
         assert_string_equal(least[n].name, *name);
     }
-    assert_int_equal(n, 12);
+    assert_int_equal(n, 13);
     const struct network *network;
     assert_fails(network_find("resnt18", &network), STATUS_USAGE, "resnet18");
 }

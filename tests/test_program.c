@@ -9,7 +9,7 @@ static const char *const backends[] = {"cpu", "reference"};
 static struct graph_variant small_variant(const char *model, int64_t batch)
 {
     struct graph_variant v = {batch, 3, 32, 32, 10, true, -1};
-    bool large = strcmp(model, "alexnet") == 0 || strcmp(model, "googlenet") == 0;
+    bool large = strstr(model, "alexnet") || strcmp(model, "googlenet") == 0;
     if (large || strcmp(model, "inceptionv3") == 0) {
         v.height = v.width = large ? 64 : 75;
         v.small_form = false;

@@ -9,10 +9,10 @@ enum { MAX_WORKERS = 4 };
 static struct graph_variant small_variant(const char *model, int64_t batch)
 {
     struct graph_variant v = {batch, 3, 32, 32, 10, true, -1};
-    static const char *const large[] = {"alexnet", "googlenet", "inceptionv3"};
+    static const char *const large[] = {"alexnet", "alexnet7", "googlenet", "inceptionv3"};
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
         if (strcmp(model, large[i]) == 0) {
-            v.height = v.width = i == 2 ? 96 : 64;
+            v.height = v.width = i == 3 ? 96 : 64;
             v.small_form = false;
         }
     return v;

@@ -3,7 +3,7 @@
 set(CLEAVE_TEST_TIMEOUTS
     test_transparency=400 # trains seven networks under many plans
     test_random_plans=300 test_programs=300 test_mutations=300
-    test_fixtures=300 # trains eleven networks, nine of them in plain C, too: 75 s alone
+    test_fixtures=300 # trains twelve networks, ten of them in plain C, too: 75 s alone
     cli_accuracy=300 # predicts and trains 19 plans, of which 9 have more workers than some cores
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are
     mpi_faults=600 # starts a job for each kill, and waits for a time-out

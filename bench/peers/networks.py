@@ -4,8 +4,8 @@
 
 Two forms. `large` is torchvision's network, unchanged but for the number of input channels and
 classes (no weights, no auxiliary heads, no input transform, VGG without batch norm). `small` is the
-network for 28x28 and 32x32 images. mlp and lenet5 have one form; alexnet, googlenet and inceptionv3
-have only the large one. Cleave's own builders must give the parameters listed here, in this order.
+network for 28x28 and 32x32 images. mlp and lenet5 have one form; alexnet, alexnet7, googlenet and
+inceptionv3 have only the large one; alexnet7 is alexnet with an adaptive pool to 7x7. Cleave's own builders must give the parameters listed here, in this order.
 
 Structure of the small forms. "conv" is without bias, followed by batch norm (eps 1e-5, momentum
 0.1), unless it says otherwise; padding keeps the size at stride 1 (1 for 3x3, 0 for 1x1).
@@ -59,6 +59,7 @@ NAMES = (
     "mlp",
     "lenet5",
     "alexnet",
+    "alexnet7",
     "vgg11",
     "vgg16",
     "resnet18",
@@ -274,7 +275,12 @@ def build_large(name, channels, classes):
     if name in ("googlenet", "inceptionv3"):
         # Their own initialisation takes many seconds; it changes no shape.
         options.update(aux_logits=False, transform_input=False, init_weights=False)
-    net = getattr(models, function)(weights=None, **options)
+    if name == "alexnet7":
+        net = models.alexnet(weights=None, **options)
+        net.avgpool = nn.AdaptiveAvgPool2d(7)
+        net.classifier[1] = nn.Linear(256 * 7 * 7, 4096)
+    else:
+        net = getattr(models, function)(weights=None, **options)
     if channels != 3:
         replace_first_conv(net, channels)
     return net
@@ -325,6 +331,7 @@ KNOWN_COUNTS = (
     ("resnet152", "small", (3, 32, 32), 10, 58156618),
     ("mobilenetv2", "small", (3, 32, 32), 10, 2296922),
     ("alexnet", "large", (3, 224, 224), 1000, 61100840),
+    ("alexnet7", "large", (3, 224, 224), 1000, 74732328),
     ("vgg11", "large", (3, 224, 224), 1000, 132863336),
     ("vgg16", "large", (3, 224, 224), 1000, 138357544),
     ("resnet18", "large", (3, 224, 224), 1000, 11689512),

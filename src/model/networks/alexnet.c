@@ -1,9 +1,13 @@
 #include "model/networks/networks.h"
 
+struct layout {
+    int64_t pooled; /* rows and columns that the linear layers see */
+};
+
 /* "One weird trick" AlexNet (Krizhevsky 2014), as in torchvision: one column, no response norm. */
 static int build(graph_builder *b, const struct network *self)
 {
-    (void)self;
+    const struct layout *layout = self->layout;
     static const struct graph_window pool = {3, 2, 0}, small = {3, 1, 1};
 
     graph_enter(b, "features");
@@ -22,7 +26,7 @@ static int build(graph_builder *b, const struct network *self)
     x = graph_add_max_pool(b, "12", x, pool, false);
     graph_leave(b);
 
-    x = graph_add_adaptive_pool(b, "avgpool", x, 6);
+    x = graph_add_adaptive_pool(b, "avgpool", x, layout->pooled);
     x = graph_add_simple(b, "flatten", OP_FLATTEN, x);
 
     graph_enter(b, "classifier");
@@ -37,5 +41,13 @@ static int build(graph_builder *b, const struct network *self)
     return x;
 }
 
+static const struct layout alexnet = {6}, alexnet7 = {7};
+
 const struct network network_alexnet = {
-    "alexnet", "AlexNet: five convolutions, three large linear layers", build, NULL};
+    "alexnet", "AlexNet: five convolutions, three large linear layers", build, &alexnet};
+
+/* That of the tables of DeePa and OptCNN (arXiv 1802.04924), whose bytes are those of 74.7 M
+ * parameters: the first linear layer has 7x7x256 inputs. */
+const struct network network_alexnet7 = {
+    "alexnet7", "AlexNet with 7x7 instead of 6x6 images before its linear layers", build,
+    &alexnet7};

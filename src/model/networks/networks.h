@@ -20,6 +20,7 @@
     X(mlp)          \
     X(lenet5)       \
     X(alexnet)      \
+    X(alexnet7)     \
     X(vgg11)        \
     X(vgg16)        \
     X(resnet18)     \
