@@ -89,8 +89,9 @@ def compare_count(cleave, tables, model, i, n):
     machine = f"{max(1, n // 4)}x{min(n, 4)}:{run.OPTCNN_GPUS}"
     speed = ("--calibrate", run.ONE_GPU[model], "--calibrate-batch", run.PER_GPU)
     batch = n * run.PER_GPU
-    reference = cleave.predict(model, n, run.column_plan(model, "optimum", n), machine, batch, *speed)
-    answer = plan(cleave, model, machine, batch, *speed)
+    network = run.NETWORK[model]
+    reference = cleave.predict(network, n, run.column_plan(model, "optimum", n), machine, batch, *speed)
+    answer = plan(cleave, network, machine, batch, *speed)
     fastest = clocked(answer, "per layer")[0]
     near = [c for c in clocked(answer) if c["images_per_s"] >= (1 - BAR) * images]
     least = min(near, key=lambda c: c["bytes_moved"], default=fastest)
