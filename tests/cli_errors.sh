@@ -45,6 +45,8 @@ refused 2 "did you mean 'data'?" train lenet5 --plan dato
 refused 2 "at most 1 worker" train lenet5 --plan serial --workers 2
 refused 2 "--workers" train lenet5 --workers 0
 refused 2 "--replicas" train lenet5 --workers 4 --plan 1f1b --replicas 3,x
+refused 2 "the strategy owt has no use for --servers without --sync server (these have: ps)" \
+    plan check owt lenet5 --workers 4 --servers 1
 refused 2 "unknown value of --sync" train lenet5 --workers 2 --sync rign
 refused 1 "nowhere.json" train lenet5 --plan nowhere.json
 refused 2 "did you mean 'check'?" plan chek

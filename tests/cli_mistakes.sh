@@ -100,7 +100,7 @@ mistake 2 "the plan is for lenet5, not for vgg11 ('cleave plan vgg11 -o FILE' ma
 mistake 2 "leave --workers out, or make another plan ('cleave plan lenet5 --workers 4 -o FILE')" predict lenet5 --plan two-workers.json --workers 4 --machine 1x4:p100
 mistake 2 "--sync is for plans by name" train lenet5 --plan two-workers.json --sync tree
 mistake 2 "say how many workers a node has, --workers-per-node N" predict lenet5 --workers 4 --sync hierarchical --machine 2x2:p100
-mistake 2 "has no use for --asynchronous (these have: ps)" train lenet5 --workers 2 --plan data --asynchronous
+mistake 2 "has no use for --asynchronous without --sync server (these have: ps)" train lenet5 --workers 2 --plan data --asynchronous
 mistake 2 "'cleave train MODEL --plan two-workers.json'" train two-workers.json
 mistake 2 "a batch of 2 can be split into 1 to 2" predict lenet5 --batch 2 --workers 2 --plan gpipe --micro-batches 4 --machine 1x2:p100
 mistake 2 "at most 12 have work" train lenet5 --workers 20 --plan layers

@@ -263,11 +263,13 @@ static void run_plan(const struct trial *t)
     prediction_destroy(p);
 }
 
-static void run_strategy(const char *backend, const char *model, const char *strategy, int workers)
+static void run_strategy(const char *backend, const char *model, const char *strategy, int workers,
+                         enum plan_sync sync)
 {
     struct graph *g = suite_build(model, 8);
     struct plan *plan = NULL;
-    if (plan_build(strategy, g, &(struct plan_request){.n_workers = workers}, &plan) == STATUS_OK)
+    struct plan_request request = {.n_workers = workers, .sync = sync};
+    if (plan_build(strategy, g, &request, &plan) == STATUS_OK)
         run_plan(&(struct trial){backend, g, plan, strategy});
     else
         session_expect_refusal(strategy, workers);
@@ -282,10 +284,23 @@ static void test_runs(void **state)
     const char *backend = session_has_backend("cpu") ? "cpu" : "reference";
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
         for (int w = 0; w < SUITE_WORKERS; w++, turn++) {
-            run_strategy(backend, "lenet5", s->name, suite_workers[w]);
+            run_strategy(backend, "lenet5", s->name, suite_workers[w], PLAN_RING);
             if (turn % (TEST_UNDER_SANITIZER ? 44 : 9) == 0) /* with batch norm */
-                run_strategy(backend, "mobilenetv2", s->name, suite_workers[w]);
+                run_strategy(backend, "mobilenetv2", s->name, suite_workers[w], PLAN_RING);
         }
+}
+
+/* Some parameters are a server's, some in parts. */
+static void test_runs_with_servers(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"owt", "model", "hybrid", "spatial", "1f1b"};
+    const char *backend = session_has_backend("cpu") ? "cpu" : "reference";
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        run_strategy(backend, "lenet5", strategies[i], 3, PLAN_SERVER);
+        run_strategy(backend, "lenet5", strategies[i], 5, PLAN_SERVER);
+    }
+    run_strategy(backend, "mobilenetv2", "hybrid", 5, PLAN_SERVER);
 }
 
 /* ---- what else a prediction says ---- */
@@ -460,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_hand_made_plans),
         cmocka_unit_test(test_other_plans),
         cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_runs_with_servers),
         cmocka_unit_test(test_other_programs_count),
         cmocka_unit_test(test_workspace_of_processes),
         cmocka_unit_test(test_rooflines),

@@ -67,8 +67,9 @@ static enum status fail_no_use(const struct plan_strategy *s, const struct optio
     for (const struct plan_strategy *u = plan_strategies(); u->name; u++)
         if (u->takes & option->takes && n < sizeof users)
             n += (size_t)snprintf(users + n, sizeof users - n, "%s%s", n ? ", " : "", u->name);
-    return status_fail(STATUS_USAGE, "the strategy %s has no use for %s (these have: %s)", s->name,
-                       option->name, users);
+    bool may = option->takes & PLAN_TAKES_SERVERS && s->takes & PLAN_TAKES_SYNC;
+    return status_fail(STATUS_USAGE, "the strategy %s has no use for %s%s (these have: %s)",
+                       s->name, option->name, may ? " without --sync server" : "", users);
 }
 
 /* Who asks for something else than they get should know. */
