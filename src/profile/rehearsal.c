@@ -4,7 +4,6 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "base/timer.h"
-#include "machine/machine.h"
 #include "profile/turns.h"
 #include "runtime/executor.h"
 #include "runtime/gang.h"
@@ -159,14 +158,12 @@ static void rest(double seconds)
  * have. Where it mostly was so far, the core is kept awake, and its caches warm. */
 static void let_others_play(struct actor *a, int instr)
 {
-    double before_s = turns_time_s(a->all->turns, a->place);
     pass_on(a);
     if (a->sleepy[instr] > 0)
         sleep_until_turn(a);
     else
         look_out_for_turn(a);
-    bool slept = turns_time_s(a->all->turns, a->place) - before_s > MACHINE_SPIN_S;
-    a->sleepy[instr] += slept ? 1 : -1;
+    a->sleepy[instr] += turns_slept(a->all->turns, a->place) ? 1 : -1;
 }
 
 /* Where a worker would sleep in a step it does so here: while the others play, if any can, or for

@@ -13,6 +13,7 @@ struct player {
     double *ended_s; /* by instruction; INFINITY: not yet, or not known yet */
     double now_s;
     int waits_at; /* -1: for nothing */
+    bool slept;   /* before its last turn */
     bool over;
 };
 
@@ -201,11 +202,6 @@ void turns_end(turns *t, int who)
     t->players[who].over = true;
 }
 
-double turns_time_s(const turns *t, int who)
-{
-    return t->players[who].now_s;
-}
-
 double turns_sleep_s(turns *t, int who, int instr)
 {
     struct player *player = &t->players[who];
@@ -235,8 +231,15 @@ int turns_pass(turns *t, int who)
     }
     if (next < 0)
         return -1;
+    struct player *player = &t->players[next];
     double s = ready_s(t, next);
-    t->players[next].now_s = s < INFINITY ? s : t->players[next].now_s;
-    t->players[next].waits_at = -1;
+    player->slept = s - player->now_s > MACHINE_SPIN_S;
+    player->now_s = s < INFINITY ? s : player->now_s;
+    player->waits_at = -1;
     return next;
+}
+
+bool turns_slept(const turns *t, int who)
+{
+    return t->players[who].slept;
 }

@@ -37,9 +37,6 @@ void turns_begin(turns *t);
 void turns_compute(turns *t, int who, int instr, double seconds);
 void turns_end(turns *t, int who);
 
-/* Its own time: what it has computed and waited for so far. */
-double turns_time_s(const turns *t, int who);
-
 /* How long it would sleep before it computes this instruction; 0: not at all, or so shortly that it
  * would look on meanwhile; INFINITY: until another one has computed. It stays there until it gets a
  * turn, or computes it. */
@@ -49,5 +46,8 @@ double turns_sleep_s(turns *t, int who, int instr);
  * anything to be computed, the one whose time is first, and `who` itself if there is no other. -1:
  * all have ended. */
 int turns_pass(turns *t, int who);
+
+/* Of who has the turn: whether it would have slept for what it waited for, now that it has come. */
+bool turns_slept(const turns *t, int who);
 
 #endif
