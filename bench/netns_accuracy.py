@@ -8,13 +8,15 @@ and are joined by a bridge whose links let through as much as is asked for.
 
     bench/netns_accuracy.py --cleave build/cleave --hosts 100,100 --hosts 1000,1000 --json out.json
 
-For each cluster: measures the machine over MPI (cleave machine --measure), predicts every plan on that
-file with the computing costs of this host (measured once, kept in a profile of its own), trains it
-across the namespaces, and prints a table. Exit status 1 if a case failed. Needs root, iproute2 and Open
-MPI. Trainings and measurements can be wrapped (--with) in a command that keeps the machine quiet.
+For each cluster: measures the machine over MPI (cleave machine --measure), and for every plan, in turns:
+predicts it on that file with the computing costs of this host (measured anew each time, unless --profile
+has them), and trains it across the namespaces. Prints a table; the error of a plan is the median of its
+rounds'. Exit status 1 if a case failed. Needs root, iproute2 and Open MPI. Trainings and measurements can
+be wrapped (--with) in a command that keeps the machine quiet.
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -27,6 +29,7 @@ CONTROL = "reno"  # of TCP: what every kernel lets a namespace have
 # A link's token bucket: what passes at once after a rest. Smaller ones lose tokens, and so bandwidth,
 # whenever the kernel's timers come late because all cores are at work.
 LEAST_BURST, BURST_S = 32768, 2.5e-3
+LITTLE_DOUBT = 0.02  # as of 'cleave bench accuracy': a smaller standard error is none
 
 
 def check(command, **how):
@@ -144,11 +147,16 @@ def other_seconds():
     return times
 
 
+def doubt(errors):
+    """The standard error of their mean."""
+    return statistics.stdev(errors) / len(errors) ** 0.5 if len(errors) > 1 else math.inf
+
+
 class Bench:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.env = environment(folder)
-        self.profile = args.profile or os.path.join(folder, "profile.db")
+        self.profile = args.profile or os.path.join(folder, "profile.db")  # see forget_costs
         self.others, self.n_failed = 0, 0
 
     def quietly(self, command):
@@ -169,7 +177,13 @@ class Bench:
         return [model, "--data", self.args.data, "--batch", str(self.args.batch), "--threads", "1",
                 "--no-eval", "--json", *plan_options(plan, workers)]
 
+    def forget_costs(self):
+        for end in ("", "-journal", "-wal", "-shm"):
+            if not self.args.profile and os.path.exists(self.profile + end):
+                os.remove(self.profile + end)
+
     def predict(self, machine, model, plan, workers):
+        self.forget_costs()
         command = [self.args.cleave, "predict", *self.case_options(model, plan, workers),
                    "--workers", str(workers), "--machine", machine, "--profile", self.profile]
         return json.loads(self.quietly(command))
@@ -189,22 +203,26 @@ class Bench:
 
     def run_case(self, cluster, machine, model, plan):
         workers = len(cluster.hosts)
-        predicted = self.predict(machine, model, plan, workers)
-        steps = self.steps_for(predicted["step_s"], workers, plan)
-        measured, others = [], []
-        for _ in range(self.args.rounds):
+        predicted, measured, others, errors = [], [], [], []
+        while len(errors) < self.args.rounds or (
+                len(errors) < self.args.most_rounds and doubt(errors) > LITTLE_DOUBT):
+            predicted.append(self.predict(machine, model, plan, workers))
+            steps = self.steps_for(predicted[0]["step_s"], workers, plan)
             measured.append(self.train(cluster, model, plan, workers, steps))
             others.append(self.others)
+            errors.append(predicted[-1]["step_s"] / measured[-1]["median_step_s"] - 1)
         times = [m["median_step_s"] for m in measured]
         middle = statistics.median(times)
         return {"cluster": ",".join(cluster.rates), "model": model, "plan": plan, "workers": workers,
-                "steps": steps, "predicted_s": predicted["step_s"], "measured_s": middle,
-                "measured_all_s": times, "error": predicted["step_s"] / middle - 1,
+                "steps": steps, "predicted_s": statistics.median(p["step_s"] for p in predicted),
+                "predicted_all_s": [p["step_s"] for p in predicted], "measured_s": middle,
+                "measured_all_s": times, "error": statistics.median(errors),
+                "standard_error": doubt(errors) if len(errors) > 1 else None,
                 "noise": (max(times) - min(times)) / middle, "others": max(others),
-                "wait_s": predicted["workers"][0]["wait_s"],
-                "bytes_equal": predicted["bytes_moved"] == measured[0]["bytes_moved"],
-                "memory_equal": predicted["memory_bytes"] == measured[0]["memory_bytes"],
-                "costs": predicted["costs"]}
+                "wait_s": predicted[0]["workers"][0]["wait_s"],
+                "bytes_equal": predicted[0]["bytes_moved"] == measured[0]["bytes_moved"],
+                "memory_equal": predicted[0]["memory_bytes"] == measured[0]["memory_bytes"],
+                "costs": predicted[0]["costs"]}
 
     def run_cluster(self, rates, results):
         with Cluster(rates, self.folder) as cluster:
@@ -228,7 +246,8 @@ class Bench:
 def print_case(c):
     print(f"{c['cluster']:<18} {c['model']:<8} {c['plan']:<18} {1e3 * c['predicted_s']:10.2f} "
           f"{1e3 * c['measured_s']:10.2f} {100 * c['error']:+8.1f} % {100 * c['noise']:6.1f} % "
-          f"{c['steps']:5d} {100 * c['others']:6.1f} %  {'equal' if c['bytes_equal'] else 'DIFFER'}", flush=True)
+          f"{len(c['measured_all_s']):6d} {c['steps']:5d} {100 * c['others']:6.1f} %  "
+          f"{'equal' if c['bytes_equal'] else 'DIFFER'}", flush=True)
 
 
 def summarise(results):
@@ -250,7 +269,9 @@ def main():
     p.add_argument("--batch", type=int, default=32)
     p.add_argument("--seconds", type=float, default=6, help="about how long each training takes")
     p.add_argument("--most-steps", type=int, default=60)
-    p.add_argument("--rounds", type=int, default=2, help="trainings of each plan")
+    p.add_argument("--rounds", type=int, default=2, help="turns of predicting and training of each plan")
+    p.add_argument("--most-rounds", type=int, default=0,
+                   help="turns of a plan whose error is not yet known to 2 %%, its standard error [--rounds]")
     p.add_argument("--most-others", type=float, default=0.1, metavar="CORES",
                    help="a measurement is repeated if other processes took more than that")
     p.add_argument("--tries", type=int, default=3, help="of each measurement")
@@ -265,11 +286,12 @@ def main():
         args.profile = os.path.abspath(args.profile)
     if args.keep:
         args.keep = os.path.abspath(args.keep)
+    args.most_rounds = max(args.most_rounds, args.rounds)
     if os.getuid() != 0:
         sys.exit("only root can make network namespaces")
     results, n_failed = [], 0
     print(f"{'Mbit/s':<18} {'model':<8} {'plan':<18} {'predicted':>10} {'measured':>10} {'error':>10} "
-          f"{'noise':>8} {'steps':>5} {'others':>8}  bytes   (times in ms)")
+          f"{'noise':>8} {'rounds':>6} {'steps':>5} {'others':>8}  bytes   (times in ms)")
     with tempfile.TemporaryDirectory(prefix="cleave-netns-") as folder:
         for hosts in args.hosts or ["100,100", "1000,1000", "100,1000"]:
             bench = Bench(args, folder)
