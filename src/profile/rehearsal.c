@@ -2,7 +2,6 @@
 
 #include "base/numbers.h"
 #include "base/random.h"
-#include "base/thread.h"
 #include "base/timer.h"
 #include "profile/turns.h"
 #include "runtime/executor.h"
@@ -47,7 +46,7 @@ struct rehearsal {
     pthread_mutex_t lock;
     pthread_cond_t passed;
     turns *turns;
-    atomic_int turn; /* takes_turns: the actor who plays; changes under the lock */
+    int turn; /* takes_turns: the actor who plays; the others sleep */
 };
 
 /* ---- one actor ---- */
@@ -119,31 +118,16 @@ static void tell_computed(struct actor *a, int end)
 /* The lock is held. */
 static void pass_on(struct actor *a)
 {
-    int next = turns_pass(a->all->turns, a->place);
-    atomic_store(&a->all->turn, next);
-    if (next != a->place)
+    a->all->turn = turns_pass(a->all->turns, a->place);
+    if (a->all->turn != a->place)
         pthread_cond_broadcast(&a->all->passed);
-}
-
-static bool has_turn(struct actor *a)
-{
-    return atomic_load(&a->all->turn) == a->place;
 }
 
 /* The lock is held. */
 static void sleep_until_turn(struct actor *a)
 {
-    while (!has_turn(a))
+    while (a->all->turn != a->place)
         pthread_cond_wait(&a->all->passed, &a->all->lock);
-}
-
-/* The lock is held, but not meanwhile. */
-static void look_out_for_turn(struct actor *a)
-{
-    pthread_mutex_unlock(&a->all->lock);
-    while (!has_turn(a))
-        thread_relax();
-    pthread_mutex_lock(&a->all->lock);
 }
 
 static void rest(double seconds)
@@ -153,21 +137,10 @@ static void rest(double seconds)
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)(s * 1e9)}, NULL);
 }
 
-/* What it waits for has yet to be computed by others, one at a time, which takes longer than in a
- * step: there it may have come by now, so that nobody would sleep. Whether so is known when they
- * have. Where it mostly was so far, the core is kept awake, and its caches warm. */
-static void let_others_play(struct actor *a, int instr)
-{
-    pass_on(a);
-    if (a->sleepy[instr] > 0)
-        sleep_until_turn(a);
-    else
-        look_out_for_turn(a);
-    a->sleepy[instr] += turns_slept(a->all->turns, a->place) ? 1 : -1;
-}
-
 /* Where a worker would sleep in a step it does so here: while the others play, if any can, or for
- * as long as it would have, having played ahead of them. */
+ * as long as it would have, having played ahead of them. What others have yet to compute, one at a
+ * time, has come in a step perhaps, so that nobody would sleep. Where it mostly had so far, it goes
+ * on: they will catch up, and to wait for them would cool its caches. */
 static void sleep_as_in_a_step(void *actor, int instr)
 {
     struct actor *a = actor;
@@ -175,15 +148,21 @@ static void sleep_as_in_a_step(void *actor, int instr)
     pthread_mutex_lock(&a->all->lock);
     tell_computed(a, instr);
     double sleep_s = turns_sleep_s(a->all->turns, a->place, instr);
-    if (sleep_s == INFINITY) {
-        let_others_play(a, instr);
-        sleep_s = 0;
-    } else if (sleep_s > 0) {
+    bool goes_on = sleep_s == 0 || (sleep_s == INFINITY && a->sleepy[instr] < 0);
+    if (!goes_on) {
         pass_on(a);
         sleep_until_turn(a);
     }
     pthread_mutex_unlock(&a->all->lock);
-    rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
+    if (sleep_s < INFINITY) /* else others have told, by computing */
+        rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
+}
+
+/* When all have played: whether it was right to go on, and would have been. */
+static void note_sleeps(struct actor *a)
+{
+    for (int i = 0; i < a->program->n_instrs; i++)
+        a->sleepy[i] += turns_slept(a->all->turns, a->place, i) ? 1 : -1;
 }
 
 /* ---- opening and closing one ---- */
@@ -318,12 +297,20 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
         r->actors[i].told = 0;
     if (r->turns) {
         turns_begin(r->turns);
-        atomic_store(&r->turn, turns_pass(r->turns, -1));
+        r->turn = turns_pass(r->turns, -1);
     }
     gang_do(r->gang, play, r);
     for (int i = 0; i < r->request->n; i++)
         if (r->actors[i].error.status != STATUS_OK)
             return status_give(&r->actors[i].error);
+    return STATUS_OK;
+}
+
+static enum status play_once_more(struct rehearsal *r)
+{
+    TRY(play_all(r, play_round));
+    for (int i = 0; r->turns && i < r->request->n; i++)
+        note_sleeps(&r->actors[i]);
     return STATUS_OK;
 }
 
@@ -345,7 +332,7 @@ static double done_share(const struct rehearsal *r, double spent_s)
 static enum status play_timed(struct rehearsal *r)
 {
     int64_t start_ns = timer_now_ns(), longest_ns = 0;
-    TRY(play_all(r, play_round));
+    TRY(play_once_more(r));
     int64_t wall_ns = timer_now_ns() - start_ns;
     for (int i = 0; i < r->request->n; i++)
         longest_ns = r->actors[i].played_ns > longest_ns ? r->actors[i].played_ns : longest_ns;
@@ -356,7 +343,7 @@ static enum status play_timed(struct rehearsal *r)
 static enum status play_rounds(struct rehearsal *r)
 {
     TRY(look_up(r, 0));
-    TRY(play_all(r, play_round));
+    TRY(play_once_more(r));
     int64_t start_ns = timer_now_ns();
     double share;
     do {

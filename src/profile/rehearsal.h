@@ -11,8 +11,7 @@
  * cores are busy to the end of the round, and only what each did first is kept.
  * Or they take turns, as the stages of a pipeline without micro-batches do: what a core computes
  * after a sleep takes longer, because its caches are cold and it has to gather speed. So each
- * sleeps where it would in a step, and nowhere else (turns.h): who only has to let others play, for
- * what would have come by then, keeps its core awake.
+ * sleeps where it would in a step, and nowhere else (turns.h).
  */
 #ifndef CLEAVE_PROFILE_REHEARSAL_H
 #define CLEAVE_PROFILE_REHEARSAL_H
