@@ -65,13 +65,8 @@ const struct cleave_plan_info *cleave_plan_get_info(const cleave_plan *plan)
 
 static enum status find_sync(const char *text, enum plan_sync *out)
 {
-    static const char *const names[] = {[PLAN_RING] = "ring",
-                                        [PLAN_TREE] = "tree",
-                                        [PLAN_HIERARCHICAL] = "hierarchical",
-                                        [PLAN_SERVER] = "server",
-                                        NULL};
-    for (int i = 0; names[i]; i++)
-        if (!text || strcmp(names[i], text) == 0) {
+    for (int i = 0; plan_sync_names[i]; i++)
+        if (!text || strcmp(plan_sync_names[i], text) == 0) {
             *out = (enum plan_sync)i;
             return STATUS_OK;
         }

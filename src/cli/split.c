@@ -8,12 +8,6 @@
 
 enum { MAX_STRATEGIES = 32 };
 
-const char *const split_sync_names[] = {[PLAN_RING] = "ring",
-                                        [PLAN_TREE] = "tree",
-                                        [PLAN_HIERARCHICAL] = "hierarchical",
-                                        [PLAN_SERVER] = "server",
-                                        NULL};
-
 #define STRATEGIES                                                                   \
     "  serial     one worker\n"                                                      \
     "  data       every layer along the batch\n"                                     \

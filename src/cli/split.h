@@ -16,26 +16,24 @@ struct split_options {
     int stages[SPLIT_MAX_STAGES];
 };
 
-extern const char *const split_sync_names[];
-
 /* Presets leave what is not given at 0, the strategy's own choice. */
-#define SPLIT_OPTIONS(o)                                                                           \
-    OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                  \
-                   "into which pipelines cut a batch [the strategy's own choice]"),                \
-        OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                   \
-                    "workers of each stage of a pipeline [one each]"),                             \
-        OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, PLAN_MAX_WINDOW, NULL,                \
-                       "pipedream: steps between two flushes [4 times the stages]"),               \
-        OPTION_INTEGER("--model-workers", "N", &(o)->model_workers, 1, PLAN_MAX_WORKERS, NULL,     \
-                       "hybrid: workers along the channels [about the root of all]"),              \
-        OPTION_CHOICE("--sync", &(o)->sync, split_sync_names, "ring", "how gradients are summed"), \
-        OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,       \
-                       "gradients are summed in buckets of this size [26214400]"),                 \
-        OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,     \
-                       NULL, "for --sync hierarchical"),                                           \
-        OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                 \
-                       "ps, --sync server: how many of the workers keep weights [one in four]"),   \
-        OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                          \
+#define SPLIT_OPTIONS(o)                                                                          \
+    OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                 \
+                   "into which pipelines cut a batch [the strategy's own choice]"),               \
+        OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                  \
+                    "workers of each stage of a pipeline [one each]"),                            \
+        OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, PLAN_MAX_WINDOW, NULL,               \
+                       "pipedream: steps between two flushes [4 times the stages]"),              \
+        OPTION_INTEGER("--model-workers", "N", &(o)->model_workers, 1, PLAN_MAX_WORKERS, NULL,    \
+                       "hybrid: workers along the channels [about the root of all]"),             \
+        OPTION_CHOICE("--sync", &(o)->sync, plan_sync_names, "ring", "how gradients are summed"), \
+        OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,      \
+                       "gradients are summed in buckets of this size [26214400]"),                \
+        OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,    \
+                       NULL, "for --sync hierarchical"),                                          \
+        OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                \
+                       "ps, --sync server: how many of the workers keep weights [one in four]"),  \
+        OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                         \
                     "ps: apply each worker's gradients as they come")
 
 /* What --help says of plans, and where only a strategy can be named; and of STRATEGY (their names;

@@ -8,7 +8,6 @@
 enum { PLAN_MAX_SIZE_SUM = 1000000000, PLAN_BUCKET_BYTES = 25 << 20 };
 
 extern const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1]; /* end with NULL */
-extern const char *const plan_sync_names[PLAN_SYNC_COUNT + 1];
 
 /* An empty plan: one micro-batch, ring, no cuts, all layers in stage 0; stages have no workers yet.
  */

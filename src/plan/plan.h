@@ -60,6 +60,7 @@ enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
 
 enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
 enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };
+extern const char *const plan_sync_names[PLAN_SYNC_COUNT + 1]; /* ends with NULL */
 
 /* One loop cut into parts. Part i of a loop of `extent` iterations is plan_part(cut, i, extent). */
 struct plan_cut {
