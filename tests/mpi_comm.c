@@ -1,6 +1,8 @@
 /* The MPI transport: one rank of a job that tests/CMakeLists.txt starts with mpirun.
  *
  *     mpirun -n 3 mpi_comm cases      every case of comm_cases.h
+ *     mpirun -n 2 mpi_comm order      what is sent first has come first, however long it is: to
+ *                                     other hosts, so netns.sh starts this one
  *     mpirun -n 3 mpi_comm missing    rank 1 comes late: the others' time-outs name it
  *     mpirun -n 3 mpi_comm abort      rank 1 gives up: the others hear why, soon
  *     mpirun -n 3 mpi_comm exit       rank 1 ends without a word: the others notice
@@ -19,6 +21,34 @@ static bool run_cases(comm *c, struct cases_report *report)
            (c->size == 1 || cases_run_tag_reuse(c, report)) &&
            cases_run_reductions(c, 500009, report) && cases_run_many_at_once(c, report) &&
            cases_run_control(c, report);
+}
+
+/* Two messages at once, of which the first is longer than what is started of one at a time: its end
+ * must not queue up behind the second. The sender looks after them only when the second would long
+ * have come. */
+static bool run_order(comm *c, struct cases_report *report)
+{
+    enum { LONG = 3 << 20, SHORT = 1 << 16 };
+    static char first[LONG], second[SHORT];
+    comm_op ops[2];
+    bool done[2] = {false, false};
+    if (c->rank == 0) {
+        memset(first, 1, sizeof first);
+        memset(second, 2, sizeof second);
+        CASES_OK(report, c->table->start_send(c, 1, 1, first, LONG, &ops[0]));
+        CASES_OK(report, c->table->start_send(c, 1, 2, second, SHORT, &ops[1]));
+        (void)usleep(300000);
+        return cases_wait(c, ops, 2, report);
+    }
+    CASES_OK(report, c->table->start_receive(c, 0, 1, first, LONG, &ops[0]));
+    CASES_OK(report, c->table->start_receive(c, 0, 2, second, SHORT, &ops[1]));
+    while (!done[1]) {
+        CASES_OK(report, c->table->poll(c, &ops[1], &done[1]));
+        CASES_OK(report, done[0] ? STATUS_OK : c->table->poll(c, &ops[0], &done[0]));
+    }
+    CASES_CHECK(report, done[0], "the second of two messages has come first");
+    CASES_CHECK(report, first[LONG - 1] == 1 && second[SHORT - 1] == 2, "wrong bytes");
+    return true;
 }
 
 static bool run_missing(comm *c, struct cases_report *report)
@@ -112,7 +142,9 @@ int main(int argc, char **argv)
     }
     struct cases_report report = {""};
     bool ok = rank == c->rank && size == c->size;
-    if (strcmp(what, "missing") == 0)
+    if (strcmp(what, "order") == 0)
+        ok = ok && run_order(c, &report);
+    else if (strcmp(what, "missing") == 0)
         ok = ok && run_missing(c, &report);
     else if (strcmp(what, "abort") == 0)
         ok = ok && run_abort(c, &report);

@@ -120,6 +120,12 @@ for n in 2 3; do
     echo "$n hosts: the same bits as $n threads"
 done
 
+# ---- in order ----
+
+timeout 60 ip netns exec $hub "$mpirun" "${network_options[@]}" -H "${hosts[0]},${hosts[1]}" -n 2 \
+    "${CLEAVE%/*}/tests/mpi_comm" order >stdout 2>stderr </dev/null || fail "mpi_comm order: $(tail -n 3 stderr)"
+echo "a long message comes before a short one that was sent after it"
+
 # ---- bytes ----
 
 # measure HOSTS STEPS MODEL DATA BATCH: what 2 x STEPS steps send more than STEPS do, per step, is

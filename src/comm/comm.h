@@ -68,7 +68,9 @@ struct comm_table {
      */
     bool shared_work;
 
-    /* Starts; never blocks. The memory must stay as it is until the operation is done. */
+    /* Starts; never blocks. The memory must stay as it is until the operation is done. To other
+     * hosts messages for a peer pass in the order of their starts: who waits for one polls those
+     * before it, too. */
     enum status (*start_send)(comm *c, int peer, int64_t tag, const void *data, int64_t n_bytes,
                               comm_op *op);
     enum status (*start_receive)(comm *c, int peer, int64_t tag, void *data, int64_t n_bytes,

@@ -38,7 +38,8 @@ struct mpi_abort {
 struct mpi_peer {
     int64_t pid;
     char host[MPI_HOST_NAME_BYTES];
-    int host_rank; /* among the ranks of this host; -1 on another */
+    int host_rank;                    /* among the ranks of this host; -1 on another */
+    int64_t n_sends, n_sends_started; /* to it; of them, whose parts have all been started */
 };
 
 struct host;
@@ -73,6 +74,7 @@ struct transfer_op {
     MPI_Comm mpi_comm;
     char *data;
     int64_t n_bytes, part_bytes;
+    int64_t place; /* of a send: in the row of those to its peer; -1: in none */
     int n_parts, n_started, n_done;
     MPI_Request requests[MPI_PARTS]; /* of part i: number i % MPI_PARTS */
 };

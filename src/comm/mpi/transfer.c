@@ -44,11 +44,16 @@ static enum status start_part(struct mpi_end *end, struct transfer_op *op)
     return STATUS_OK;
 }
 
-/* As many as there is room for. */
+/* As many as there is room for. Sends to a peer stand in a row: one that is too long to be started
+ * at once would else end behind all that were sent after it. */
 static enum status start_parts(struct mpi_end *end, struct transfer_op *op)
 {
+    struct mpi_peer *peer = &end->peers[op->peer];
+    if (op->n_started == op->n_parts || (op->place >= 0 && op->place != peer->n_sends_started))
+        return STATUS_OK;
     while (op->n_started < op->n_parts && op->n_started - op->n_done < MPI_PARTS)
         TRY(start_part(end, op));
+    peer->n_sends_started += op->place >= 0 && op->n_started == op->n_parts;
     return STATUS_OK;
 }
 
@@ -67,6 +72,8 @@ static enum status begin(struct mpi_end *end, const struct transfer_op *like, st
     t->n_parts = (int)((t->n_bytes + t->part_bytes - 1) / t->part_bytes);
     if (t->n_parts == 0)
         t->n_parts = 1; /* an empty message is one, too */
+    bool in_row = !t->receives && t->mpi_comm == end->transfers;
+    t->place = in_row ? end->peers[t->peer].n_sends++ : -1;
     return start_parts(end, t);
 }
 
@@ -95,9 +102,12 @@ enum status transfer_start_receive(struct mpi_end *end, MPI_Comm mpi_comm, int p
 
 enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *done)
 {
+    TRY(start_parts(end, op)); /* it may be first in the row by now */
     while (op->n_done < op->n_parts) {
         int arrived = 0;
         MPI_Status status;
+        if (op->n_done == op->n_started)
+            return STATUS_OK;
         TRY_MPI(MPI_Test(&op->requests[op->n_done % MPI_PARTS], &arrived, &status));
         if (!arrived)
             return STATUS_OK;
