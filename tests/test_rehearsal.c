@@ -266,6 +266,48 @@ static void test_rehearsed_in_the_order_of_a_step(void **state)
     scene_close(&s);
 }
 
+/* Of the last round: who computed, one after the other. */
+static struct {
+    int longer; /* who has more to do */
+    int last;
+    char who[64];
+} order;
+
+static enum status take_long(int worker, enum pass pass)
+{
+    (void)pass;
+    if (worker != order.last && strlen(order.who) + 1 < sizeof order.who)
+        (void)snprintf(order.who + strlen(order.who), 2, "%d", worker);
+    order.last = worker;
+    (void)nanosleep(&(struct timespec){.tv_nsec = worker == order.longer ? 3000000 : 500000}, NULL);
+    return STATUS_OK;
+}
+
+static enum status begin_order(void *user, double share)
+{
+    (void)user, (void)share;
+    order.last = -1;
+    order.who[0] = '\0';
+    return STATUS_OK;
+}
+
+/* Whoever would not have slept in a step goes on here, too, though what it waits for has yet to be
+ * computed by another: the stage with more to do, once it has begun. The first stage of two, if it
+ * has less to do, sleeps after its forwards. */
+static void test_who_would_not_sleep_goes_on(void **state)
+{
+    static const char *const orders[] = {"01", "010"};
+    (void)state;
+    for (order.longer = 0; order.longer < 2; order.longer++) {
+        struct scene s;
+        open_stages(&s, "1f1b", 2, 3);
+        spy_open(take_long);
+        assert_ok(rehearse(&s, true, begin_order, 3));
+        assert_string_equal(order.who, orders[order.longer]);
+        scene_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_turns_follow_a_step),
         cmocka_unit_test(test_turns_of_some),
         cmocka_unit_test(test_rehearsed_in_the_order_of_a_step),
+        cmocka_unit_test(test_who_would_not_sleep_goes_on),
     };
     return test_run(tests);
 }

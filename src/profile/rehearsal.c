@@ -19,7 +19,8 @@ struct rehearsal;
 struct actor {
     struct rehearsal *all;
     int place;
-    int told; /* takes_turns: of its instructions, how many it has told of in this round */
+    int told;    /* takes_turns: of its instructions, how many it has told of in this round */
+    int *sleepy; /* takes_turns: by instruction, rounds in which it would have slept, less others */
     device *device;
     struct program *program;
     executor *executor;
@@ -122,7 +123,8 @@ static void pass_on(struct actor *a)
         pthread_cond_broadcast(&a->all->passed);
 }
 
-static void await_turn(struct actor *a)
+/* The lock is held. */
+static void sleep_until_turn(struct actor *a)
 {
     while (a->all->turn != a->place)
         pthread_cond_wait(&a->all->passed, &a->all->lock);
@@ -136,7 +138,9 @@ static void rest(double seconds)
 }
 
 /* Where a worker would sleep in a step it does so here: while the others play, if any can, or for
- * as long as it would have, having played ahead of them. */
+ * as long as it would have, having played ahead of them. What others have yet to compute, one at a
+ * time, has come in a step perhaps, so that nobody would sleep. Where it mostly had so far, it goes
+ * on: they will catch up, and to wait for them would cool its caches. */
 static void sleep_as_in_a_step(void *actor, int instr)
 {
     struct actor *a = actor;
@@ -144,14 +148,21 @@ static void sleep_as_in_a_step(void *actor, int instr)
     pthread_mutex_lock(&a->all->lock);
     tell_computed(a, instr);
     double sleep_s = turns_sleep_s(a->all->turns, a->place, instr);
-    if (sleep_s > 0) {
-        if (sleep_s == INFINITY) /* others will tell, by computing */
-            sleep_s = 0;
+    bool goes_on = sleep_s == 0 || (sleep_s == INFINITY && a->sleepy[instr] < 0);
+    if (!goes_on) {
         pass_on(a);
-        await_turn(a);
+        sleep_until_turn(a);
     }
     pthread_mutex_unlock(&a->all->lock);
-    rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
+    if (sleep_s < INFINITY) /* else others have told, by computing */
+        rest(sleep_s - (double)(timer_now_ns() - start_ns) * 1e-9);
+}
+
+/* When all have played: whether it was right to go on, and would have been. */
+static void note_sleeps(struct actor *a)
+{
+    for (int i = 0; i < a->program->n_instrs; i++)
+        a->sleepy[i] += turns_slept(a->all->turns, a->place, i) ? 1 : -1;
 }
 
 /* ---- opening and closing one ---- */
@@ -176,9 +187,10 @@ static enum status open_actor(struct actor *a)
     if (r->takes_turns)
         executor_wait_in_rehearsal(a->executor, sleep_as_in_a_step, a);
     TRY(make_batch(a));
-    size_t count = (size_t)r->most_rounds * (size_t)a->program->n_instrs + 1;
+    size_t n = (size_t)a->program->n_instrs, count = (size_t)r->most_rounds * n + 1;
     a->seconds = calloc(count, sizeof *a->seconds);
-    return a->seconds ? STATUS_OK : status_no_memory(count * sizeof *a->seconds);
+    a->sleepy = calloc(n + 1, sizeof *a->sleepy);
+    return a->seconds && a->sleepy ? STATUS_OK : status_no_memory(count * sizeof *a->seconds);
 }
 
 static void close_actor(struct actor *a)
@@ -189,6 +201,7 @@ static void close_actor(struct actor *a)
         a->all->request->backend->device_close(a->device);
     free(a->images);
     free(a->labels);
+    free(a->sleepy);
     free(a->seconds);
 }
 
@@ -206,7 +219,7 @@ static enum status play_in_turn(struct actor *a)
 {
     struct rehearsal *r = a->all;
     pthread_mutex_lock(&r->lock);
-    await_turn(a);
+    sleep_until_turn(a);
     pthread_mutex_unlock(&r->lock);
     enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
     if (st == STATUS_OK)
@@ -293,6 +306,14 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
     return STATUS_OK;
 }
 
+static enum status play_once_more(struct rehearsal *r)
+{
+    TRY(play_all(r, play_round));
+    for (int i = 0; r->turns && i < r->request->n; i++)
+        note_sleeps(&r->actors[i]);
+    return STATUS_OK;
+}
+
 static enum status look_up(const struct rehearsal *r, double share)
 {
     const struct rehearsal_request *q = r->request;
@@ -311,7 +332,7 @@ static double done_share(const struct rehearsal *r, double spent_s)
 static enum status play_timed(struct rehearsal *r)
 {
     int64_t start_ns = timer_now_ns(), longest_ns = 0;
-    TRY(play_all(r, play_round));
+    TRY(play_once_more(r));
     int64_t wall_ns = timer_now_ns() - start_ns;
     for (int i = 0; i < r->request->n; i++)
         longest_ns = r->actors[i].played_ns > longest_ns ? r->actors[i].played_ns : longest_ns;
@@ -322,7 +343,7 @@ static enum status play_timed(struct rehearsal *r)
 static enum status play_rounds(struct rehearsal *r)
 {
     TRY(look_up(r, 0));
-    TRY(play_all(r, play_round));
+    TRY(play_once_more(r));
     int64_t start_ns = timer_now_ns();
     double share;
     do {

@@ -11,8 +11,11 @@ struct player {
      * -1: it does not. */
     int *partners;
     double *ended_s; /* by instruction; INFINITY: not yet, or not known yet */
+    double
+        *reached_s; /* by instruction: when it asked how long it would sleep there; INFINITY: not */
     double now_s;
     int waits_at; /* -1: for nothing */
+    bool slept;   /* before its last turn */
     bool over;
 };
 
@@ -90,6 +93,7 @@ static enum status prepare(turns *t, int who)
     int *last;
     TRY(arena_alloc_array(t->memory, n, sizeof *player->partners, &player->partners));
     TRY(arena_alloc_array(t->memory, n_instrs, sizeof *player->ended_s, &player->ended_s));
+    TRY(arena_alloc_array(t->memory, n_instrs, sizeof *player->reached_s, &player->reached_s));
     TRY(arena_alloc_array(t->memory, (size_t)t->n, sizeof *last, &last));
     for (size_t i = 0; i < n; i++)
         player->partners[i] = -1;
@@ -183,7 +187,7 @@ void turns_begin(turns *t)
         player->waits_at = -1;
         player->over = false;
         for (int k = 0; k < player->program->n_instrs; k++)
-            player->ended_s[k] = INFINITY;
+            player->ended_s[k] = player->reached_s[k] = INFINITY;
     }
 }
 
@@ -205,6 +209,7 @@ double turns_sleep_s(turns *t, int who, int instr)
 {
     struct player *player = &t->players[who];
     player->waits_at = instr;
+    player->reached_s[instr] = player->now_s;
     double come_s = ready_s(t, who), sleep_s = come_s - player->now_s;
     if (sleep_s > MACHINE_SPIN_S)
         return sleep_s;
@@ -234,4 +239,9 @@ int turns_pass(turns *t, int who)
     t->players[next].now_s = s < INFINITY ? s : t->players[next].now_s;
     t->players[next].waits_at = -1;
     return next;
+}
+
+bool turns_slept(turns *t, int who, int instr)
+{
+    return end_of_waits(t, who, instr) - t->players[who].reached_s[instr] > MACHINE_SPIN_S;
 }

@@ -38,13 +38,17 @@ void turns_compute(turns *t, int who, int instr, double seconds);
 void turns_end(turns *t, int who);
 
 /* How long it would sleep before it computes this instruction; 0: not at all, or so shortly that it
- * would look on meanwhile; INFINITY: until another one has computed. It stays there until it gets a
- * turn, or computes it. */
+ * would look on meanwhile; INFINITY: that is known when others have computed. It stays there until
+ * it gets a turn, or computes it. */
 double turns_sleep_s(turns *t, int who, int instr);
 
 /* Whose turn it is when `who` (-1: nobody) sleeps or has ended: of those who need not wait for
  * anything to be computed, the one whose time is first, and `who` itself if there is no other. -1:
  * all have ended. */
 int turns_pass(turns *t, int who);
+
+/* Of a step that is over for all: whether it would have slept before this instruction, at which it
+ * was asked how long; also if it went on at once. */
+bool turns_slept(turns *t, int who, int instr);
 
 #endif
