@@ -26,20 +26,20 @@ static void split_in_two_buckets(struct scene *s)
     assert_int_equal(s->programs[0]->n_reductions, 2);
 }
 
-static void test_communication_takes_cores(void **state)
+/* A sum that is over in a moment is hidden behind the last backward; taking part took each 0.4 s,
+ * which they owe until they compute. */
+static void test_taking_part_takes_cores(void **state)
 {
     (void)state;
     struct scene s;
     scene_open(&s, suite_build("lenet5", 8));
     split_in_two_buckets(&s);
     place_on_cores(&s, "1x2:cpu");
-    /* The first sum is hidden behind the last backward, which pays 0.4 s for it. */
     for (int w = 0; w < 2; w++)
         scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), 10);
     const struct clock_result *r = scene_run(&s);
     assert_seconds(r->step_s, 10.4 + 1);
-    assert_seconds(r->workers[1].compute_s, 10.4);
-    assert_seconds(r->workers[1].wait_s, 1);
+    assert_seconds(r->workers[1].wait_s, 1 - 0.4);
     assert_seconds(r->workers[1].communicate_s, 2);
     /* Whoever is asleep must be woken to go on behind the second sum, after a sleep of 1 s. */
     s.machine->wake_s = 0.01;
@@ -70,19 +70,89 @@ static void test_sleepers_are_rung_for(void **state)
     scene_close(&s);
 }
 
-/* So does a message: one micro-batch's gradient is sent, for 1 s, during the other's backward. */
-static void test_messages_take_cores(void **state)
+/* ---- work that members share ---- */
+
+/* Two stages, of which worker 1 sends a gradient of `*bytes` and then computes for 10 s, beside
+ * others 3 times as long if `slows`. A message of that length takes 1 s between two that wait:
+ * `line` has the two points of a curve of so much for each byte, and must outlive the scene. */
+static int open_large_message(struct scene *s, struct machine_point line[2], bool slows,
+                              int64_t *bytes)
+{
+    static struct machine_curve curve;
+    scene_open(s, suite_build("lenet5", 262144));
+    scene_split(s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
+    scene_place(s, "1x2:cpu");
+    int send = scene_find_kind(s->programs[1], INSTR_SEND, 0);
+    int backward = scene_find_run(s->programs[1], true, 0, 0);
+    double most = 1e12;
+    *bytes = s->programs[1]->messages[s->programs[1]->instrs[send].index].n_bytes;
+    line[0] = (struct machine_point){1, 1 / (double)*bytes, 1 / (double)*bytes, 0};
+    line[1] = (struct machine_point){most, most / (double)*bytes, most / (double)*bytes, 0};
+    curve = (struct machine_curve){"threads", false, COMM_GATHER, 2, 1, 2, line};
+    s->machine->curves = &curve;
+    s->machine->n_curves = 1;
+    scene_cost_between(s, 1, backward, 10, slows ? 30 : 10);
+    return backward;
+}
+
+/* The sender does four of its chunks and computes on; the receiver, who waits, does all others, so
+ * that it takes nearly twice as long as if both had waited. */
+static void test_who_waits_does_the_work(void **state)
 {
     (void)state;
     struct scene s;
-    scene_open(&s, suite_build("lenet5", 8));
-    scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 2, .micro_batches = 2});
-    place_on_cores(&s, "1x2:cpu");
-    int backward = scene_find_run(s.programs[1], true, 0, 0);
-    scene_cost(&s, 1, backward, 10);
+    struct machine_point line[2];
+    int64_t bytes = 0;
+    int backward = open_large_message(&s, line, false, &bytes);
+    double chunks = (double)comm_cut(bytes, 1, 2).n, visit = COMM_CHUNKS_PER_POLL / chunks;
+    assert_true(chunks > 50);
     (void)scene_run(&s);
-    assert_seconds(scene_took(&s, 1, scene_find_kind(s.programs[1], INSTR_SEND, 0)), 1);
-    assert_seconds(scene_took(&s, 1, backward), 10.4);
+    int send = scene_find_kind(s.programs[1], INSTR_SEND, 0);
+    assert_near(scene_took(&s, 1, send), 2 * (1 - visit), 1e-5);
+    assert_seconds(scene_took(&s, 1, backward), 10);
+    scene_close(&s);
+}
+
+/* Who copies is a busy neighbour: backward goes at a third of its speed beside it, and the copy, as
+ * much slower as instructions are with all busy, takes three times as long. */
+static void test_copying_beside_computing(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct machine_point line[2];
+    int64_t bytes = 0;
+    int backward = open_large_message(&s, line, true, &bytes);
+    double visit = COMM_CHUNKS_PER_POLL / (double)comm_cut(bytes, 1, 2).n;
+    double copy_s = 3 * 2 * (1 - visit);
+    (void)scene_run(&s);
+    int send = scene_find_kind(s.programs[1], INSTR_SEND, 0);
+    assert_near(scene_took(&s, 1, send), copy_s, 1e-4);
+    assert_near(scene_took(&s, 1, backward), 10 + copy_s * 2 / 3, 1e-4);
+    scene_close(&s);
+}
+
+/* While all members compute nothing moves but what each does in between: of a sum over two in eight
+ * chunks the one that came last does half, and the other the rest, when it has computed. */
+static void test_who_computes_looks_in_between(void **state)
+{
+    (void)state;
+    struct scene s;
+    static const struct machine_point rising[2] = {{1, 1e-12, 1e-12, 0}, {1e12, 1, 1, 0}};
+    static struct machine_curve curve = {"threads", true, COMM_RING, 2, 1, 2, rising};
+    scene_open(&s, suite_build("lenet5", 8));
+    split_in_two_buckets(&s);
+    scene_place(&s, "1x2:cpu");
+    s.machine->curves = &curve;
+    s.machine->n_curves = 1;
+    int sum = scene_find_kind(s.programs[1], INSTR_REDUCE, 0), next = sum + 1;
+    while (s.programs[1]->instrs[next].stream != STREAM_COMPUTE)
+        next++;
+    for (int w = 0; w < 2; w++)
+        scene_cost(&s, w, next, 10);
+    scene_cost(&s, 0, 0, 1); /* worker 1 comes to it a second before worker 0 */
+    (void)scene_run(&s);
+    assert_near(scene_took(&s, 0, sum), 9, 1e-5);
+    assert_near(scene_took(&s, 1, sum), 10, 1e-5);
     scene_close(&s);
 }
 
@@ -212,18 +282,25 @@ static void test_nodes_share_a_host(void **state)
     scene_close(&s);
 }
 
-/* Two sums at once want 0.8 s of a core: they do not hinder each other. Three, of 1.2 s, do. */
-static void test_cores_are_shared_by_sums(void **state)
+/* Who waits for several shares its time between them: sums that take two workers 1 s each take them
+ * about as many seconds as there are, at once. (Visits between instructions that cost nothing do
+ * some of it in no time.) */
+static void test_hands_are_shared(void **state)
 {
     (void)state;
     struct scene s;
-    scene_open(&s, suite_build("lenet5", 8));
-    split_in_two_buckets(&s);
-    place_on_cores(&s, "1x2:cpu");
-    assert_seconds(scene_step(&s), 1);
-    scene_split(&s, "data", &(struct plan_request){.n_workers = 2, .bucket_bytes = 40000});
-    assert_int_equal(s.programs[0]->n_reductions, 3);
-    assert_seconds(scene_step(&s), 1.2);
+    static const struct machine_point alike[3] = {
+        {1, 1e-12, 1e-12, 0}, {2, 1, 1, 0}, {1e9, 1, 1, 0}};
+    static struct machine_curve curve = {"threads", true, COMM_RING, 2, 1, 3, alike};
+    scene_open(&s, suite_build("vgg11", 2));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2, .bucket_bytes = 12000000});
+    int n = s.programs[0]->n_reductions;
+    assert_int_equal(n, 3);
+    scene_place(&s, "1x2:cpu");
+    s.machine->curves = &curve;
+    s.machine->n_curves = 1;
+    double step_s = scene_step(&s);
+    assert_near(step_s, n, 0.3 * n);
     scene_close(&s);
 }
 
@@ -245,6 +322,11 @@ static void test_busy_neighbours(void **state)
         }
         assert_seconds(scene_step(&s), expected[busy - 1]);
     }
+    /* Half of the way beside one that then ends: a quarter of it done at half the speed. */
+    scene_cost_nothing(&s);
+    scene_cost_between(&s, 0, scene_find_run(s.programs[0], false, 0, 1), 1, 3);
+    scene_cost(&s, 1, scene_find_run(s.programs[1], false, 0, 0), 0.5);
+    assert_seconds(scene_step(&s), 0.5 + 0.75);
     /* From the very beginning, and on different hosts not at all. */
     scene_cost_nothing(&s);
     for (int w = 0; w < 3; w++)
@@ -329,15 +411,17 @@ static void test_data_while_waiting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_communication_takes_cores),
+        cmocka_unit_test(test_taking_part_takes_cores),
         cmocka_unit_test(test_sleepers_are_rung_for),
-        cmocka_unit_test(test_messages_take_cores),
+        cmocka_unit_test(test_who_waits_does_the_work),
+        cmocka_unit_test(test_copying_beside_computing),
+        cmocka_unit_test(test_who_computes_looks_in_between),
         cmocka_unit_test(test_networks_take_cores),
         cmocka_unit_test(test_waiting_for_hosts_takes_cores),
         cmocka_unit_test(test_networks_buffer_messages),
         cmocka_unit_test(test_messages_between_hosts_stream),
         cmocka_unit_test(test_nodes_share_a_host),
-        cmocka_unit_test(test_cores_are_shared_by_sums),
+        cmocka_unit_test(test_hands_are_shared),
         cmocka_unit_test(test_busy_neighbours),
         cmocka_unit_test(test_data_for_gpus),
         cmocka_unit_test(test_data_on_one_core),

@@ -79,7 +79,9 @@ static void join_host(struct clock_run *c, int number)
 static enum status prepare_hosts(struct clock_run *c)
 {
     const struct machine *m = c->machine;
-    TRY(arena_alloc_array(c->scratch, (size_t)m->n_nodes, sizeof *c->hosts, &c->hosts));
+    size_t n = (size_t)m->n_nodes;
+    TRY(arena_alloc_array(c->scratch, n, sizeof *c->hosts, &c->hosts));
+    TRY(arena_alloc_array(c->scratch, n, sizeof *c->changed_hosts, &c->changed_hosts));
     for (int i = 0; i < m->n_nodes; i++)
         c->hosts[i] = (struct host){.cores = m->nodes[i].cores,
                                     .first_worker = -1,
@@ -108,6 +110,20 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
     join_host(c, number);
     TRY(take_streams(c, number));
     return make_done(c, w);
+}
+
+static double find_contention(const struct clock_run *c, const struct host *h)
+{
+    double alone_s = 0, busy_s = 0;
+    for (int i = h->first_worker; i >= 0; i = c->workers[i].next_on_host) {
+        const struct worker *w = &c->workers[i];
+        for (int k = 0; k < w->streams->n_compute; k++) {
+            const struct instr_cost *cost = &w->costs[w->streams->compute[k]];
+            alone_s += cost->alone_s;
+            busy_s += cost->busy_s;
+        }
+    }
+    return alone_s > 0 ? fmax(1, busy_s / alone_s) : 1;
 }
 
 static enum status prepare_result(struct clock_run *c)
@@ -139,6 +155,8 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     }
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
+    for (int i = 0; c->attends && i < c->machine->n_nodes; i++)
+        c->hosts[i].contention = find_contention(c, &c->hosts[i]);
     TRY(prepare_result(c));
     TRY(flows_init(c));
     return meetings_init(c);
@@ -207,8 +225,11 @@ static enum status check_ended(const struct clock_run *c)
 /* The next event, once what shares cores and links has settled. */
 static enum status take_event(struct clock_run *c, struct clock_event *e, bool *there)
 {
-    if (c->area.n_changed > 0 && events_next_s(&c->events) > c->now_s)
+    bool changed = c->area.n_changed > 0 || c->n_changed_hosts > 0;
+    if (changed && events_next_s(&c->events) > c->now_s) {
         TRY(flows_settle(c));
+        TRY(workers_settle(c));
+    }
     *there = events_take(&c->events, e);
     return STATUS_OK;
 }

@@ -5,14 +5,15 @@
  * communicating stream started in order, the same waits. What is under way is a flow with demands
  * on resources; resources are the cores of CPU workers (an instruction computes on them, and so
  * does a transfer that copies or adds), and links. Flows share resources max-min fairly: what one
- * cannot use of its share is the others'.
+ * cannot use of its share is the others'. Where a transport's members do the work between them
+ * (comm_table.shared_work), it is done by those who wait, and by the others between instructions.
  *
  *     worker 0  [forward conv1][forward conv2]...[backward fc][backward conv2]
  *     core 0     ^ flow: 1.2 ms of it              ^ shares the core with the sum of fc's gradients
  *     link 0-1                                     ^ flow: 4 MB of it
  *
  * An instruction that computes takes between its cost alone and its cost with all neighbours busy,
- * by how many of them compute when it begins.
+ * by how many of them are busy meanwhile.
  *
  *     struct clock_worker workers[2] = {{program0, costs0, 0}, {program1, costs1, 1}};
  *     struct clock_options o = {.machine = m, .transport = "threads"};

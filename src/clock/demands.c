@@ -114,6 +114,18 @@ static struct machine_point measured(const struct clock_run *c, bool reduces,
     return (struct machine_point){n_bytes, s, s, 0};
 }
 
+/* What it takes even of nothing is taking part; of the rest each did its chunks. */
+static void share_out(const struct clock_run *c, struct meeting *m, const struct machine_point *p,
+                      const struct machine_point *nothing, struct comm_chunks chunks)
+{
+    if (!c->attends)
+        return;
+    double n = (double)chunks.n, hands = fmin(m->n_members, n);
+    m->load.each_s = nothing->cpu_s;
+    m->load.work_s = hands * fmax(0, p->cpu_s - nothing->cpu_s);
+    m->load.visit = fmin(1, COMM_CHUNKS_PER_POLL / n);
+}
+
 static void demand_cores(struct basket *b, const int *members, int n, double cpu_s)
 {
     for (int i = 0; i < n; i++)
@@ -266,8 +278,11 @@ static enum status demand_sum(struct clock_run *c, struct meeting *m)
     TRY(basket_init(&b, c));
     if (share_host(c, r->members, r->n_members)) {
         struct machine_point p = measured(c, true, r->method, r->n_members, n_bytes);
+        struct machine_point nothing = measured(c, true, r->method, r->n_members, 0);
         m->load.least_s = p.seconds;
         demand_cores(&b, r->members, r->n_members, p.cpu_s);
+        share_out(c, m, &p, &nothing,
+                  comm_cut(r->count, r->type == COMM_DOUBLE ? 8 : 4, r->n_members));
     } else if (method_of(r) == COMM_RING) {
         m->latency_s = ring(&b, r->members, r->n_members, 1, n_bytes);
     } else if (r->method == COMM_TREE) {
@@ -288,8 +303,10 @@ static enum status demand_message(struct clock_run *c, struct meeting *m)
     TRY(basket_init(&b, c));
     if (share_host(c, members, 2)) {
         struct machine_point p = measured(c, false, COMM_GATHER, 2, (double)m->n_bytes);
+        struct machine_point nothing = measured(c, false, COMM_GATHER, 2, 0);
         m->load.least_s = p.seconds;
         demand_cores(&b, members, 2, p.cpu_s);
+        share_out(c, m, &p, &nothing, comm_cut(m->n_bytes, 1, 2));
     } else {
         demand_way(&b, m->first, m->last, (double)m->n_bytes);
         m->latency_s = b.latency_s;

@@ -54,11 +54,13 @@ static void plan_end(struct clock_run *c, int number)
 {
     const struct flow *f = &c->flows[number];
     double until = f->sent ? 0 : f->sent_left;
-    double rest_s = f->rate > 0 ? not_negative(f->left - until) / f->rate : 0;
-    events_set_end(&c->events, number, c->now_s + rest_s);
+    double rest = not_negative(f->left - until);
+    double stands = f->visit > 0 && rest > 0 ? INFINITY : 0; /* until somebody has a hand free */
+    double end_s = c->now_s + (f->rate > 0 ? rest / f->rate : stands);
+    events_set_end(&c->events, number, fmax(end_s, f->soonest_s));
 }
 
-static enum status set_rate(struct clock_run *c, int number, double rate)
+enum status flow_set_rate(struct clock_run *c, int number, double rate)
 {
     struct flow *f = &c->flows[number];
     double before = f->rate;
@@ -74,6 +76,14 @@ static enum status set_rate(struct clock_run *c, int number, double rate)
         TRY(tell_cores(c, f, rate - before));
     plan_end(c, number);
     return STATUS_OK;
+}
+
+void flow_skip(struct clock_run *c, int flow, double share)
+{
+    struct flow *f = &c->flows[flow];
+    f->left = not_negative(f->left - (c->now_s - f->since) * f->rate - share);
+    f->since = c->now_s;
+    plan_end(c, flow);
 }
 
 /* ---- filling ---- */
@@ -187,7 +197,7 @@ static enum status fill(struct clock_run *c)
         settle_some(c);
     }
     for (int i = 0; i < a->n_flows; i++)
-        TRY(set_rate(c, a->flows[i], c->flows[a->flows[i]].offer));
+        TRY(flow_set_rate(c, a->flows[i], c->flows[a->flows[i]].offer));
     return STATUS_OK;
 }
 
@@ -208,7 +218,7 @@ static bool add_flows(struct clock_run *c, const struct resource *r)
     struct flow_area *a = &c->area;
     for (int k = 0; k < r->n_flows; k++) {
         struct flow *f = &c->flows[r->flows[k]];
-        if (f->mark == a->mark)
+        if (f->mark == a->mark || f->visit > 0)
             continue;
         if (a->n_flows == MOST_TOGETHER)
             return false;
@@ -262,7 +272,7 @@ static enum status settle_crowd(struct clock_run *c, const struct resource *r, i
         }
         if (f->even > 0)
             rate = least(rate, share / f->even);
-        TRY(set_rate(c, r->flows[k], rate));
+        TRY(flow_set_rate(c, r->flows[k], rate));
     }
     return STATUS_OK;
 }
@@ -284,6 +294,10 @@ enum status flows_settle(struct clock_run *c)
     for (int i = 0; i < a->n_changed; i++) {
         struct resource *r = &c->resources[a->changed[i]];
         r->changed = false;
+        if (c->attends && a->changed[i] < c->n_workers) {
+            TRY(hands_settle(c, r));
+            continue;
+        }
         if (r->filled > first_mark)
             continue; /* it is joined to another that changed */
         if (r->crowded > first_mark || !find_area(c, a->changed[i], first_mark)) {
@@ -300,10 +314,12 @@ enum status flows_settle(struct clock_run *c)
 
 /* ---- coming and going ---- */
 
-static void note_change(struct clock_run *c, int resource)
+void flows_note_change(struct clock_run *c, int resource)
 {
     struct resource *r = &c->resources[resource];
     r->even_rate = r->capacity / r->n_flows;
+    if (resource < c->n_workers)
+        hands_change(c, resource);
     if (r->changed)
         return;
     r->changed = true;
@@ -398,8 +414,10 @@ static struct flow make_flow(const struct clock_run *c, int meeting)
                      .left = 1,
                      .since = c->now_s,
                      .sent_left = load->sent_left,
+                     .work_s = load->work_s,
+                     .visit = load->visit,
                      .meeting = meeting};
-    for (int i = 0; i < f.n_demands; i++)
+    for (int i = 0; i < f.n_demands && !(f.visit > 0); i++)
         f.works |= f.demands[i].resource < c->n_workers;
     return f;
 }
@@ -413,9 +431,13 @@ enum status flow_begin(struct clock_run *c, int number)
     *f = make_flow(c, number);
     for (int i = 0; i < f->n_demands; i++) {
         TRY(join(c, &c->resources[f->demands[i].resource], at));
-        note_change(c, f->demands[i].resource);
+        flows_note_change(c, f->demands[i].resource);
     }
-    return f->n_demands == 0 ? set_rate(c, at, f->limit) : STATUS_OK;
+    if (f->n_demands == 0)
+        return flow_set_rate(c, at, f->limit);
+    if (f->visit > 0)
+        hands_begin(c, at);
+    return STATUS_OK;
 }
 
 void flow_pass(struct clock_run *c, int flow)
@@ -436,7 +458,7 @@ enum status flow_end(struct clock_run *c, int flow)
     for (int i = 0; i < f->n_demands; i++) {
         leave(&c->resources[f->demands[i].resource], flow);
         c->resources[f->demands[i].resource].idle_since = c->now_s;
-        note_change(c, f->demands[i].resource);
+        flows_note_change(c, f->demands[i].resource);
     }
     f->meeting = c->free_flow;
     c->free_flow = flow;

@@ -5,6 +5,7 @@
  *     meetings.c   transfers and reductions: who has come, and what they demand when all have
  *     demands.c    what a transfer or a reduction takes of cores and links
  *     flows.c      what is under way, sharing cores and links
+ *     hands.c      what members do together, each while it waits and between its instructions
  *     events.c     what happens next
  */
 #ifndef CLEAVE_CLOCK_PARTS_H
@@ -80,6 +81,10 @@ struct load {
     double least_s;   /* it takes at least so long */
     double sent_left; /* what is still to come when the sender of a message may go on: its buffers
                          hold it; 1 is all */
+    /* Where members do it together (see hands.c): what taking part takes each of them, what there
+     * is to do beside that, if one does it alone, and which share of it one does that looks in
+     * between two instructions; 0: they do not. */
+    double each_s, work_s, visit;
     int n_demands, capacity;
     struct demand *demands;
 };
@@ -94,9 +99,11 @@ struct flow {
     int mark;   /* of the area that it was last part of */
     int evened; /* behind the first mark of the moment in which it was last given an even share */
     const struct demand *demands;
-    bool works;         /* some demand is a core's */
-    bool sent;          /* its sender went on */
-    double left, since; /* 1 at its begin, 0 at its end; as it was then */
+    double work_s, visit; /* of its load */
+    double soonest_s;     /* of what members do together: when it can end */
+    bool works;           /* some demand is a core's, and takes its time from what it computes */
+    bool sent;            /* its sender went on */
+    double left, since;   /* 1 at its begin, 0 at its end; as it was then */
     double sent_left;
     int meeting; /* in a free one, the next that is free */
 };
@@ -178,7 +185,9 @@ struct worker {
     bool computing, resuming, starting;
     bool starts_later; /* looks what it may start when the instruction that runs has ended */
     bool busy;         /* it computes, or is about to */
-    double left_s;     /* of what runs, at full speed */
+    bool lends;        /* it waits, and has a hand in what is under way */
+    double cost_s;     /* of what runs, beside those that are busy now */
+    double left_s;     /* of it, at full speed */
     double rung_s;     /* of what waking it takes, what has passed: ringing for it */
     double owed_s;     /* what it did for others between instructions, and has to catch up on */
     double rate, since;
@@ -200,6 +209,9 @@ struct host {
     int cores;            /* 0: unknown */
     int first_worker;     /* -1: none */
     int population, busy; /* workers; of them, that compute or are about to */
+    int lending;          /* and that have a hand in what is under way instead */
+    bool load_changed;    /* since costs were settled */
+    double contention;    /* what instructions take with all busy, of what they take alone */
     /* No worker is bound to cores of its own, since each has a node to itself: computing and
      * communicating go wherever a core is free. */
     bool pooled;
@@ -215,8 +227,9 @@ struct clock_run {
     bool attends; /* workers communicate between their instructions, and have no thread for it */
     int n_workers;
     struct worker *workers;
-    struct host *hosts; /* by the host's first node */
-    int n_resources;    /* n_workers cores, then the machine's links */
+    struct host *hosts;                  /* by the host's first node */
+    int n_changed_hosts, *changed_hosts; /* whose load has changed */
+    int n_resources;                     /* n_workers cores, then the machine's links */
     struct resource *resources;
     int n_meetings, meeting_capacity, free_meeting; /* -1: none is free */
     struct meeting *meetings;
@@ -246,14 +259,42 @@ enum status flows_init(struct clock_run *c) MUST_USE;
 /* That of meeting `number`. Rates are those of before until flows_settle. */
 enum status flow_begin(struct clock_run *c, int number) MUST_USE;
 enum status flow_end(struct clock_run *c, int flow) MUST_USE;
+/* Brings `left` up to now, and goes on like this. */
+enum status flow_set_rate(struct clock_run *c, int flow, double rate) MUST_USE;
+/* So much of it is done, all at once. */
+void flow_skip(struct clock_run *c, int flow, double share);
+/* A flow on it comes, goes, or finds other conditions: to be settled. */
+void flows_note_change(struct clock_run *c, int resource);
 /* It has come to sent_left, and goes on. */
 void flow_pass(struct clock_run *c, int flow);
 /* To be called before time goes on: rates of all that what came and went has changed. */
 enum status flows_settle(struct clock_run *c) MUST_USE;
 
+/* ---- hands.c ---- */
+
+/* Rates of all that the worker whose core this is has a hand in. */
+enum status hands_settle(struct clock_run *c, const struct resource *core) MUST_USE;
+/* A flow has begun. */
+void hands_begin(struct clock_run *c, int flow);
+/* Between two instructions it does its part of everything that is under way for it, and owes the
+ * time. */
+void hands_visit(struct clock_run *c, int worker);
+/* It begins or ends to compute. */
+void hands_turn(struct clock_run *c, int worker);
+/* The same, or something is under way for it that was not, or no more. */
+void hands_change(struct clock_run *c, int worker);
+
+/* ---- workers.c ---- */
+
 /* Of worker `number`. All are prepared, in their order, before the first one begins. */
 enum status worker_prepare(struct clock_run *c, int number) MUST_USE;
 enum status worker_begin(struct clock_run *c, int number) MUST_USE;
+/* Of those that can compute beside worker w, the share that does, or has a hand in something. */
+double worker_find_load(const struct clock_run *c, const struct worker *w);
+/* Worker w begins or ends to do so. */
+void workers_note_load(struct clock_run *c, const struct worker *w);
+/* To be called before time goes on: costs of all that run where that was. */
+enum status workers_settle(struct clock_run *c) MUST_USE;
 /* It waits, and has to be rung for. */
 bool worker_sleeps(const struct clock_run *c, const struct worker *w);
 enum status worker_computed(struct clock_run *c, int number) MUST_USE;

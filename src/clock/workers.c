@@ -136,16 +136,27 @@ static int most_at_once(const struct host *h, const struct worker *w)
     return room < h->population ? room : h->population;
 }
 
-/* Between alone and all busy, by how many of the host compute. */
-static double find_cost(const struct clock_run *c, const struct worker *w, int instr)
+double worker_find_load(const struct clock_run *c, const struct worker *w)
 {
-    const struct instr_cost *cost = &w->costs[instr];
     const struct host *h = &c->hosts[w->host];
     int others = most_at_once(h, w) - 1;
-    if (!w->on_cpu || others <= 0)
-        return w->pace_now * cost->busy_s;
-    double load = fmin(1, (double)(h->busy - 1) / others);
-    return w->pace_now * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+    return w->on_cpu && others > 0 ? fmin(1, (double)(h->busy + h->lending - 1) / others) : 1;
+}
+
+/* Between alone and all busy, by how many of the host compute, or copy. */
+static double find_cost(const struct clock_run *c, const struct worker *w)
+{
+    const struct instr_cost *cost = &w->costs[w->streams->compute[w->compute_at]];
+    return w->pace_now * (cost->alone_s + worker_find_load(c, w) * (cost->busy_s - cost->alone_s));
+}
+
+void workers_note_load(struct clock_run *c, const struct worker *w)
+{
+    struct host *h = &c->hosts[w->host];
+    if (h->load_changed || h->population < 2 || !w->on_cpu)
+        return;
+    h->load_changed = true;
+    c->changed_hosts[c->n_changed_hosts++] = w->host;
 }
 
 /* Of those that compute on a host whose cores are anybody's; who communicates comes first. */
@@ -180,6 +191,31 @@ static enum status change_speed(struct clock_run *c, int number)
     return plan_end(c, number);
 }
 
+static enum status change_cost(struct clock_run *c, int number)
+{
+    struct worker *w = &c->workers[number];
+    if (!w->computing)
+        return STATUS_OK;
+    double cost_s = find_cost(c, w), change = w->cost_s > 0 ? cost_s / w->cost_s : 1;
+    if (fabs(change - 1) < 1e-12)
+        return STATUS_OK;
+    w->left_s = change * fmax(0, w->left_s - (c->now_s - w->since) * w->rate);
+    w->cost_s = cost_s;
+    return plan_end(c, number);
+}
+
+enum status workers_settle(struct clock_run *c)
+{
+    for (int i = 0; i < c->n_changed_hosts; i++) {
+        struct host *h = &c->hosts[c->changed_hosts[i]];
+        h->load_changed = false;
+        for (int k = h->first_worker; k >= 0; k = c->workers[k].next_on_host)
+            TRY(change_cost(c, k));
+    }
+    c->n_changed_hosts = 0;
+    return STATUS_OK;
+}
+
 /* Everybody's, where the cores are anybody's. */
 static enum status change_pool(struct clock_run *c, const struct host *h, double before)
 {
@@ -194,6 +230,8 @@ static enum status set_busy(struct clock_run *c, struct worker *w, bool busy)
 {
     struct host *h = &c->hosts[w->host];
     double before = pool_speed(h);
+    if (busy != w->busy)
+        workers_note_load(c, w);
     h->busy += busy - w->busy;
     h->busy_cores += (busy - w->busy) * w->cores;
     w->busy = busy;
@@ -216,9 +254,11 @@ static enum status compute(struct clock_run *c, int number)
     settle_feed(c, w);
     TRY(set_busy(c, w, true));
     w->computing = true;
+    hands_turn(c, number);
     if (w->jitter != 0 && waits_for_others(w, &w->program->instrs[instr]))
         draw_pace(w);
-    w->left_s = find_cost(c, w, instr) + fmax(0, w->owed_s - (c->now_s - w->reached_s));
+    w->cost_s = find_cost(c, w);
+    w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = w->rung_s = 0;
     keep_begin(c, number, instr);
     TRY(plan_fed(c, number));
@@ -248,6 +288,8 @@ enum status worker_computed(struct clock_run *c, int number)
     int instr = w->streams->compute[w->compute_at++];
     settle_feed(c, w);
     w->computing = false;
+    hands_turn(c, number);
+    hands_visit(c, number);
     w->feed_version++;
     w->computed = instr;
     r->compute_s += c->now_s - w->began_s;

@@ -60,6 +60,14 @@ typedef struct comm_op {
 
 typedef struct comm comm;
 
+/* How an operation is cut where its members do it together (comm_table.shared_work): whoever polls
+ * does at most COMM_CHUNKS_PER_POLL of the chunks. */
+enum { COMM_CHUNKS_PER_POLL = 4 };
+struct comm_chunks {
+    int64_t size, n; /* elements of one, and how many there are, at least one */
+};
+struct comm_chunks comm_cut(int64_t count, int64_t element_bytes, int n_members);
+
 struct comm_table {
     const char *name;
 

@@ -9,11 +9,7 @@
 #include <string.h>
 
 enum {
-    MEETINGS_PER_BUCKET = 4,  /* made at the start; more come when needed, and stay */
-    CHUNKS_PER_PARTY = 4,     /* small enough to share the work evenly .. */
-    MIN_CHUNK_BYTES = 4096,   /* .. but not so small that claiming counts .. */
-    MAX_CHUNK_BYTES = 131072, /* .. nor so large that a poll takes long */
-    CHUNKS_PER_POLL = 4,
+    MEETINGS_PER_BUCKET = 4, /* made at the start; more come when needed, and stay */
     LINE_BYTES = 64,
 };
 
@@ -49,20 +45,6 @@ static int64_t element_bytes(const struct meeting *m)
     return m->kind == MEETING_REDUCE ? order_type_bytes(m->r.type) : 1;
 }
 
-/* Whole cache lines, so that two parties never write to the same one. */
-static void cut_into_chunks(struct meeting *m)
-{
-    int64_t line = LINE_BYTES / element_bytes(m);
-    int64_t least = MIN_CHUNK_BYTES / element_bytes(m), most = MAX_CHUNK_BYTES / element_bytes(m);
-    int64_t chunk = m->r.count / (m->r.n_members * CHUNKS_PER_PARTY);
-    chunk = (chunk + line - 1) / line * line;
-    chunk = chunk < least ? least : chunk;
-    m->chunk = chunk > most ? most : chunk;
-    m->n_chunks = (m->r.count + m->chunk - 1) / m->chunk;
-    if (m->n_chunks == 0)
-        m->n_chunks = 1; /* nothing to do still has to be done by somebody */
-}
-
 static void open_meeting(struct meeting *m, enum meeting_kind kind, const struct comm_reduction *r)
 {
     m->next = NULL;
@@ -76,7 +58,7 @@ static void open_meeting(struct meeting *m, enum meeting_kind kind, const struct
     atomic_store_explicit(&m->n_left, 0, memory_order_relaxed);
     atomic_store_explicit(&m->next_chunk, 0, memory_order_relaxed);
     atomic_store_explicit(&m->chunks_done, 0, memory_order_relaxed);
-    cut_into_chunks(m);
+    m->chunks = comm_cut(r->count, element_bytes(m), r->n_members);
 }
 
 static bool same_key(const struct meeting *m, enum meeting_kind kind,
@@ -178,8 +160,8 @@ static void ring_others(const struct hub_end *end, const struct meeting *m)
 
 static void do_chunk(const struct meeting *m, int64_t number)
 {
-    int64_t first = number * m->chunk;
-    int64_t n = m->r.count - first < m->chunk ? m->r.count - first : m->chunk;
+    int64_t first = number * m->chunks.size;
+    int64_t n = m->r.count - first < m->chunks.size ? m->r.count - first : m->chunks.size;
     if (n <= 0)
         return;
     if (m->kind != MEETING_REDUCE) {
@@ -198,15 +180,15 @@ static void do_chunk(const struct meeting *m, int64_t number)
 static void work(struct hub_end *end, struct meeting *m, int most)
 {
     for (int i = 0; i < most; i++) {
-        if (atomic_load_explicit(&m->next_chunk, memory_order_relaxed) >= m->n_chunks)
+        if (atomic_load_explicit(&m->next_chunk, memory_order_relaxed) >= m->chunks.n)
             return;
         atomic_store(&end->working, true);
-        int64_t number = m->n_chunks;
+        int64_t number = m->chunks.n;
         if (!atomic_load(&end->hub->aborted))
             number = atomic_fetch_add(&m->next_chunk, 1);
-        if (number < m->n_chunks) {
+        if (number < m->chunks.n) {
             do_chunk(m, number);
-            if (atomic_fetch_add(&m->chunks_done, 1) + 1 == m->n_chunks)
+            if (atomic_fetch_add(&m->chunks_done, 1) + 1 == m->chunks.n)
                 ring_others(end, m);
         }
         atomic_store_explicit(&end->working, false, memory_order_release);
@@ -233,7 +215,7 @@ enum status hub_post(struct hub_end *end, enum meeting_kind kind, const struct c
 
     *op = (struct hub_op){.meeting = m, .bucket = b, .position = position};
     if (n_posted == r->n_members) {
-        if (m->n_chunks == 1)
+        if (m->chunks.n == 1)
             work(end, m, 1); /* sooner done than said */
         else
             ring_others(end, m);
@@ -250,11 +232,11 @@ enum status hub_poll(struct hub_end *end, struct hub_op *op, bool *done)
     TRY(hub_check(end->hub));
     if (atomic_load_explicit(&m->n_posted, memory_order_acquire) < m->r.n_members)
         return STATUS_OK;
-    work(end, m, CHUNKS_PER_POLL);
-    if (atomic_load_explicit(&m->chunks_done, memory_order_acquire) == m->n_chunks) {
+    work(end, m, COMM_CHUNKS_PER_POLL);
+    if (atomic_load_explicit(&m->chunks_done, memory_order_acquire) == m->chunks.n) {
         leave(op);
         *done = true;
-    } else if (atomic_load_explicit(&m->next_chunk, memory_order_relaxed) < m->n_chunks) {
+    } else if (atomic_load_explicit(&m->next_chunk, memory_order_relaxed) < m->chunks.n) {
         end->busy = true;
     }
     return STATUS_OK;

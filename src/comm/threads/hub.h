@@ -33,7 +33,7 @@ struct meeting {
     int n_posted_locked;     /* under the bucket's lock */
     atomic_int n_posted;
     atomic_int n_left;
-    int64_t chunk, n_chunks; /* elements, and how many chunks */
+    struct comm_chunks chunks;
     _Alignas(64) atomic_llong next_chunk;
     _Alignas(64) atomic_llong chunks_done;
     int *members; /* [size] */
