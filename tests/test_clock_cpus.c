@@ -327,6 +327,11 @@ static void test_busy_neighbours(void **state)
     scene_cost_between(&s, 0, scene_find_run(s.programs[0], false, 0, 1), 1, 3);
     scene_cost(&s, 1, scene_find_run(s.programs[1], false, 0, 0), 0.5);
     assert_seconds(scene_step(&s), 0.5 + 0.75);
+    /* Who takes longer alone, because it slept before, does so beside others, too. */
+    scene_cost_nothing(&s);
+    for (int w = 0; w < 3; w++)
+        scene_cost_between(&s, w, scene_find_run(s.programs[w], false, 0, 1), 3, 1);
+    assert_seconds(scene_step(&s), 3);
     /* From the very beginning, and on different hosts not at all. */
     scene_cost_nothing(&s);
     for (int w = 0; w < 3; w++)

