@@ -18,9 +18,14 @@
 static const double UNKNOWN_LATENCY_S = 10e-6;
 static const double UNKNOWN_BYTES_PER_S = 4e9;
 
+static int64_t element_bytes(const struct comm_reduction *r)
+{
+    return r->type == COMM_DOUBLE ? 8 : 4;
+}
+
 static int64_t array_bytes(const struct comm_reduction *r)
 {
-    return r->count * (r->type == COMM_DOUBLE ? 8 : 4);
+    return r->count * element_bytes(r);
 }
 
 /* ---- collecting ---- */
@@ -281,8 +286,7 @@ static enum status demand_sum(struct clock_run *c, struct meeting *m)
         struct machine_point nothing = measured(c, true, r->method, r->n_members, 0);
         m->load.least_s = p.seconds;
         demand_cores(&b, r->members, r->n_members, p.cpu_s);
-        share_out(c, m, &p, &nothing,
-                  comm_cut(r->count, r->type == COMM_DOUBLE ? 8 : 4, r->n_members));
+        share_out(c, m, &p, &nothing, comm_cut(r->count, element_bytes(r), r->n_members));
     } else if (method_of(r) == COMM_RING) {
         m->latency_s = ring(&b, r->members, r->n_members, 1, n_bytes);
     } else if (r->method == COMM_TREE) {
