@@ -1,4 +1,5 @@
 /* Rehearsing programs and measuring what their instructions take. */
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "profile/measure.h"
 #include "program/work.h"
@@ -7,6 +8,8 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <pthread.h>
+#include <time.h>
 
 static const char *backend_name(void)
 {
@@ -23,15 +26,14 @@ struct bench {
 };
 
 /* False if the strategy cannot use so many workers. */
-static bool bench_open_sized(struct bench *b, const char *model, const char *strategy,
-                             int n_workers, int64_t batch)
+static bool bench_open_variant(struct bench *b, const char *model, const char *strategy,
+                               int n_workers, const struct graph_variant *variant)
 {
     static int number;
-    struct graph_variant variant = {batch, 3, 32, 32, 10, true, -1};
     struct plan_request how = {.n_workers = n_workers};
     char path[PATH_MAX], name[64];
     *b = (struct bench){0};
-    assert_ok(network_build(model, &variant, &b->graph));
+    assert_ok(network_build(model, variant, &b->graph));
     if (plan_build(strategy, b->graph, &how, &b->plan) != STATUS_OK) {
         session_expect_refusal(strategy, n_workers);
         graph_destroy(b->graph);
@@ -47,6 +49,13 @@ static bool bench_open_sized(struct bench *b, const char *model, const char *str
                                           .n_states = 1,
                                           .budget_s = 0.01};
     return true;
+}
+
+static bool bench_open_sized(struct bench *b, const char *model, const char *strategy,
+                             int n_workers, int64_t batch)
+{
+    const struct graph_variant variant = {batch, 3, 32, 32, 10, true, -1};
+    return bench_open_variant(b, model, strategy, n_workers, &variant);
 }
 
 static bool bench_open(struct bench *b, const char *model, const char *strategy, int n_workers)
@@ -380,6 +389,45 @@ static void test_programs_given(void **state)
     bench_close(&b);
 }
 
+/* ---- cores that are not equally fast ---- */
+
+static struct {
+    const struct backend *real;
+    pthread_t slow; /* whose kernels take twice as long as the others' */
+} unequal;
+
+static enum status run_unequally(group *g, enum pass pass, stream *s, const struct group_args *args,
+                                 const struct step_state *step)
+{
+    long ms = pthread_equal(pthread_self(), unequal.slow) ? 4 : 2;
+    (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+    return unequal.real->group_run(g, pass, s, args, step);
+}
+
+/* Two workers that do the same but for the last layer, whose 9 outputs cannot be halved: that one
+ * of them is slow is their cores' doing, and not what their programs take. */
+static void test_a_slow_core_is_drift(void **state)
+{
+    const struct graph_variant variant = {8, 3, 32, 32, 9, true, -1};
+    struct bench b;
+    struct measure_result result;
+    struct profile_cost drift;
+    (void)state;
+    if (pin_count_cores() < 2)
+        skip();
+    assert_true(bench_open_variant(&b, "lenet5", "owt", 2, &variant));
+    assert_ok(backend_find("reference", &unequal.real));
+    unequal.slow = pthread_self(); /* the first worker's thread is the caller's */
+    struct backend backend = *unequal.real;
+    backend.group_run = run_unequally;
+    b.request.backend = &backend;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    assert_true(profile_find(b.profile, &result.setting, MEASURE_DRIFT_KEY, &drift));
+    double behind = drift.spread * numbers_normal_place(1, 2); /* a third, or a little less */
+    assert_that(behind > 0.2 && behind < 0.4, "%g behind", behind);
+    bench_close(&b);
+}
+
 /* ---- being watched and stopped ---- */
 
 struct watcher {
@@ -455,7 +503,7 @@ int main(void)
         cmocka_unit_test(test_numbers),        cmocka_unit_test(test_fills_all),
         cmocka_unit_test(test_sum_is_near),    cmocka_unit_test(test_strategies),
         cmocka_unit_test(test_programs_given), cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_feed),
+        cmocka_unit_test(test_feed),           cmocka_unit_test(test_a_slow_core_is_drift),
     };
     return test_run(tests);
 }

@@ -9,7 +9,7 @@
 /* The expected place of the slower of two draws, in deviations, by the approximation in use. */
 static double place_of_two(void)
 {
-    return numbers_normal(1.625 / 2.25);
+    return numbers_normal_place(1, 2);
 }
 
 static void open_pair(struct scene *s)
@@ -62,6 +62,23 @@ static void test_who_meets_waits_for_the_slower(void **state)
     scene_close(&s);
 }
 
+/* A worker with little to do, for whom nobody waits, is not the last of them. */
+static void test_who_has_little_to_do_has_places_of_its_own(void **state)
+{
+    (void)state;
+    for (int light = 0; light < 3; light++) {
+        struct scene s;
+        scene_open(&s, suite_build("lenet5", 6));
+        scene_split(&s, "data", &(struct plan_request){.n_workers = 3});
+        scene_place(&s, "1x3:cpu");
+        s.options.free_communication = true;
+        for (int w = 0; w < 3; w++)
+            scene_cost(&s, w, scene_find_run(s.programs[w], false, 0, 0), w == light ? 0.1 : 0.5);
+        assert_seconds(step_with(&s, 0.1), 0.5 * (1 + 0.1 * place_of_two()));
+        scene_close(&s);
+    }
+}
+
 /* One stage after the other: whatever is drawn after a wait is drawn the other way, too. */
 static void test_jitter_cancels_out(void **state)
 {
@@ -92,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_computes_alone_takes_as_long_as_usual),
         cmocka_unit_test(test_who_meets_waits_for_the_slower),
+        cmocka_unit_test(test_who_has_little_to_do_has_places_of_its_own),
         cmocka_unit_test(test_jitter_cancels_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,4 +21,8 @@ double numbers_middle(const double *sorted, int n);
  * 0.005 < share < 0.995). */
 double numbers_normal(double share);
 
+/* Where the rank-th (from 0) of n draws from it is expected, in deviations (Blom's approximation).
+ */
+double numbers_normal_place(int rank, int n);
+
 #endif

@@ -20,21 +20,59 @@ void paces_find(profile *p, const struct profile_setting *setting, struct paces 
                           .start_s = start.seconds};
 }
 
-/* Where a worker stands among the others when all drift alike: the expected place, in deviations,
- * of the rank-th of n draws (Blom's approximation). Who stands where is arbitrary; it must only not
- * follow the stages. */
-static double find_place(int worker, int n)
+/* What it computes in a step. */
+static double total_s(const struct clock_worker *w)
 {
-    int rank = 0;
-    for (int i = 0; i < n; i++)
-        rank += (uint32_t)i * 2654435761u < (uint32_t)worker * 2654435761u;
-    return numbers_normal((rank + 0.625) / (n + 0.25));
+    double sum = 0;
+    for (int i = 0; i < w->program->n_instrs; i++)
+        if (w->program->instrs[i].stream == STREAM_COMPUTE)
+            sum += w->costs[i].busy_s;
+    return sum;
 }
 
-static void set_paces(const struct paces *paces, double side, struct clock_worker *workers, int n)
+/* Half as much to do as the longest, at least: of those the drift was measured (profile/pace.h). */
+static enum status find_leaders(const struct clock_worker *workers, int n, arena *memory,
+                                bool **leads)
+{
+    double *totals_s, longest_s = 0;
+    TRY(arena_alloc_array(memory, (size_t)n, sizeof *totals_s, &totals_s));
+    TRY(arena_alloc_array(memory, (size_t)n, sizeof **leads, leads));
+    for (int i = 0; i < n; i++) {
+        bool is_twin = i > 0 && workers[i].program == workers[i - 1].program &&
+                       workers[i].costs == workers[i - 1].costs;
+        totals_s[i] = is_twin ? totals_s[i - 1] : total_s(&workers[i]);
+        longest_s = fmax(longest_s, totals_s[i]);
+    }
+    for (int i = 0; i < n; i++)
+        (*leads)[i] = totals_s[i] >= longest_s / 2;
+    return STATUS_OK;
+}
+
+/* Where each stands among those who have about as much to do when all drift alike, in deviations:
+ * the last must be one of those whom the others wait for. Else who stands where is arbitrary; it
+ * must only not follow the stages. */
+static enum status find_places(const struct clock_worker *workers, int n, arena *memory,
+                               double **places)
+{
+    bool *leads;
+    TRY(find_leaders(workers, n, memory, &leads));
+    TRY(arena_alloc_array(memory, (size_t)n, sizeof **places, places));
+    for (int i = 0; i < n; i++) {
+        int rank = 0, count = 0;
+        for (int k = 0; k < n; k++) {
+            count += leads[k] == leads[i];
+            rank += leads[k] == leads[i] && (uint32_t)k * 2654435761u < (uint32_t)i * 2654435761u;
+        }
+        (*places)[i] = numbers_normal_place(rank, count);
+    }
+    return STATUS_OK;
+}
+
+static void set_paces(const struct paces *paces, const double *places, double side,
+                      struct clock_worker *workers, int n)
 {
     for (int i = 0; i < n; i++) {
-        workers[i].pace = fmax(CLOCK_LEAST_PACE, 1 + side * paces->drift * find_place(i, n));
+        workers[i].pace = fmax(CLOCK_LEAST_PACE, 1 + side * paces->drift * places[i]);
         workers[i].jitter = side * paces->jitter;
     }
 }
@@ -77,12 +115,14 @@ enum status paces_run_clock(const struct paces *paces, struct clock_worker *work
 {
     struct clock_options again = *options;
     struct clock_result other;
-    set_paces(paces, 1, workers, n_workers);
+    double *places;
+    TRY(find_places(workers, n_workers, memory, &places));
+    set_paces(paces, places, 1, workers, n_workers);
     TRY(clock_run(workers, n_workers, options, memory, out));
     if (!(paces->drift > 0) && !(paces->jitter > 0))
         return STATUS_OK;
     again.keep_times = false;
-    set_paces(paces, -1, workers, n_workers);
+    set_paces(paces, places, -1, workers, n_workers);
     TRY(clock_run(workers, n_workers, &again, memory, &other));
     average_results(out, &other, workers, n_workers);
     return STATUS_OK;

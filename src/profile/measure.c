@@ -31,6 +31,12 @@ struct samples {
     struct sample *of; /* for free() */
 };
 
+/* What a worker that rehearsed did in a round. */
+struct part {
+    int *counts;   /* by wanted key: of how many instructions */
+    double rest_s; /* what the other instructions took */
+};
+
 /* One way to measure: a setting, and what is missing in it. */
 struct session {
     profile *profile;
@@ -45,6 +51,7 @@ struct session {
     double start_s; /* of the last rehearsal: what starting and gathering the workers takes */
     int n_paces;
     struct pace_row *paces; /* [all who rehearse] */
+    struct part *parts;     /* [all who rehearse] */
     double *scratch;        /* room for the rounds of an instruction */
     /* of the rehearsals to do, which one this is */
     int n_turns, turn;
@@ -331,9 +338,27 @@ static enum status keep_pace(struct session *s, const struct take *t)
     for (int round = 0; round < t->n_rounds; round++)
         for (int i = 0; i < t->program->n_instrs; i++)
             seconds[round * n_blocks + block_of[i]] += time_of(t, round, i);
-    s->paces[s->n_paces++] =
-        (struct pace_row){s->turn, identify(t->program), t->n_rounds, n_blocks, seconds};
-    return STATUS_OK;
+    s->paces[s->n_paces] = (struct pace_row){
+        .rehearsal = s->turn, .n_rounds = t->n_rounds, .n_blocks = n_blocks, .seconds = seconds};
+    struct part *part = &s->parts[s->n_paces++];
+    *part = (struct part){0};
+    return arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *part->counts,
+                             &part->counts);
+}
+
+static enum status take_instr(struct session *s, const struct take *t, int instr, double seconds)
+{
+    char key[WORK_KEY_BYTES];
+    struct part *part = &s->parts[s->n_paces - 1];
+    int wanted = find_wanted(s, program_instr_key(t->program, instr, key, sizeof key));
+    if (wanted < 0) {
+        part->rest_s += seconds;
+        return STATUS_OK;
+    }
+    part->counts[wanted]++;
+    for (int round = 0; round < t->n_rounds; round++)
+        TRY(add_sample(&s->rounds, wanted, time_of(t, round, instr)));
+    return add_sample(&s->middles, wanted, seconds);
 }
 
 static enum status take_worker(void *user, const struct program *p, int n_rounds,
@@ -341,19 +366,11 @@ static enum status take_worker(void *user, const struct program *p, int n_rounds
 {
     struct session *s = user;
     struct take t = {p, n_rounds, seconds};
-    char key[WORK_KEY_BYTES];
     double scale = find_scale(s, &t);
     TRY(keep_pace(s, &t));
-    for (int i = 0; i < p->n_instrs; i++) {
-        if (!computes(p, i))
-            continue;
-        int wanted = find_wanted(s, program_instr_key(p, i, key, sizeof key));
-        if (wanted < 0)
-            continue;
-        for (int round = 0; round < n_rounds; round++)
-            TRY(add_sample(&s->rounds, wanted, time_of(&t, round, i)));
-        TRY(add_sample(&s->middles, wanted, scale * middle_instr(s, &t, i)));
-    }
+    for (int i = 0; i < p->n_instrs; i++)
+        if (computes(p, i))
+            TRY(take_instr(s, &t, i, scale * middle_instr(s, &t, i)));
     return STATUS_OK;
 }
 
@@ -396,10 +413,22 @@ static struct profile_cost cost_of(const struct session *s, struct range middles
                                  .count = (int)(rounds.end - rounds.begin)};
 }
 
-/* Up to PACE_ENTRIES of them. */
-static enum status describe_pace(struct session *s, struct profile_entry *out, int *n)
+/* What the worker's program will be predicted to take. */
+static double usual_round_s(const struct session *s, const struct part *part, const double *costs_s)
+{
+    double sum = part->rest_s;
+    for (int i = 0; i < s->n_wanted; i++)
+        sum += part->counts[i] * costs_s[i];
+    return sum;
+}
+
+/* Up to PACE_ENTRIES of them. costs_s: by wanted key. */
+static enum status describe_pace(struct session *s, const double *costs_s,
+                                 struct profile_entry *out, int *n)
 {
     struct pace pace;
+    for (int i = 0; i < s->n_paces; i++)
+        s->paces[i].usual_s = usual_round_s(s, &s->parts[i], costs_s);
     TRY(pace_find(s->paces, s->n_paces, s->memory, &pace));
     const struct {
         const char *key;
@@ -421,7 +450,9 @@ static enum status describe_pace(struct session *s, struct profile_entry *out, i
 static enum status add_entries(struct session *s, int *n_added)
 {
     struct profile_entry *entries;
+    double *costs_s;
     int n = 0, n_more = 0, in_middles = 0, in_rounds = 0;
+    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *costs_s, &costs_s));
     TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + PACE_ENTRIES, sizeof *entries,
                           &entries));
     qsort(s->middles.of, (size_t)s->middles.n, sizeof *s->middles.of, compare_samples);
@@ -434,14 +465,14 @@ static enum status add_entries(struct session *s, int *n_added)
         in_rounds = (int)rounds.end;
         if (middles.begin == middles.end)
             continue;
-        entries[n++] =
-            (struct profile_entry){.key = w->key,
-                                   .work = {w->work.family, w->work.flops, w->work.bytes},
-                                   .cost = cost_of(s, middles, rounds)};
+        entries[n] = (struct profile_entry){.key = w->key,
+                                            .work = {w->work.family, w->work.flops, w->work.bytes},
+                                            .cost = cost_of(s, middles, rounds)};
+        costs_s[i] = entries[n++].cost.seconds;
     }
     *n_added += n;
     if (s->n_paces > 1)
-        TRY(describe_pace(s, entries + n, &n_more));
+        TRY(describe_pace(s, costs_s, entries + n, &n_more));
     s->middles.n = s->rounds.n = s->n_paces = 0;
     return profile_add(s->profile, &s->setting, entries, n + n_more);
 }
@@ -532,8 +563,9 @@ static enum status rehearse_all(struct session *s, bool takes_turns, int *n_adde
             workers[n] = n;
     TRY(arena_alloc_array(s->memory, (size_t)s->at_once, sizeof *now, &now));
     s->n_turns = (n + s->at_once - 1) / s->at_once;
-    TRY(arena_alloc_array(s->memory, (size_t)s->n_turns * (size_t)s->at_once, sizeof *s->paces,
-                          &s->paces));
+    size_t n_actors = (size_t)s->n_turns * (size_t)s->at_once;
+    TRY(arena_alloc_array(s->memory, n_actors, sizeof *s->paces, &s->paces));
+    TRY(arena_alloc_array(s->memory, n_actors, sizeof *s->parts, &s->parts));
     for (int first = 0; first < n; first += s->at_once) {
         for (int k = 0; k < s->at_once; k++)
             now[k] = workers[(first + k) % n];

@@ -6,7 +6,6 @@
 
 /* What is known of one row. */
 struct usual {
-    double round_s; /* over all who do the same, for one of them may always be slower */
     double *blocks_s, all_blocks_s;
     bool counts; /* for the drift */
 };
@@ -54,22 +53,7 @@ static enum status find_medians(struct rows *rows, int i)
         u->blocks_s[b] = median(scratch, r->n_rounds);
         u->all_blocks_s += u->blocks_s[b];
     }
-    for (int round = 0; round < r->n_rounds; round++)
-        scratch[round] = round_s(r, round);
-    u->round_s = median(scratch, r->n_rounds);
     return STATUS_OK;
-}
-
-static double mean_of_same(const struct rows *rows, const double *medians, int of)
-{
-    double sum = 0;
-    int count = 0;
-    for (int i = 0; i < rows->n; i++)
-        if (rows->of[i].program == rows->of[of].program) {
-            sum += medians[i];
-            count++;
-        }
-    return sum / count;
 }
 
 static double longest_beside(const struct rows *rows, int of)
@@ -77,54 +61,42 @@ static double longest_beside(const struct rows *rows, int of)
     double longest = 0;
     for (int i = 0; i < rows->n; i++)
         if (rows->of[i].rehearsal == rows->of[of].rehearsal)
-            longest = fmax(longest, rows->usual[i].round_s);
+            longest = fmax(longest, rows->of[i].usual_s);
     return longest;
 }
 
 static enum status find_usual(struct rows *rows)
 {
-    double *medians;
-    TRY(arena_alloc_array(rows->memory, (size_t)rows->n + 1, sizeof *medians, &medians));
     for (int i = 0; i < rows->n; i++) {
+        double usual_s = rows->of[i].usual_s;
         TRY(find_medians(rows, i));
-        medians[i] = rows->usual[i].round_s;
-    }
-    for (int i = 0; i < rows->n; i++)
-        rows->usual[i].round_s = mean_of_same(rows, medians, i);
-    for (int i = 0; i < rows->n; i++) {
-        struct usual *u = &rows->usual[i];
-        u->counts = u->round_s > 0 && u->round_s >= longest_beside(rows, i) / 2;
+        rows->usual[i].counts = usual_s > 0 && usual_s >= longest_beside(rows, i) / 2;
     }
     return STATUS_OK;
 }
 
 /* ---- drift ---- */
 
-static bool is_beside(const struct rows *rows, int i, int first)
+/* By how much the last of a round of `first`'s rehearsal was behind the mean, in deviations of as
+ * many draws; negative: there were less than two. The last is whom the others wait for, and tells
+ * more than the scatter of all: where a neighbour takes half of a core, few are far behind, and the
+ * others go side by side. */
+static double find_last(const struct rows *rows, int first, int round)
 {
-    return rows->of[i].rehearsal == rows->of[first].rehearsal && rows->usual[i].counts;
-}
-
-/* Appends how far each row of `first`'s rehearsal was from the mean of the round. */
-static int compare_round(const struct rows *rows, int first, int round, double *out)
-{
-    double sum = 0;
+    double sum = 0, last = 0;
     int count = 0;
-    for (int i = first; i < rows->n; i++)
-        if (is_beside(rows, i, first)) {
-            sum += round_s(&rows->of[i], round) / rows->usual[i].round_s;
-            count++;
-        }
+    for (int i = first; i < rows->n; i++) {
+        const struct pace_row *r = &rows->of[i];
+        if (r->rehearsal != rows->of[first].rehearsal || !rows->usual[i].counts)
+            continue;
+        double pace = round_s(r, round) / r->usual_s;
+        sum += pace;
+        last = fmax(last, pace);
+        count++;
+    }
     if (count < 2 || sum <= 0)
-        return 0;
-    /* the mean is the rows' own, and follows each of them a little */
-    double own = sqrt((double)count / (count - 1));
-    for (int i = first, k = 0; i < rows->n; i++)
-        if (is_beside(rows, i, first)) {
-            double of_mean = round_s(&rows->of[i], round) / rows->usual[i].round_s * count / sum;
-            out[k++] = own * (of_mean - 1);
-        }
-    return count;
+        return -1;
+    return fmax(0, last * count / sum - 1) / numbers_normal_place(count - 1, count);
 }
 
 static bool is_first(const struct rows *rows, int i)
@@ -137,21 +109,20 @@ static bool is_first(const struct rows *rows, int i)
 
 static enum status find_drift(const struct rows *rows, double *drift)
 {
-    static const double quartile = 0.6745; /* of a normal distribution, in deviations */
-    double *apart;
+    double *lasts;
     size_t most = 0;
     int count = 0;
     for (int i = 0; i < rows->n; i++)
         most += (size_t)rows->of[i].n_rounds;
-    TRY(arena_alloc_array(rows->memory, most + 1, sizeof *apart, &apart));
+    TRY(arena_alloc_array(rows->memory, most + 1, sizeof *lasts, &lasts));
     for (int i = 0; i < rows->n; i++)
-        for (int round = 0; is_first(rows, i) && round < rows->of[i].n_rounds; round++)
-            count += compare_round(rows, i, round, apart + count);
-    numbers_sort(apart, count);
-    *drift = -1;
-    if (count > 0)
-        *drift = (numbers_quantile(apart, count, 0.75) - numbers_quantile(apart, count, 0.25)) / 2 /
-                 quartile;
+        for (int round = 0; is_first(rows, i) && round < rows->of[i].n_rounds; round++) {
+            double last = find_last(rows, i, round);
+            if (last >= 0)
+                lasts[count++] = last;
+        }
+    numbers_sort(lasts, count);
+    *drift = count > 0 ? numbers_middle(lasts, count) : -1;
     return STATUS_OK;
 }
 
