@@ -1,10 +1,13 @@
 /* The threads transport: every case of comm_cases.h, and failures. */
 #include "testing.h"
 
+#include "comm/bell.h"
 #include "comm_cases.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 typedef bool worker_fn(comm *c, struct cases_report *report);
 
@@ -219,6 +222,28 @@ static void *wake_soon(void *argument)
     return NULL;
 }
 
+/* A worker that waits looks on where there is a core for each, and sleeps at once where not. */
+static void test_who_waits_looks_on(void **state)
+{
+    (void)state;
+    comm *ends[CASES_MAX_WORKERS];
+    int cores = bell_cores();
+    for (int size = cores; size <= cores + 1; size++) {
+        double most_s = 0; /* others may have the core */
+        if (size > CASES_MAX_WORKERS)
+            skip();
+        assert_ok(comm_threads_create(size, 60, ends));
+        for (int tries = 0; tries < 5; tries++) {
+            double before_s = test_cpu_s();
+            assert_ok(ends[0]->table->pause(ends[0], COMM_SPIN_S / 2));
+            most_s = fmax(most_s, test_cpu_s() - before_s);
+        }
+        assert_true(size > cores ? most_s < COMM_SPIN_S / 8 : most_s > COMM_SPIN_S / 4);
+        for (int i = 0; i < size; i++)
+            ends[i]->table->destroy(ends[i]);
+    }
+}
+
 static void test_wake(void **state)
 {
     (void)state;
@@ -326,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_a_message_not_taken_is_withdrawn),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_wakes),
+        cmocka_unit_test(test_who_waits_looks_on),
         cmocka_unit_test(test_wake),
         cmocka_unit_test(test_mistakes_are_refused),
         cmocka_unit_test(test_sent_bytes),

@@ -37,6 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h> /* needs the standard headers before it */
@@ -196,6 +197,14 @@ __attribute__((constructor)) static inline void test_choose_case(void)
     const char *pattern = getenv("CLEAVE_TEST_CASE");
     if (pattern)
         cmocka_set_test_filter(pattern);
+}
+
+/* What this thread has had of its core so far. */
+static inline double test_cpu_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Runs an array of struct CMUnitTest; the value for main to return. */

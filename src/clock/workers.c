@@ -45,7 +45,7 @@ static double find_wake(const struct clock_run *c, const struct worker *w, doubl
 bool worker_sleeps(const struct clock_run *c, const struct worker *w)
 {
     return w->on_cpu && !w->computing && !w->resuming &&
-           c->now_s - w->reached_s > (c->attends ? MACHINE_SPIN_S : SPIN_S);
+           c->now_s - w->reached_s > (c->attends ? COMM_SPIN_S : SPIN_S);
 }
 
 /* ---- data ---- */

@@ -13,6 +13,7 @@
 enum {
     MIN_SPIN_NS = 10000, /* about what sleeping and waking takes: less would save nothing */
     RELAX_ROUNDS = 16,   /* between two looks at the clock */
+    KEEP_NS = 50000,     /* then who else wants the core may have it while this spins on */
 };
 
 _Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "the kernel's futex");
@@ -51,12 +52,13 @@ bool bell_rang(struct bell *bell, const struct bell_ear *ear)
     return atomic_load(&bell->rings) != ear->heard;
 }
 
-static bool spin(struct bell *bell, const struct bell_ear *ear, int64_t until_ns)
+static bool spin(struct bell *bell, const struct bell_ear *ear, int64_t start_ns, int64_t until_ns)
 {
     while (!bell_rang(bell, ear)) {
-        if (timer_now_ns() >= until_ns)
+        int64_t now_ns = timer_now_ns();
+        if (now_ns >= until_ns)
             return false;
-        if (ear->yields) {
+        if (ear->yields || now_ns - start_ns > KEEP_NS) {
             (void)sched_yield();
             continue;
         }
@@ -97,7 +99,7 @@ void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds)
         bool rang = false;
         if (ear->max_spin_ns > 0) {
             int64_t spin_end_ns = start_ns + ear->spin_ns;
-            rang = spin(bell, ear, spin_end_ns < until_ns ? spin_end_ns : until_ns);
+            rang = spin(bell, ear, start_ns, spin_end_ns < until_ns ? spin_end_ns : until_ns);
         }
         if (!rang)
             sleep_until(bell, ear, until_ns);

@@ -27,7 +27,7 @@ struct bell_ear {
     unsigned heard;
     int64_t spin_ns;     /* how long it spins now: adapts to how soon rings come */
     int64_t max_spin_ns; /* 0: never spins, for more listeners than cores */
-    bool yields;         /* gives the core away while spinning */
+    bool yields;         /* gives the core away from the start, and not only after a moment */
 };
 
 /* shared: the bell lies in memory that several processes map. */

@@ -68,6 +68,13 @@ struct comm_chunks {
 };
 struct comm_chunks comm_cut(int64_t count, int64_t element_bytes, int n_members);
 
+/* Where shared_work is, a worker that waits looks on for so long before it sleeps, if all have a
+ * core each: one that rests loses its caches and its speed, and computes a tenth to a fifth slower
+ * after it. Whatever else wants the core meanwhile has it. */
+#ifndef COMM_SPIN_S
+#define COMM_SPIN_S 50e-3
+#endif
+
 struct comm_table {
     const char *name;
 

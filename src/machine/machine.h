@@ -39,8 +39,6 @@
 enum { MACHINE_MAX_HOPS = 4, MACHINE_MAX_DEVICES = 4096 };
 
 #define MACHINE_NAP_S 0.2e-3
-/* A worker that communicates itself looks on for so long before it sleeps. */
-#define MACHINE_SPIN_S 50e-6
 
 enum machine_device_class { MACHINE_CPU, MACHINE_GPU };
 

@@ -211,7 +211,7 @@ double turns_sleep_s(turns *t, int who, int instr)
     player->waits_at = instr;
     player->reached_s[instr] = player->now_s;
     double come_s = ready_s(t, who), sleep_s = come_s - player->now_s;
-    if (sleep_s > MACHINE_SPIN_S)
+    if (sleep_s > COMM_SPIN_S)
         return sleep_s;
     player->now_s = come_s;
     player->waits_at = -1;
@@ -243,5 +243,5 @@ int turns_pass(turns *t, int who)
 
 bool turns_slept(turns *t, int who, int instr)
 {
-    return end_of_waits(t, who, instr) - t->players[who].reached_s[instr] > MACHINE_SPIN_S;
+    return end_of_waits(t, who, instr) - t->players[who].reached_s[instr] > COMM_SPIN_S;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t longest_spin_ns = 50000;
+static const int64_t longest_spin_ns = (int64_t)(COMM_SPIN_S * 1e9);
 
 static struct hub_end *end_of(comm *c)
 {

@@ -1,0 +1,150 @@
+/* How one thread waits for another: it looks on for a while, gives its core to others meanwhile,
+ * and sleeps then. */
+#include "base/timer.h"
+#include "comm/bell.h"
+#include "testing.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t MS = 1000000;
+
+struct listener {
+    struct bell bell;
+    struct bell_ear ear;
+    double seconds; /* that it waits, at most */
+    int core;       /* -1: any */
+    pthread_t thread;
+};
+
+static void stay_on(int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)core, &set);
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof set, &set), 0);
+}
+
+static void *listen(void *user)
+{
+    struct listener *l = user;
+    if (l->core >= 0)
+        stay_on(l->core);
+    bell_wait(&l->bell, &l->ear, l->seconds);
+    return NULL;
+}
+
+static void start(struct listener *l)
+{
+    assert_ok(bell_init(&l->bell, false));
+    assert_int_equal(pthread_create(&l->thread, NULL, listen, l), 0);
+}
+
+static void end(struct listener *l)
+{
+    bell_ring(&l->bell);
+    assert_int_equal(pthread_join(l->thread, NULL), 0);
+    bell_deinit(&l->bell);
+}
+
+/* Whether it sleeps after so long. */
+static bool sleeps_after(int64_t spin_ns, useconds_t us)
+{
+    struct listener l = {
+        .ear = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 60, .core = -1};
+    start(&l);
+    (void)usleep(us);
+    bool sleeps = atomic_load(&l.bell.asleep);
+    end(&l);
+    return sleeps;
+}
+
+static void test_looks_on_before_it_sleeps(void **state)
+{
+    (void)state;
+    assert_false(sleeps_after(10000 * MS, 50000));
+    assert_true(sleeps_after(MS, 200000));
+    assert_true(sleeps_after(0, 200000));
+}
+
+/* Nobody rings: it comes back when the time is up, whether it looks on or sleeps then. */
+static void test_waits_no_longer_than_it_should(void **state)
+{
+    (void)state;
+    for (int looks_on = 0; looks_on < 2; looks_on++) {
+        int64_t spin_ns = looks_on ? 10000 * MS : MS, start_ns = timer_now_ns();
+        struct listener l = {
+            .ear = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 0.02, .core = -1};
+        start(&l);
+        assert_int_equal(pthread_join(l.thread, NULL), 0);
+        int64_t waited_ns = timer_now_ns() - start_ns;
+        assert_true(waited_ns >= 20 * MS && waited_ns < 5000 * MS);
+        bell_deinit(&l.bell);
+    }
+}
+
+/* Long waits make it look on for less, short ones for more again. */
+static void test_looks_on_as_long_as_it_pays(void **state)
+{
+    (void)state;
+    struct bell bell;
+    struct bell_ear ear = {.spin_ns = MS, .max_spin_ns = MS};
+    assert_ok(bell_init(&bell, false));
+    bell_wait(&bell, &ear, 0.005);
+    assert_int_equal(ear.spin_ns, MS / 2);
+    for (int i = 0; i < 20; i++)
+        bell_wait(&bell, &ear, 0.002);
+    assert_true(ear.spin_ns > 0 && ear.spin_ns <= MS / 50);
+    for (int i = 0; i < 20; i++)
+        bell_wait(&bell, &ear, 1e-6);
+    assert_int_equal(ear.spin_ns, MS);
+    bell_deinit(&bell);
+}
+
+/* What this thread gets of a core on which a listener looks on. */
+static double share_beside(int core)
+{
+    struct listener l = {
+        .ear = {.spin_ns = 10000 * MS, .max_spin_ns = 10000 * MS}, .seconds = 60, .core = core};
+    start(&l);
+    (void)usleep(20000);
+    int64_t start_ns = timer_now_ns();
+    double start_s = test_cpu_s();
+    while (timer_now_ns() - start_ns < 100 * MS)
+        ;
+    double share = (test_cpu_s() - start_s) / (1e-9 * (double)(timer_now_ns() - start_ns));
+    end(&l);
+    return share;
+}
+
+/* A loader, say, which has the worker's core. */
+static void test_gives_its_core_away(void **state)
+{
+    (void)state;
+    cpu_set_t before;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    int core = 0;
+    while (!CPU_ISSET((size_t)core, &before))
+        core++;
+    stay_on(core);
+    double best = 0; /* others may want that core as well */
+    for (int tries = 0; tries < 5 && best < 0.8; tries++) {
+        double share = share_beside(core);
+        best = share > best ? share : best;
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_true(best >= 0.8); /* half of it, if the listener kept it as long as it may */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_looks_on_before_it_sleeps),
+        cmocka_unit_test(test_waits_no_longer_than_it_should),
+        cmocka_unit_test(test_looks_on_as_long_as_it_pays),
+        cmocka_unit_test(test_gives_its_core_away),
+    };
+    return test_run(tests);
+}
