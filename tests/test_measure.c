@@ -399,9 +399,13 @@ static struct {
 static enum status run_unequally(group *g, enum pass pass, stream *s, const struct group_args *args,
                                  const struct step_state *step)
 {
-    long ms = pthread_equal(pthread_self(), unequal.slow) ? 4 : 2;
-    (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
-    return unequal.real->group_run(g, pass, s, args, step);
+    int64_t start_ns = timer_now_ns();
+    TRY(unequal.real->group_run(g, pass, s, args, step));
+    int64_t rest_ns = 2000000; /* of the others; who is slow takes as long again, all in all */
+    if (pthread_equal(pthread_self(), unequal.slow))
+        rest_ns += timer_now_ns() - start_ns + rest_ns;
+    (void)nanosleep(&(struct timespec){.tv_nsec = (long)rest_ns}, NULL);
+    return STATUS_OK;
 }
 
 /* Two workers that do the same but for the last layer, whose 9 outputs cannot be halved: that one
