@@ -6,7 +6,7 @@
  * that is stopped while it rings, or listens, stops nobody else.
  *
  *     bell_ring(&bell);                        // any thread
- *     bell_wait(&bell, &ear, 0.001);           // the listener: spins shortly, then sleeps
+ *     bell_wait(&bell, &ear, 0.001);           // the listener: spins, then sleeps
  */
 #ifndef CLEAVE_COMM_BELL_H
 #define CLEAVE_COMM_BELL_H

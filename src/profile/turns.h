@@ -1,9 +1,9 @@
 /* turns.h: who computes next, where the workers of a plan rehearse one at a time.
  *
- * In a step every worker has cores of its own, and sleeps where what it waits for has not come. So
- * each has a time of its own here, which goes on with what it computes and with what it would wait
- * for. Who comes to a wait goes on if, by these times, all has come that it waits for; else it
- * would sleep, and another one computes meanwhile, if any can:
+ * In a step every worker has cores of its own, and sleeps where what it waits for does not come
+ * within COMM_SPIN_S. So each has a time of its own here, which goes on with what it computes and
+ * with what it would wait for. Who comes to a wait goes on if, by these times, all comes so soon
+ * that it waits for; else it would sleep, and another one computes meanwhile, if any can:
  *
  *     a step      worker 0  [forward]...................[backward][update]
  *                 worker 1           [forward][backward][update]
