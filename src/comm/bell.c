@@ -96,12 +96,10 @@ void bell_wait(struct bell *bell, struct bell_ear *ear, double seconds)
     if (!bell_rang(bell, ear) && seconds > 0) {
         int64_t start_ns = timer_now_ns();
         int64_t until_ns = start_ns + (int64_t)(seconds * 1e9);
-        bool rang = false;
-        if (ear->max_spin_ns > 0) {
-            int64_t spin_end_ns = start_ns + ear->spin_ns;
-            rang = spin(bell, ear, start_ns, spin_end_ns < until_ns ? spin_end_ns : until_ns);
-        }
-        if (!rang)
+        int64_t spin_end_ns = start_ns + (ear->max_spin_ns > 0 ? ear->spin_ns : 0);
+        if (spin_end_ns >= until_ns)
+            (void)spin(bell, ear, start_ns, until_ns);
+        else if (!spin(bell, ear, start_ns, spin_end_ns))
             sleep_until(bell, ear, until_ns);
         if (ear->max_spin_ns > 0)
             adapt(ear, timer_now_ns() - start_ns);
