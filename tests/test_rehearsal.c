@@ -283,6 +283,36 @@ static void test_rehearsed_in_the_order_of_a_step(void **state)
     }
 }
 
+/* The first worker has nothing to do. */
+static enum status nap(int worker, enum pass pass)
+{
+    (void)pass;
+    if (worker > 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return STATUS_OK;
+}
+
+/* It has to wait while the other plays, which it would not in a step: the core must not rest for
+ * that. */
+static void test_who_waits_for_its_turn_looks_on(void **state)
+{
+    enum { ROUNDS = 10 };
+    (void)state;
+    struct scene s;
+    long sleeps = ROUNDS;
+    open_stages(&s, "layers", 2, 0);
+    spy_open(nap);
+    spy.idle = true;
+    /* between rounds it may sleep, on a machine that is busy with other things */
+    for (int tries = 0; tries < 5 && sleeps >= ROUNDS / 2; tries++) {
+        long before = test_count_sleeps();
+        assert_ok(rehearse(&s, true, NULL, ROUNDS));
+        sleeps = test_count_sleeps() - before;
+    }
+    assert_true(sleeps < ROUNDS / 2);
+    scene_close(&s);
+}
+
 /* Of the last round: who computed, one after the other. */
 static struct {
     int longer; /* who has more to do */
@@ -337,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_turns_follow_a_step),
         cmocka_unit_test(test_turns_of_some),
         cmocka_unit_test(test_rehearsed_in_the_order_of_a_step),
+        cmocka_unit_test(test_who_waits_for_its_turn_looks_on),
         cmocka_unit_test(test_who_would_not_sleep_goes_on),
     };
     return test_run(tests);

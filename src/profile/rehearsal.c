@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -46,7 +47,7 @@ struct rehearsal {
     pthread_mutex_t lock;
     pthread_cond_t passed;
     turns *turns;
-    int turn; /* takes_turns: the actor who plays; the others sleep */
+    atomic_int turn; /* takes_turns: the actor who plays; -1: all have. Written under the lock. */
 };
 
 /* ---- one actor ---- */
@@ -118,16 +119,25 @@ static void tell_computed(struct actor *a, int end)
 /* The lock is held. */
 static void pass_on(struct actor *a)
 {
-    a->all->turn = turns_pass(a->all->turns, a->place);
-    if (a->all->turn != a->place)
+    int next = turns_pass(a->all->turns, a->place);
+    atomic_store(&a->all->turn, next);
+    if (next != a->place)
         pthread_cond_broadcast(&a->all->passed);
 }
 
 /* The lock is held. */
 static void sleep_until_turn(struct actor *a)
 {
-    while (a->all->turn != a->place)
+    while (atomic_load(&a->all->turn) != a->place)
         pthread_cond_wait(&a->all->passed, &a->all->lock);
+}
+
+/* It has to wait because one plays at a time, not because it would in a step: so its core must not
+ * rest, which would make what follows slow. */
+static void look_on_until(struct rehearsal *r, int turn)
+{
+    while (atomic_load(&r->turn) != turn)
+        (void)sched_yield();
 }
 
 static void rest(double seconds)
@@ -218,9 +228,7 @@ static void keep_seconds(struct actor *a)
 static enum status play_in_turn(struct actor *a)
 {
     struct rehearsal *r = a->all;
-    pthread_mutex_lock(&r->lock);
-    sleep_until_turn(a);
-    pthread_mutex_unlock(&r->lock);
+    look_on_until(r, a->place);
     enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
     if (st == STATUS_OK)
         keep_seconds(a);
@@ -230,6 +238,7 @@ static enum status play_in_turn(struct actor *a)
     turns_end(r->turns, a->place);
     pass_on(a);
     pthread_mutex_unlock(&r->lock);
+    look_on_until(r, -1);
     return st;
 }
 
@@ -297,7 +306,7 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
         r->actors[i].told = 0;
     if (r->turns) {
         turns_begin(r->turns);
-        r->turn = turns_pass(r->turns, -1);
+        atomic_store(&r->turn, turns_pass(r->turns, -1));
     }
     gang_do(r->gang, play, r);
     for (int i = 0; i < r->request->n; i++)
