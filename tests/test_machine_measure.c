@@ -1,10 +1,13 @@
 /* What machines say about communication: curves, looked up and between their points, and measuring
  * them among threads and processes. */
+#include "base/timer.h"
 #include "machine/measure.h"
+#include "machine/survey.h"
 #include "machines.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 /* ---- curves ---- */
 
@@ -130,6 +133,122 @@ static void test_measure_threads(void **state)
     machine_destroy(m);
 }
 
+/* ---- how messages are measured ---- */
+
+enum { WATCHED_BYTES = 1 << 22, MOST_WATCHED = 128 };
+/* What a large message takes, whoever works on it: by the clock on the wall, and so long that it does
+ * not matter when other programs have the core for a few milliseconds. */
+static const int64_t WATCHED_NS = 40000000;
+
+/* The threads' table, with an eye on the large messages, of which each end waits for one at most.
+ */
+static struct {
+    struct comm_table table;
+    const struct comm_table *real;
+    const char *sent[MOST_WATCHED]; /* where their bytes lay */
+    bool helped[MOST_WATCHED];      /* the sender worked on it before it had arrived */
+    int n;
+    struct {
+        const comm_op *op; /* NULL: none */
+        int64_t start_ns;
+    } ends[2];
+    atomic_bool arrived;
+} watch;
+
+static void begin_watching(const comm *end, int64_t n_bytes, const comm_op *op)
+{
+    watch.ends[end->rank].op = n_bytes == WATCHED_BYTES ? op : NULL;
+    watch.ends[end->rank].start_ns = timer_now_ns();
+}
+
+static enum status watch_send(comm *end, int peer, int64_t tag, const void *data, int64_t n_bytes,
+                              comm_op *op)
+{
+    begin_watching(end, n_bytes, op);
+    if (n_bytes == WATCHED_BYTES) {
+        assert_in_range(watch.n, 0, MOST_WATCHED - 1);
+        watch.helped[watch.n] = false;
+        watch.sent[watch.n++] = data;
+        atomic_store(&watch.arrived, false);
+    }
+    return watch.real->start_send(end, peer, tag, data, n_bytes, op);
+}
+
+static enum status watch_receive(comm *end, int peer, int64_t tag, void *data, int64_t n_bytes,
+                                 comm_op *op)
+{
+    begin_watching(end, n_bytes, op);
+    return watch.real->start_receive(end, peer, tag, data, n_bytes, op);
+}
+
+static enum status watch_poll(comm *end, comm_op *op, bool *done)
+{
+    bool watched = watch.ends[end->rank].op == op;
+    if (watched && end->rank == 0)
+        watch.helped[watch.n - 1] |= !atomic_load(&watch.arrived);
+    if (watched && timer_now_ns() - watch.ends[end->rank].start_ns < WATCHED_NS) {
+        *done = false;
+        return STATUS_OK;
+    }
+    TRY(watch.real->poll(end, op, done));
+    if (watched && *done && end->rank == 1)
+        atomic_store(&watch.arrived, true);
+    if (watched && *done)
+        watch.ends[end->rank].op = NULL;
+    return STATUS_OK;
+}
+
+static void *run_survey(void *user)
+{
+    struct survey *s = user;
+    assert_ok(arena_create(&s->memory));
+    assert_ok(survey_run(s));
+    return NULL;
+}
+
+/* In a step no cache holds what a message was the last time, so repeats do not use the same bytes
+ * again soon. And mostly one end works on it while the other computes, so that is measured, too:
+ * here it takes one as long as both. */
+static void test_messages_are_measured_as_in_a_step(void **state)
+{
+    (void)state;
+    const struct machine_measure_options o = {
+        .workers = 2, .case_s = 1e-4, .largest_bytes = WATCHED_BYTES};
+    comm *ends[2];
+    pthread_t threads[2];
+    struct survey surveys[2];
+    watch.n = 0;
+    assert_ok(comm_threads_create(2, 60, ends));
+    watch.real = ends[0]->table;
+    watch.table = *watch.real;
+    watch.table.start_send = watch_send;
+    watch.table.start_receive = watch_receive;
+    watch.table.poll = watch_poll;
+    for (int i = 0; i < 2; i++) {
+        ends[i]->table = &watch.table;
+        surveys[i] = (struct survey){.end = ends[i], .options = &o};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_survey, &surveys[i]), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(watch.n, 2 + 3 + 3);
+    for (int i = 0; i < watch.n; i++) {
+        assert_int_equal(watch.helped[i], i < 2 + 3);
+        for (int k = 0; k < i; k++)
+            assert_true(llabs(watch.sent[i] - watch.sent[k]) >= WATCHED_BYTES);
+    }
+    const struct machine_curve *message = &surveys[0].curves[0];
+    const struct machine_point *largest = &message->points[message->n_points - 1];
+    assert_false(message->reduces);
+    assert_true(largest->bytes == WATCHED_BYTES);
+    assert_true(largest->seconds > 0.9e-9 * (double)WATCHED_NS);
+    assert_true(largest->cpu_s < 0.75 * largest->seconds);
+    for (int i = 0; i < 2; i++) {
+        arena_destroy(surveys[i].memory);
+        ends[i]->table->destroy(ends[i]);
+    }
+}
+
 /* Processes, played by threads: five ranks on three nodes. */
 enum { RANKS = 5 };
 static const int node_of_rank[RANKS] = {0, 0, 1, 1, 2};
@@ -226,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_find_curve),
         cmocka_unit_test(test_curve_at),
         cmocka_unit_test(test_measure_threads),
+        cmocka_unit_test(test_messages_are_measured_as_in_a_step),
         cmocka_unit_test(test_measure_processes),
     };
     return test_run(tests);

@@ -96,7 +96,10 @@ struct machine_pair {
 struct machine_point {
     double bytes;   /* of the message, or of the array that is summed */
     double seconds; /* from the last worker's start to the last one's end */
-    double cpu_s;   /* of it, the time that each member's cores work and cannot compute */
+    /* Of it, the time that each member's cores work and cannot compute. Of a message that both ends
+     * work on (comm_table.shared_work), what taking part takes, and half of what the rest takes one
+     * of them alone. */
+    double cpu_s;
     /* Of a message over a network: after so long its sender may go on, the rest being in buffers of
      * the system; 0: it goes on when the message has arrived. */
     double sent_s;

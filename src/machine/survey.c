@@ -3,18 +3,25 @@
  * A repeat of a case: the members meet (a tiny sum), each notes the time, the operation runs, each
  * notes the time again. It took from the last one's begin to the last one's end. Clocks of
  * different hosts do not agree: there a sum took as long as for the member that it took least, the
- * one that came last, and a message as long as for its receiver. */
+ * one that came last, and a message as long as for its receiver. A message that both ends work on
+ * is measured once more with the sender away. */
 #include "machine/survey.h"
 
+#include "base/memory.h"
+#include "base/thread.h"
 #include "base/timer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { MEET_TAG = 1, CASE_TAG = 2, TRIALS = 2, LEAST_REPEATS = 3, EXCHANGES = 21 };
-static const double usual_case_s = 0.06, longest_s = 0.5, pause_s = 0.001;
+static const double usual_case_s = 0.06, longest_s = 0.5, pause_s = 0.001, late_s = 5e-6;
 static const int64_t sizes[SURVEY_SIZES] = {1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 25};
+/* What the members of a case go through together: more than caches hold; but no more than this
+ * share of the memory there is. */
+static const int64_t usual_area_bytes = 1 << 29, area_share = 16;
 
 struct survey_case {
     bool reduces;
@@ -22,6 +29,7 @@ struct survey_case {
     int n_members; /* in s->members */
     int nodes;
     int64_t bytes;
+    double lone_s; /* of a message: for so long its sender leaves it to the receiver; 0: not */
 };
 
 /* ---- small things ---- */
@@ -72,6 +80,13 @@ static int64_t largest(const struct survey *s)
     return asked > 0 && asked < sizes[SURVEY_SIZES - 1] ? asked : sizes[SURVEY_SIZES - 1];
 }
 
+static void look_elsewhere(double seconds)
+{
+    int64_t until_ns = timer_now_ns() + (int64_t)(seconds * 1e9);
+    while (timer_now_ns() < until_ns)
+        thread_relax();
+}
+
 /* ---- one operation ---- */
 
 enum status survey_finish(comm *end, comm_op *op)
@@ -101,17 +116,20 @@ static struct comm_reduction reduction(const struct survey *s, const struct surv
                                    .tag = CASE_TAG};
 }
 
-static enum status run_operation(struct survey *s, const struct survey_case *c, int position)
+static enum status run_operation(struct survey *s, const struct survey_case *c, int position,
+                                 char *data)
 {
     const struct comm_table *table = s->end->table;
     comm_op op;
     struct comm_reduction r = reduction(s, c);
     if (c->reduces)
-        TRY(table->start_reduce(s->end, &r, s->data, s->workspace, &op));
+        TRY(table->start_reduce(s->end, &r, data, s->workspace, &op));
     else if (position == 0)
-        TRY(table->start_send(s->end, s->members[1], CASE_TAG, s->data, c->bytes, &op));
+        TRY(table->start_send(s->end, s->members[1], CASE_TAG, data, c->bytes, &op));
     else
-        TRY(table->start_receive(s->end, s->members[0], CASE_TAG, s->data, c->bytes, &op));
+        TRY(table->start_receive(s->end, s->members[0], CASE_TAG, data, c->bytes, &op));
+    if (position == 0)
+        look_elsewhere(c->lone_s);
     return survey_finish(s->end, &op);
 }
 
@@ -130,6 +148,24 @@ static enum status meet(struct survey *s, const struct survey_case *c)
 
 /* ---- one case ---- */
 
+/* A member's part of the area: room for two of the largest at least. */
+static int64_t part_bytes(const struct survey *s, int n_members)
+{
+    int64_t even = s->area_bytes / n_members, least = 2 * s->data_bytes;
+    return even > least ? even : least;
+}
+
+/* Where the next repeat's bytes lie. A step has many buffers, and comes to each of them once: the
+ * caches do not know it any more. */
+static char *move_on(struct survey *s, const struct survey_case *c)
+{
+    if (s->next_byte + c->bytes > part_bytes(s, c->n_members))
+        s->next_byte = 0;
+    char *data = s->data + s->next_byte;
+    s->next_byte += c->bytes;
+    return data;
+}
+
 /* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. */
 static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
 {
@@ -137,12 +173,15 @@ static enum status run_repeats(struct survey *s, const struct survey_case *c, in
     memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
     for (int i = 0; i < repeats && position >= 0; i++) {
         struct survey_time *t = &s->mine[i];
+        char *data = move_on(s, c);
         /* As in a step: each has just computed its own; nobody's cache holds the other's. */
-        memset(s->data, i, (size_t)c->bytes);
+        memset(data, i, (size_t)c->bytes);
         TRY(meet(s, c));
+        if (c->lone_s > 0 && position > 0)
+            look_elsewhere(late_s); /* who comes last has a first go at it */
         int64_t cpu_ns = cpu_now_ns();
         t->begin_ns = timer_now_ns();
-        TRY(run_operation(s, c, position));
+        TRY(run_operation(s, c, position, data));
         t->end_ns = timer_now_ns();
         t->cpu_ns = cpu_now_ns() - cpu_ns;
     }
@@ -166,7 +205,9 @@ static struct machine_point combine(const struct survey *s, const struct survey_
         cpu += t->cpu_ns;
     }
     int64_t took = end - begin;
-    if (c->nodes > 1)
+    if (c->lone_s > 0)
+        took = received;
+    else if (c->nodes > 1)
         took = c->reduces ? least : received;
     struct machine_point p = {.bytes = (double)c->bytes,
                               .seconds = (double)(took > 1 ? took : 1) / 1e9,
@@ -196,20 +237,43 @@ static struct machine_point find_medians(const struct survey *s, const struct su
     return p;
 }
 
-/* A first look says how many repeats there is time for. */
+/* As many as there is time for. */
+static int count_repeats(const struct survey *s, double seconds)
+{
+    double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
+    double repeats = case_s / seconds;
+    int n = repeats > SURVEY_REPEATS_MAX ? SURVEY_REPEATS_MAX : (int)repeats;
+    return n < LEAST_REPEATS ? LEAST_REPEATS : n;
+}
+
 static enum status measure_case(struct survey *s, const struct survey_case *c,
                                 struct machine_point *out)
 {
-    double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
     TRY(run_repeats(s, c, TRIALS));
-    double repeats = case_s / find_medians(s, c, TRIALS).seconds;
-    int n = repeats > SURVEY_REPEATS_MAX ? SURVEY_REPEATS_MAX : (int)repeats;
-    n = n < LEAST_REPEATS ? LEAST_REPEATS : n;
+    int n = count_repeats(s, find_medians(s, c, TRIALS).seconds);
     TRY(run_repeats(s, c, n));
     *out = find_medians(s, c, n);
     s->done_cases++;
     if (s->end->rank == 0 && s->options->progress)
         s->options->progress((double)s->done_cases / s->n_cases, s->options->user);
+    return STATUS_OK;
+}
+
+/* Where sender and receiver copy together, each a half, the memory holds up both: what is left to
+ * one alone does not take it twice as long. What taking part takes, the first point, stays as it
+ * is; *first_s is its time alone. */
+static enum status measure_lone(struct survey *s, const struct survey_case *c, double *first_s,
+                                const struct machine_point *first, struct machine_point *p)
+{
+    struct survey_case lone = *c;
+    int n = count_repeats(s, p->seconds);
+    lone.lone_s = 3 * p->seconds + 2 * late_s;
+    TRY(run_repeats(s, &lone, n));
+    double seconds = find_medians(s, &lone, n).seconds;
+    if (p == first)
+        *first_s = seconds;
+    else
+        p->cpu_s = fmin(p->seconds, first->cpu_s + fmax(0, seconds - *first_s) / 2);
     return STATUS_OK;
 }
 
@@ -219,6 +283,8 @@ static enum status measure_curve(struct survey *s, struct survey_case c)
 {
     struct machine_curve *curve = &s->curves[s->n_curves];
     struct machine_point *points;
+    bool both_work = !c.reduces && s->end->table->shared_work;
+    double first_lone_s = 0;
     TRY(arena_alloc_array(s->memory, SURVEY_SIZES, sizeof *points, &points));
     *curve = (struct machine_curve){.transport = s->end->table->name,
                                     .reduces = c.reduces,
@@ -233,8 +299,10 @@ static enum status measure_curve(struct survey *s, struct survey_case c)
             break;
         }
         c.bytes = sizes[i];
-        TRY(measure_case(s, &c, &points[curve->n_points]));
-        curve->n_points++;
+        struct machine_point *p = &points[curve->n_points++];
+        TRY(measure_case(s, &c, p));
+        if (both_work)
+            TRY(measure_lone(s, &c, &first_lone_s, &points[0], p));
     }
     s->n_curves += curve->n_points > 0;
     return STATUS_OK;
@@ -311,6 +379,14 @@ static int count_curves(int n)
     return curves;
 }
 
+static enum status find_area(int64_t *n_bytes)
+{
+    int64_t limit;
+    TRY(memory_find_limit(&limit));
+    *n_bytes = limit / area_share < usual_area_bytes ? limit / area_share : usual_area_bytes;
+    return STATUS_OK;
+}
+
 static enum status make_room(struct survey *s)
 {
     size_t size = (size_t)s->end->size;
@@ -318,6 +394,7 @@ static enum status make_room(struct survey *s)
     int64_t most = 0;
     int n_curves = count_curves(s->end->size) + (s->n_nodes > 1 ? 4 : 0);
     s->data_bytes = largest(s);
+    TRY(find_area(&s->area_bytes));
     TRY(arena_alloc_array(s->memory, size, sizeof *s->members, &s->members));
     TRY(arena_alloc_array(s->memory, SURVEY_REPEATS_MAX, sizeof *s->mine, &s->mine));
     TRY(arena_alloc_array(s->memory, size * SURVEY_REPEATS_MAX, sizeof *s->all, &s->all));
@@ -333,10 +410,11 @@ static enum status make_room(struct survey *s)
             int64_t bytes = table->reduce_workspace_bytes(&r);
             most = bytes > most ? bytes : most;
         }
-    s->data = malloc((size_t)s->data_bytes);
+    int64_t part = part_bytes(s, 2); /* no pages yet: fewer bytes by far are used of most */
+    s->data = malloc((size_t)part);
     s->workspace = malloc((size_t)most + 1);
     if (!s->data || !s->workspace)
-        return status_no_memory((size_t)(s->data_bytes + most));
+        return status_no_memory((size_t)(part + most));
     memset(s->data, 0, (size_t)s->data_bytes); /* touched by the thread that will use it */
     memset(s->workspace, 0, (size_t)most + 1);
     return STATUS_OK;

@@ -29,8 +29,10 @@ struct survey {
     arena *memory;
     int n_nodes;
     char *data, *workspace;
-    int64_t data_bytes;
-    int *members; /* room for all workers */
+    int64_t data_bytes; /* of the largest operation; data has room for more */
+    int64_t area_bytes; /* of all members' data together */
+    int64_t next_byte;  /* of data, that nobody has used lately */
+    int *members;       /* room for all workers */
     struct survey_time *mine, *all;
     int done_cases, n_cases; /* for the progress */
     /* what comes out */
