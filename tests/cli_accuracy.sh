@@ -100,6 +100,13 @@ run 0 bench accuracy --models lenet5 --data synthetic:mnist --plans serial --ste
     --quiet
 [[ $(wc -l <stdout) -eq 5 && ! -s stderr ]] || fail "--quiet says more than the summary"
 
+# other runs than the usual one hold what is predicted, too (or exit code 1)
+other=(bench accuracy --models lenet5 --data synthetic:mnist --plans data --steps 1 --rounds 1 --fresh --json)
+run 0 "${other[@]}" --momentum 0
+mv stdout without
+run 0 "${other[@]}" --optimizer adamw --augment
+holds 'd[0]["memory_bytes"] - json.loads(open("without").readline())["memory_bytes"] >= 2 * 4 * 61706'
+
 refused 2 "did you mean 'lenet5'?" bench accuracy --models lnet5
 refused 2 "did you mean 'data'?" bench accuracy --models lenet5 --plans serial,dta
 refused 2 "synthetic" bench accuracy --models lenet5 --data synthetic:mnits

@@ -38,6 +38,16 @@ holds 'all(abs(c["images_per_s"] * c["step_s"] / 128 - 1) < 1e-6 for c in d["can
 holds 'sum(l["layers"] for l in d["layers"]) > 15 and all(l["cut"] for l in d["layers"])'
 holds '[c for c in d["candidates"] if c["name"] == d["best"]][0]["step_s"] <= 1.05 * [c for c in d["candidates"] if c["name"] == "data"][0]["step_s"]'
 cp stdout plan-answer
+# what the run would be told counts: AdamW keeps two states where momentum is one
+for told in "--momentum 0" "--momentum 0.9" "--optimizer adamw"; do
+    # shellcheck disable=SC2086
+    run 0 "${alexnet[@]}" --named --json $told
+    python3 -c 'import json; print({c["name"]: c["memory_bytes"] for c in json.load(open("stdout"))["candidates"]}["serial"])'
+done >memory-told
+python3 - <<'PYTHON' || fail "the optimizer's state: $(tr '\n' ' ' <memory-told)"
+none, momentum, adamw = map(int, open("memory-told"))
+assert adamw - momentum == momentum - none >= 4 * 61100840
+PYTHON
 
 # the plan that was written is what was predicted
 run 0 predict alexnet --data imagenet --batch 128 --machine 1x4:p100,intra=15GB/s --plan best.json --json

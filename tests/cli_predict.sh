@@ -158,6 +158,46 @@ CLEAVE_MEMORY_LIMIT=$((both - 1)) refused 3 "'cleave predict' says what would fi
 says stderr "2 workers of it need"
 CLEAVE_MEMORY_LIMIT=$((both - 1)) run 3 predict "${small[@]}" --workers 2 --plan data --no-measure --profile empty.db
 CLEAVE_MEMORY_LIMIT=$both run 0 predict "${small[@]}" --workers 2 --plan data --no-measure --profile empty.db
+
+# What a run is told changes what it holds, and is predicted as it is run: to the byte.
+told() { # PLAN OPTIONS...
+    local plan=$1 bytes
+    shift
+    run 0 predict "$@" --workers 2 --plan "$plan" --no-measure --profile empty.db --json
+    bytes=$(python3 -c 'import json; print(json.load(open("stdout"))["memory_bytes"])')
+    run 0 train "$@" --workers 2 --plan "$plan" --steps 1 --lr 0 --quiet --json
+    holds "(d[-1] if isinstance(d, list) else d)['memory_bytes'] == $bytes"
+    [[ " $held " != *" $bytes "* ]] || fail "$plan $*: as much memory as with other options"
+    held+=" $bytes"
+}
+for plan in data 1f1b; do
+    held=
+    for options in "" "--optimizer adamw" "--momentum 0" "--limit 20" \
+        "--optimizer adamw --precision double --backend reference"; do
+        # shellcheck disable=SC2086
+        told $plan "${small[@]}" $options
+    done
+done
+drops=(alexnet --data synthetic:3x64x64/10/64 --batch 8)
+run 0 predict "${drops[@]}" --workers 2 --plan data --no-measure --profile empty.db --json
+held=$(python3 -c 'import json; print(json.load(open("stdout"))["memory_bytes"])')
+told data "${drops[@]}" --dropout 0
+run 0 predict "${small[@]}" --limit 20 --no-measure --profile empty.db
+says stderr "batch 48: there are only 20 samples, each step takes all of them"
+says stdout "batch 20,"
+refused 2 "double precision can be predicted on this host alone" predict "${small[@]}" --machine $p100 \
+    --precision double
+CLEAVE_MEMORY_LIMIT=$both run 3 predict "${small[@]}" --workers 2 --plan data --optimizer adamw --no-measure \
+    --profile empty.db
+# only the updates are other ones
+run 0 predict "${small[@]}" --workers 2 --plan data --optimizer adamw --json
+holds '0 < d["measured"] < 0.5 * json.load(open("first"))["measured"] and d["costs"]["measured"] > 0.9'
+run 0 predict "${small[@]}" --workers 2 --plan data --optimizer adamw --json
+holds 'd["measured"] == 0'
+# the record of a run has the prediction of that run
+run 0 train "${small[@]}" --workers 2 --plan data --optimizer adamw --limit 100 --steps 1 --run told --quiet --json
+holds 'd["memory_bytes"] == json.load(open("told/prediction.json"))["memory_bytes"]'
+
 # beyond any memory: refused before anything is allocated
 refused 3 "the plan does not fit into this host" train vgg16 --data synthetic:imagenet --batch 1048576 \
     --backend reference --no-eval --quiet

@@ -249,6 +249,37 @@ static void test_predict(void **state)
     cleave_prediction_destroy(p);
 }
 
+static int64_t state_bytes(const cleave_plan *plan, const cleave_machine *machine,
+                           const struct cleave_predict_options *o)
+{
+    cleave_prediction *p;
+    assert_api_ok(cleave_predict(plan, machine, o, &p));
+    int64_t n_bytes = cleave_prediction_get_worker(p, 0)->optimizer_bytes;
+    cleave_prediction_destroy(p);
+    return n_bytes;
+}
+
+static void test_predict_optimizers(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_machine *machine;
+    struct cleave_predict_options o = cleave_predict_defaults();
+    assert_api_ok(cleave_machine_open("1x2:p100", &machine));
+    cleave_plan *plan = make_plan(model, "data", 2);
+    int64_t usual = state_bytes(plan, machine, NULL);
+    assert_true(usual > 0);
+    o.optimizer = "adamw";
+    assert_int_equal(state_bytes(plan, machine, &o), 2 * usual);
+    o.optimizer = "sgd";
+    assert_int_equal(state_bytes(plan, machine, &o), usual);
+    o.momentum = 0;
+    assert_int_equal(state_bytes(plan, machine, &o), 0);
+    cleave_plan_destroy(plan);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
+}
+
 static void test_predict_misuse(void **state)
 {
     (void)state;
@@ -268,6 +299,13 @@ static void test_predict_misuse(void **state)
     o = cleave_predict_defaults();
     o.calibrate_images_per_s = NAN;
     assert_api_fails(cleave_predict(two, machine, &o, &p), CLEAVE_USAGE, "calibrate_images_per_s");
+    o = cleave_predict_defaults();
+    o.optimizer = "adam";
+    assert_api_fails(cleave_predict(two, machine, &o, &p), CLEAVE_USAGE,
+                     "optimizer 'adam' is none");
+    o = cleave_predict_defaults();
+    o.momentum = 2;
+    assert_api_fails(cleave_predict(two, machine, &o, &p), CLEAVE_USAGE, "momentum is 2");
     assert_null(cleave_prediction_get_info(NULL));
     cleave_prediction_destroy(NULL);
     cleave_plan_destroy(plan);
@@ -560,6 +598,7 @@ int main(void)
         cmocka_unit_test(test_plan_options),
         cmocka_unit_test(test_plan_misuse),
         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_predict_optimizers),
         cmocka_unit_test(test_predict_misuse),
         cmocka_unit_test(test_predict_here),
         cmocka_unit_test(test_search),

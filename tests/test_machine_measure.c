@@ -136,8 +136,8 @@ static void test_measure_threads(void **state)
 /* ---- how messages are measured ---- */
 
 enum { WATCHED_BYTES = 1 << 22, MOST_WATCHED = 128 };
-/* What a large message takes, whoever works on it: by the clock on the wall, and so long that it does
- * not matter when other programs have the core for a few milliseconds. */
+/* What a large message takes, whoever works on it: by the clock on the wall, and so long that it
+ * does not matter when other programs have the core for a few milliseconds. */
 static const int64_t WATCHED_NS = 40000000;
 
 /* The threads' table, with an eye on the large messages, of which each end waits for one at most.

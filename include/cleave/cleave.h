@@ -273,6 +273,12 @@ struct cleave_predict_options {
      * not called. Comes on the calling thread. */
     int (*on_progress)(void *user, double share, const char *what);
     void *user;
+    /* What the run will be told (struct cleave_train_options), and that changes what it takes: */
+    const char *optimizer; /* "sgd" (default) or "adamw" */
+    double momentum;       /* sgd; default 0.9; without any there is no state to keep */
+    int64_t n_samples;     /* of the training samples; 0 (default): all */
+    int64_t eval_batch;    /* 0 (default): the model's */
+    bool augment;          /* random flips and crops */
 };
 static inline struct cleave_predict_options cleave_predict_defaults(void)
 {
@@ -281,6 +287,7 @@ static inline struct cleave_predict_options cleave_predict_defaults(void)
     o.size = sizeof o;
     o.measure = true;
     o.evaluate = true;
+    o.momentum = 0.9;
     return o;
 }
 
@@ -320,7 +327,7 @@ struct cleave_worker {
     /* Of memory_bytes, by class. Exactly what training allocates. */
     int64_t weights_bytes;
     int64_t weight_versions_bytes; /* older weights of an asynchronous pipeline */
-    int64_t optimizer_bytes;       /* of SGD with momentum */
+    int64_t optimizer_bytes;       /* its state */
     int64_t gradients_bytes;
     int64_t activations_bytes;
     int64_t transfer_bytes;  /* what is on its way */

@@ -91,6 +91,11 @@ const cleave_plan *api_hold_plan(const cleave_plan *plan);
 /* A handle for a plan, which becomes its own, also where that fails. */
 enum status api_wrap_plan(const cleave_model *model, struct plan *plan, cleave_plan **out) MUST_USE;
 
+/* ---- training ---- */
+
+/* "sgd" for NULL. */
+enum status api_find_optimizer(const char *name, enum update_kind *out) MUST_USE;
+
 /* ---- predicting ---- */
 
 /* STATUS_USAGE names the member that is out of range. */
@@ -105,10 +110,9 @@ struct api_hook {
     pthread_t caller;
     bool stopped;
 };
-struct forecast_options api_forecast_options(const cleave_model *model,
-                                             const cleave_machine *machine,
-                                             const struct cleave_predict_options *options,
-                                             struct api_hook *hook);
+enum status api_forecast_options(const cleave_model *model, const cleave_machine *machine,
+                                 const struct cleave_predict_options *options,
+                                 struct api_hook *hook, struct forecast_options *out) MUST_USE;
 /* Calls the caller back, and remembers if it wants no more. Not from another thread. */
 void api_hook_call(struct api_hook *hook, double share, const char *what);
 

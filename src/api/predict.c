@@ -33,25 +33,41 @@ enum status api_check_predict_options(const struct cleave_predict_options *o)
 {
     TRY(api_check_range("threads", o->threads, 0, BACKEND_MAX_THREADS));
     TRY(api_check_range("calibrate_batch", o->calibrate_batch, 0, 1 << 20));
+    TRY(api_check_range("n_samples", o->n_samples, 0, INT64_MAX));
+    TRY(api_check_range("eval_batch", o->eval_batch, 0, 1 << 20));
+    if (!(o->momentum >= 0 && o->momentum <= 1))
+        return status_fail(STATUS_USAGE, "momentum is %g, it must be 0 to 1", o->momentum);
     if (!(o->calibrate_images_per_s >= 0 && o->calibrate_images_per_s <= 1e12))
         return status_fail(STATUS_USAGE, "calibrate_images_per_s is %g, it must be 0 to 1e12",
                            o->calibrate_images_per_s);
     return STATUS_OK;
 }
 
-struct forecast_options api_forecast_options(const cleave_model *model,
-                                             const cleave_machine *machine,
-                                             const struct cleave_predict_options *options,
-                                             struct api_hook *hook)
+static enum status fill_run(const struct cleave_predict_options *o, struct forecast_run *run)
+{
+    enum update_kind kind = UPDATE_SGD;
+    TRY(api_find_optimizer(o->optimizer, &kind));
+    *run = forecast_usual_run;
+    run->optimizer = (int)kind;
+    run->momentum = o->momentum;
+    run->limit = o->n_samples;
+    run->augment = o->augment;
+    return STATUS_OK;
+}
+
+enum status api_forecast_options(const cleave_model *model, const cleave_machine *machine,
+                                 const struct cleave_predict_options *options,
+                                 struct api_hook *hook, struct forecast_options *out)
 {
     *hook = (struct api_hook){
         .on_progress = options->on_progress, .user = options->user, .caller = pthread_self()};
-    return (struct forecast_options){.model = model->info.network,
+    *out = (struct forecast_options){.model = model->info.network,
                                      .data = model->info.data,
                                      .machine = machine->text,
                                      .backend = options->backend,
                                      .profile = options->profile,
                                      .batch = model->info.batch,
+                                     .eval_batch = options->eval_batch,
                                      .threads = options->threads,
                                      .calibrate = options->calibrate_images_per_s,
                                      .calibrate_batch = options->calibrate_batch,
@@ -60,6 +76,7 @@ struct forecast_options api_forecast_options(const cleave_model *model,
                                      .no_measure = !options->measure,
                                      .no_eval = !options->evaluate,
                                      .quiet = true};
+    return fill_run(options, &out->run);
 }
 
 /* ---- what comes out ---- */
@@ -125,10 +142,11 @@ static enum status predict(const cleave_plan *plan, const cleave_machine *machin
 {
     struct cleave_predict_options o = cleave_predict_defaults();
     struct api_hook hook;
+    struct forecast_options how;
     struct forecast f;
     TRY(api_take_options(options, sizeof o, "cleave_predict_defaults", &o));
     TRY(api_check_predict_options(&o));
-    const struct forecast_options how = api_forecast_options(plan->model, machine, &o, &hook);
+    TRY(api_forecast_options(plan->model, machine, &o, &hook, &how));
     enum status st = forecast_open(&f, &how, plan->plan->n_workers);
     if (st == STATUS_OK)
         st = predict_with(&f, plan->plan, to);

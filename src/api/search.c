@@ -22,7 +22,7 @@ struct cleave_search {
 static enum status fill_candidates(cleave_search *s, const struct chooser *c)
 {
     size_t n = (size_t)s->set->n;
-    double batch = (double)s->model->info.batch;
+    double batch = (double)c->forecast->graph->batch;
     TRY(arena_alloc_array(s->memory, n, sizeof *s->candidates, &s->candidates));
     for (size_t i = 0; i < n; i++) {
         const struct candidate *from = &s->set->list[i];
@@ -158,11 +158,12 @@ static enum status search(cleave_search *s, const cleave_machine *machine,
     struct cleave_search_options o;
     struct cleave_predict_options p;
     struct api_hook hook;
+    struct forecast_options forecast;
     struct chooser c;
     TRY(take_options(machine, options, &o, &p));
+    TRY(api_forecast_options(s->model, machine, &p, &hook, &forecast));
     TRY(arena_create(&s->memory));
-    const struct chooser_options how = {.forecast =
-                                            api_forecast_options(s->model, machine, &p, &hook),
+    const struct chooser_options how = {.forecast = forecast,
                                         .workers = o.workers,
                                         .micro_batches = o.micro_batches,
                                         .allow_stale = o.allow_stale,

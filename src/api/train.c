@@ -27,7 +27,7 @@ static const struct {
 
 /* ---- options ---- */
 
-static enum status find_optimizer(const char *name, enum update_kind *out)
+enum status api_find_optimizer(const char *name, enum update_kind *out)
 {
     for (int i = 0; i < UPDATE_KIND_COUNT; i++)
         if (!name || strcmp(optimizers[i].name, name) == 0) {
@@ -40,7 +40,7 @@ static enum status find_optimizer(const char *name, enum update_kind *out)
 static enum status set_rule(const struct cleave_train_options *o, struct update_rule *rule)
 {
     enum update_kind kind = UPDATE_SGD;
-    TRY(find_optimizer(o->optimizer, &kind));
+    TRY(api_find_optimizer(o->optimizer, &kind));
     rule->kind = kind;
     rule->learning_rate = o->learning_rate == 0 ? optimizers[kind].rate : o->learning_rate;
     rule->weight_decay = o->weight_decay < 0 ? optimizers[kind].weight_decay : o->weight_decay;

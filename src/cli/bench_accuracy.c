@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
+#include "cli/run_options.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "model/network.h"
@@ -20,7 +21,8 @@
 
 static enum status parse(int argc, char **argv, struct accuracy_options *o, bool *help)
 {
-    *o = (struct accuracy_options){.forecast = {.machine = "local", .no_eval = true}};
+    *o = (struct accuracy_options){
+        .forecast = {.machine = "local", .run = forecast_usual_run, .no_eval = true}};
     struct forecast_options *f = &o->forecast;
     const struct option options[] = {
         OPTION_TEXT("--models", "MODEL,...", &o->models,
@@ -34,6 +36,7 @@ static enum status parse(int argc, char **argv, struct accuracy_options *o, bool
                        "images in a step"),
         OPTION_INTEGER("--threads", "N", &f->threads, 1, BACKEND_MAX_THREADS, "1",
                        "of each worker"),
+        RUN_OPTIONS(&f->run),
         OPTION_INTEGER("--steps", "N", &o->steps, 1, 100000, NULL,
                        "of each turn that count [as many as the turn has room for]"),
         OPTION_INTEGER("--rounds", "N", &o->rounds, 1, ACCURACY_MAX_ROUNDS, "3",

@@ -179,6 +179,7 @@ static enum status open_training(struct turn *t)
                                  .backend = f->backend,
                                  .workers = t->c->workers,
                                  .threads = (int)f->threads,
+                                 .run = f->run,
                                  .window = t->c->window,
                                  .batch = f->batch,
                                  .slice_s = slice_s,

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/run_options.h"
 #include "cli/subject.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
@@ -24,7 +25,7 @@ static void change_preset(struct option *options, const char *name, const char *
 
 static enum status parse(int argc, char **argv, struct limits_options *o, bool *help)
 {
-    *o = (struct limits_options){0};
+    *o = (struct limits_options){.forecast = {.run = forecast_usual_run, .shape_only = true}};
     struct option options[] = {
         FORECAST_OPTIONS(&o->forecast),
         OPTION_INTEGER("--batch-per-worker", "N", &o->batch_per_worker, 1, SUBJECT_LARGEST_BATCH,
@@ -37,6 +38,7 @@ static enum status parse(int argc, char **argv, struct limits_options *o, bool *
         OPTION_TEXT("--latency", "TIME", &o->latency, "30us",
                     "--machine local: of a message between them"),
         SPLIT_OPTIONS(&o->split),
+        RUN_OPTIONS(&o->forecast.run),
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };

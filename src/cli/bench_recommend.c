@@ -42,7 +42,8 @@ static enum status parse(int argc, char **argv, struct recommend_options *o, boo
 {
     struct chooser_options *c = &o->chooser;
     *o = (struct recommend_options){
-        .chooser = {.forecast = {.machine = "local", .no_eval = true}, .fewer = true}};
+        .chooser = {.forecast = {.machine = "local", .run = forecast_usual_run, .no_eval = true},
+                    .fewer = true}};
     struct forecast_options *f = &c->forecast;
     const struct option options[] = {
         OPTION_TEXT("--models", "MODEL,...", &o->models,
@@ -220,6 +221,7 @@ static enum status train_all(const struct recommend_options *o, struct chooser *
                                     .graph = c->forecast->graph,
                                     .batch = f->batch,
                                     .threads = (int)f->threads,
+                                    .run = f->run,
                                     .limit_s = o->seconds,
                                     .quiet = o->chooser.quiet};
     if (t->set->best < 0)

@@ -44,6 +44,7 @@ enum status auto_plan_find(const struct auto_request *r, struct auto_plan *out)
                                                          .batch = r->batch,
                                                          .eval_batch = r->eval_batch,
                                                          .threads = r->threads,
+                                                         .run = r->run,
                                                          .no_eval = r->no_eval,
                                                          .quiet = r->quiet},
                                             .workers = (int)r->workers,

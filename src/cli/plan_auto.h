@@ -8,7 +8,7 @@
 #ifndef CLEAVE_CLI_PLAN_AUTO_H
 #define CLEAVE_CLI_PLAN_AUTO_H
 
-#include "base/status.h"
+#include "predict/forecast.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -16,6 +16,7 @@
 struct auto_request {
     const char *model, *data, *backend;
     int64_t batch, eval_batch, threads, workers, micro_batches; /* 0: not given */
+    struct forecast_run run;
     bool no_eval, quiet;
 };
 

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
 
@@ -31,7 +32,7 @@ static const char examples[] =
 static enum status parse(int argc, char **argv, struct plan_choose_options *o, bool *help)
 {
     struct chooser_options *c = &o->chooser;
-    *o = (struct plan_choose_options){0};
+    *o = (struct plan_choose_options){.chooser.forecast.run = forecast_usual_run};
     const struct option options[] = {
         FORECAST_OPTIONS(&c->forecast),
         OPTION_TEXT("--workers", "N|A..B", &o->workers, NULL,
@@ -66,6 +67,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
                     "let plans win that train with older weights (pipedream, ps asynchronous)"),
         OPTION_FLAG("--named", &c->named_only, "named strategies only: no search"),
         OPTION_FLAG("--all", &o->all, "list all candidates, also those far behind"),
+        RUN_OPTIONS(&c->forecast.run),
         OPTION_FLAG("--no-eval", &c->forecast.no_eval, "the run would have no test"),
         OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),

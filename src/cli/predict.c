@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/predict_json.h"
 #include "cli/predict_trace.h"
+#include "cli/run_options.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "runtime/plan_choice.h"
@@ -23,7 +24,7 @@ struct predict_options {
 
 static enum status parse(int argc, char **argv, struct predict_options *o, bool *help)
 {
-    *o = (struct predict_options){0};
+    *o = (struct predict_options){.forecast.run = forecast_usual_run};
     const struct option options[] = {
         FORECAST_OPTIONS(&o->forecast),
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
@@ -32,6 +33,8 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
                     "how they share it: a file or one of the names below [serial, or data for "
                     "more than one worker]"),
         SPLIT_OPTIONS(&o->split),
+        RUN_OPTIONS(&o->forecast.run),
+        RUN_LIMIT_OPTION(&o->forecast.run),
         OPTION_FLAG("--no-eval", &o->forecast.no_eval, "the run would have no test"),
         OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),

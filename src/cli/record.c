@@ -273,6 +273,16 @@ static enum status predict(record *r, struct forecast *f, const struct plan *pla
     return st;
 }
 
+static struct forecast_run run_of(const struct trainer_options *o)
+{
+    return (struct forecast_run){.optimizer = (int)o->rule.kind,
+                                 .momentum = o->rule.momentum,
+                                 .precision = (int)o->precision,
+                                 .drop_probability = o->drop_probability,
+                                 .limit = o->data_limit,
+                                 .augment = o->augment};
+}
+
 /* With the costs that are known: a training does not wait for measurements. */
 static enum status put_prediction(record *r, const struct record_about *a, const struct plan *plan)
 {
@@ -283,6 +293,7 @@ static enum status put_prediction(record *r, const struct record_about *a, const
                                              .batch = a->info->batch,
                                              .threads = a->info->threads,
                                              .eval_batch = a->info->eval_batch,
+                                             .run = run_of(a->options),
                                              .no_eval = a->info->n_test == 0,
                                              .no_measure = true,
                                              .quiet = true};

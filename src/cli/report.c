@@ -146,6 +146,7 @@ static enum status forecast(const char *path, const char *model, void *user, jso
                                              .data = o->data,
                                              .machine = o->machine,
                                              .batch = o->batch,
+                                             .run = forecast_usual_run,
                                              .no_measure = true,
                                              .quiet = true};
     struct forecast f;

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/plan_auto.h"
 #include "cli/record.h"
+#include "cli/run_options.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "report/tensorboard.h"
@@ -27,18 +28,13 @@ enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for:
 struct train_options {
     const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace, *run;
     const char *tensorboard;
-    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every, limit;
-    double rate, momentum, weight_decay, dropout, timeout;
+    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every;
+    double rate, weight_decay, timeout;
+    struct forecast_run run_as;
     struct split_options split;
-    int optimizer, precision;
-    bool nesterov, augment, no_eval, resume, balance, json, quiet;
+    bool nesterov, no_eval, resume, balance, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
-
-static const char *const optimizer_names[] = {
-    [UPDATE_SGD] = "sgd", [UPDATE_ADAMW] = "adamw", [UPDATE_KIND_COUNT] = NULL};
-static const char *const precision_names[] = {
-    [PRECISION_FLOAT] = "float", [PRECISION_DOUBLE] = "double", NULL};
 
 /* What an optimizer starts from where nothing is given. */
 static const struct {
@@ -81,7 +77,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                                 .steps = NOT_GIVEN,
                                 .rate = NOT_GIVEN,
                                 .weight_decay = NOT_GIVEN,
-                                .dropout = NOT_GIVEN};
+                                .run_as = forecast_usual_run};
     const struct option options[] = {
         OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist", "the data to train on"),
         OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
@@ -90,10 +86,10 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        "passes over the data [5, or as many as --steps needs]"),
         OPTION_INTEGER("--steps", "N", &o->steps, 1, INT64_C(1) << 40, NULL,
                        "end after this many steps [no limit]"),
-        OPTION_CHOICE("--optimizer", &o->optimizer, optimizer_names, "sgd", "the update rule"),
+        RUN_OPTIONS(&o->run_as),
+        RUN_LIMIT_OPTION(&o->run_as),
         OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,
                     "learning rate [0.05; with adamw 0.001]"),
-        OPTION_REAL("--momentum", "M", &o->momentum, 0, 1, "0.9", "of sgd"),
         OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
         OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
                     "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
@@ -103,11 +99,6 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        "steps in which the rate grows from 0"),
         OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
                        "of weights, order, augmentation and dropout"),
-        OPTION_FLAG("--augment", &o->augment, "flip and crop the training images at random"),
-        OPTION_REAL("--dropout", "P", &o->dropout, 0, 0.999, NULL,
-                    "replaces every dropout's probability [the network's own]"),
-        OPTION_INTEGER("--limit", "N", &o->limit, 1, INT64_MAX, NULL,
-                       "train on the first N images only [all]"),
         OPTION_FLAG("--no-eval", &o->no_eval, "skip the test after each epoch"),
         OPTION_INTEGER("--eval-batch", "N", &o->eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
@@ -123,7 +114,6 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
         OPTION_INTEGER("--threads", "N", &o->threads, 1, BACKEND_MAX_THREADS, NULL,
                        "of each worker [all cores, shared out]"),
-        OPTION_CHOICE("--precision", &o->precision, precision_names, "float", "of the numbers"),
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
                        "threads of this process that share the work; under mpirun or srun the "
                        "workers are its processes [1, or what the plan's file says]"),
@@ -171,25 +161,26 @@ static enum status check_options(const struct train_options *o)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !saves)
         return status_fail(STATUS_USAGE, "--checkpoint-every needs --checkpoint PATH to save to");
-    if (o->nesterov && (o->optimizer != UPDATE_SGD || o->momentum == 0))
+    if (o->nesterov && (o->run_as.optimizer != UPDATE_SGD || o->run_as.momentum == 0))
         return status_fail(STATUS_USAGE, "--nesterov needs --optimizer sgd and a --momentum");
     return STATUS_OK;
 }
 
 static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
 {
+    int optimizer = o->run_as.optimizer;
     *t = trainer_default_options();
     t->model = o->model;
     t->data = o->data;
-    t->data_limit = o->limit;
+    t->data_limit = o->run_as.limit;
     t->batch = o->batch;
     t->max_steps = o->steps == NOT_GIVEN ? 0 : o->steps;
     t->epochs = o->epochs != NOT_GIVEN ? o->epochs : o->steps != NOT_GIVEN ? 0 : DEFAULT_EPOCHS;
     t->seed = (uint64_t)o->seed;
-    t->augment = o->augment;
-    t->drop_probability = o->dropout;
+    t->augment = o->run_as.augment;
+    t->drop_probability = o->run_as.drop_probability;
     t->backend = o->backend;
-    t->precision = (enum precision)o->precision;
+    t->precision = (enum precision)o->run_as.precision;
     t->threads = (int)o->threads;
     t->workers = (int)o->split.workers;
     t->plan = o->plan;
@@ -197,11 +188,11 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->timeout_s = o->timeout;
     t->balance = o->balance;
     t->trace = o->trace;
-    t->rule.kind = (enum update_kind)o->optimizer;
-    t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[o->optimizer].rate : o->rate;
+    t->rule.kind = (enum update_kind)optimizer;
+    t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[optimizer].rate : o->rate;
     t->rule.weight_decay =
-        o->weight_decay < 0 ? optimizer_defaults[o->optimizer].weight_decay : o->weight_decay;
-    t->rule.momentum = o->momentum;
+        o->weight_decay < 0 ? optimizer_defaults[optimizer].weight_decay : o->weight_decay;
+    t->rule.momentum = o->run_as.momentum;
     t->rule.nesterov = o->nesterov;
     TRY(schedule_parse(o->schedule, &t->schedule));
     t->schedule.warmup_steps = o->warmup;
@@ -439,8 +430,8 @@ static enum status run_trainer(trainer *t, const struct train_options *o,
         record_begin(
             kept, &(struct record_about){.options = options,
                                          .info = view.info,
-                                         .optimizer = optimizer_names[o->optimizer],
-                                         .precision = precision_names[o->precision],
+                                         .optimizer = run_optimizer_names[o->run_as.optimizer],
+                                         .precision = run_precision_names[o->run_as.precision],
                                          .search = o->planned.search,
                                          .predict = o->run || view.info->workers <= MOST_TRACED});
     const struct trainer_callbacks calls = {
@@ -532,6 +523,7 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
                                          .batch = o->batch,
                                          .eval_batch = o->eval_batch,
                                          .threads = o->threads,
+                                         .run = o->run_as,
                                          .workers = o->split.workers,
                                          .micro_batches = o->split.micro_batches,
                                          .no_eval = o->no_eval,

@@ -12,6 +12,9 @@
 #include <limits.h>
 #include <string.h>
 
+const struct forecast_run forecast_usual_run = {
+    .optimizer = UPDATE_SGD, .momentum = 0.9, .drop_probability = -1};
+
 /* ---- showing progress ---- */
 
 static enum status show_progress(void *user, double share, const char *what)
@@ -63,7 +66,10 @@ static enum status open_feed(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
     struct profile_cost cost;
-    struct feed_request feed = {.data = o->data, .batch = o->batch, .callbacks = callbacks_of(f)};
+    struct feed_request feed = {.data = o->data,
+                                .batch = o->batch,
+                                .augment = o->run.augment,
+                                .callbacks = callbacks_of(f)};
     if (o->no_data || o->no_measure)
         return STATUS_OK;
     TRY(profile_measure_feed(f->profile, &feed, &cost, NULL));
@@ -121,6 +127,10 @@ static enum status open_distant(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
     int kind = -1;
+    if (o->run.precision != PRECISION_FLOAT)
+        return status_fail(STATUS_USAGE,
+                           "double precision can be predicted on this host alone: what "
+                           "is known of other devices is for float");
     f->threads = 1;
     TRY(backend_find("reference", &f->backend));
     TRY(machine_parse(o->machine, &f->machine));
@@ -135,8 +145,9 @@ static enum status open_distant(struct forecast *f)
 
 static enum status build_graph(const struct forecast *f, int64_t batch, struct graph **out)
 {
+    const struct forecast_options *o = f->options;
     struct dataset_info info;
-    return batch > 0 ? subject_build(f->options->model, f->options->data, batch, -1, &info, out)
+    return batch > 0 ? subject_build(o->model, o->data, batch, o->run.drop_probability, &info, out)
                      : STATUS_OK;
 }
 
@@ -145,14 +156,20 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* As the trainer has them. */
+/* As the trainer has them: of few images a step takes all. */
 static enum status build_graphs(struct forecast *f)
 {
-    int64_t batch = f->options->batch;
-    TRY(subject_build(f->options->model, f->options->data, batch, -1, &f->data, &f->graph));
-    TRY(build_graph(f, f->data.n_train > batch ? f->data.n_train % batch : 0, &f->train_short));
-    int64_t asked = f->options->eval_batch ? f->options->eval_batch : batch;
-    int64_t eval = f->options->no_eval ? 0 : least_of(asked, f->data.n_test);
+    const struct forecast_options *o = f->options;
+    TRY(dataset_describe(o->data, &f->data));
+    if (o->run.limit)
+        f->data.n_train = least_of(f->data.n_train, o->run.limit);
+    if (f->data.n_train < 1)
+        return status_fail(STATUS_FAILED, "%s has no training samples", o->data);
+    int64_t batch = o->shape_only ? o->batch : least_of(o->batch, f->data.n_train);
+    TRY(build_graph(f, batch, &f->graph));
+    TRY(build_graph(f, o->shape_only ? 0 : f->data.n_train % batch, &f->train_short));
+    int64_t asked = o->eval_batch ? o->eval_batch : o->batch;
+    int64_t eval = o->no_eval ? 0 : least_of(asked, f->data.n_test);
     TRY(build_graph(f, eval, &f->eval));
     return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
 }
@@ -185,7 +202,7 @@ static enum status find_scales(const struct forecast *f, const struct step_parts
                                struct cost_scales *scales)
 {
     static const double least = 0.25; /* Winograd's: 36 products in place of 144 */
-    double wanted_s = (double)f->options->batch / f->options->calibrate - parts->launches_s;
+    double wanted_s = (double)f->graph->batch / f->options->calibrate - parts->launches_s;
     if (wanted_s <= 0)
         return status_fail(STATUS_USAGE,
                            "--calibrate %g: not even the launches of the kernels fit into that",
@@ -231,6 +248,9 @@ static enum status calibrate(struct forecast *f)
 static enum status open_all(struct forecast *f, int workers)
 {
     TRY(build_graphs(f));
+    if (f->graph->batch < f->options->batch && !f->options->quiet)
+        log_warn("batch %lld: there are only %lld samples, each step takes all of them",
+                 (long long)f->options->batch, (long long)f->graph->batch);
     if (strcmp(f->options->machine, "local") == 0)
         TRY(open_local(f, workers));
     else
@@ -294,6 +314,12 @@ static void add_other(struct predict_request *r, const struct graph *graph, bool
         r->others[r->n_others++] = (struct predict_other){graph, training};
 }
 
+static int count_states(const struct forecast_run *run)
+{
+    struct update_rule rule = {.kind = (enum update_kind)run->optimizer, .momentum = run->momentum};
+    return update_rule_states(&rule);
+}
+
 struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
                                         bool keep_times)
 {
@@ -303,7 +329,8 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
                                 .backend = f->backend,
                                 .transport = f->transport,
                                 .threads = f->threads,
-                                .n_states = 1,
+                                .n_states = count_states(&f->options->run),
+                                .precision = (enum precision)f->options->run.precision,
                                 .local = f->local,
                                 .kinds_here = f->kinds_here,
                                 .profile = f->profile,

@@ -12,10 +12,23 @@
 #include "data/dataset.h"
 #include "predict/predict.h"
 
+/* What the run would be told, beside network, data and batch, that changes what it takes. */
+struct forecast_run {
+    int optimizer;           /* enum update_kind */
+    double momentum;         /* of SGD; without any it keeps no state */
+    int precision;           /* enum precision */
+    double drop_probability; /* replaces every dropout's; negative: the network's own */
+    int64_t limit;           /* it trains on the first so many images; 0: on all */
+    bool augment;            /* flips and crops the images */
+};
+/* As 'cleave train' runs unless it is told otherwise. */
+extern const struct forecast_run forecast_usual_run;
+
 struct forecast_options {
     const char *model, *data, *machine, *backend, *profile;
     int64_t batch, threads;
     int64_t eval_batch;      /* 0: batch */
+    struct forecast_run run; /* begin with forecast_usual_run */
     double calibrate;        /* images/s of one device alone; 0: rooflines as they are */
     int64_t calibrate_batch; /* with which it reaches them; 0: batch */
     double measure_s;        /* predict_request's */
@@ -23,8 +36,9 @@ struct forecast_options {
     enum status (*on_progress)(void *user, double share, const char *what);
     void *user;
     bool no_measure, no_data;
-    bool no_eval; /* the run has no test: its programs need no memory */
-    bool quiet;   /* no progress line */
+    bool shape_only; /* of the data the shape alone counts: there are as many as a step takes */
+    bool no_eval;    /* the run has no test: its programs need no memory */
+    bool quiet;      /* no progress line */
 };
 
 struct forecast {

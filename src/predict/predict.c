@@ -24,7 +24,8 @@ static struct program_options describe(const struct predict_request *r, const st
 
 static enum status lower(const struct predict_request *r, struct prediction *p)
 {
-    struct device_options how = {.threads = r->threads, .describe_only = true};
+    struct device_options how = {
+        .precision = r->precision, .threads = r->threads, .describe_only = true};
     TRY(r->backend->device_open(&how, &p->device));
     struct program_options o = describe(r, p);
     TRY(program_create_all(r->graph, &o, NULL, true, &p->set));
@@ -167,6 +168,7 @@ static enum status measure(const struct predict_request *r, struct prediction *p
                                 .plan = r->plan,
                                 .backend = r->backend,
                                 .threads = r->threads,
+                                .precision = r->precision,
                                 .n_states = r->n_states,
                                 .programs = p->programs,
                                 .most_at_once = crowd,

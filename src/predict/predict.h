@@ -33,6 +33,7 @@ struct predict_request {
     const char *transport;         /* "threads" or "mpi" */
     int threads;                   /* of each worker */
     int n_states;                  /* of the optimizer, per trained parameter */
+    enum precision precision;
     bool local; /* this host has the machine's devices: measured costs of this backend count */
     /* By kind of device: whether this host has such ones; others get rooflines. NULL: the machine
      * is this host, and workers beyond its devices take turns. */

@@ -144,6 +144,7 @@ static enum status try_plans(void *user, int n, struct candidate *const *finalis
                                     .graph = c->forecast->graph,
                                     .batch = c->forecast->graph->batch,
                                     .threads = (int)f->threads,
+                                    .run = f->run,
                                     .limit_s = c->options->try_s,
                                     .quiet = c->options->quiet};
     for (int i = 0; i < n; i++)

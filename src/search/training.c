@@ -114,6 +114,12 @@ static enum status build(const training *t, trainer **out)
     o.model = r->model;
     o.data = r->data;
     o.batch = r->batch;
+    o.data_limit = r->run.limit;
+    o.augment = r->run.augment;
+    o.drop_probability = r->run.drop_probability;
+    o.precision = (enum precision)r->run.precision;
+    o.rule.kind = (enum update_kind)r->run.optimizer;
+    o.rule.momentum = r->run.momentum;
     o.epochs = 0;
     o.max_steps = ENDLESS;
     o.backend = r->backend;

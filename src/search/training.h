@@ -9,13 +9,14 @@
 #ifndef CLEAVE_SEARCH_TRAINING_H
 #define CLEAVE_SEARCH_TRAINING_H
 
-#include "base/status.h"
+#include "predict/forecast.h"
 
 #include <stdint.h>
 
 struct training_request {
     const char *model, *data, *plan, *backend;
     int workers, threads;
+    struct forecast_run run;
     int window; /* steps that one run of the plan's programs covers */
     int64_t batch;
     double slice_s;     /* about how long a slice is; at least two windows of steps ... */

@@ -43,6 +43,7 @@ static enum status open_entrant(const struct trial *t, int i)
                                      .backend = r->backend,
                                      .workers = p->plan->n_workers,
                                      .threads = r->threads,
+                                     .run = r->run,
                                      .window = p->plan->window,
                                      .batch = r->batch,
                                      .slice_s = slice_s,

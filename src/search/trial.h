@@ -13,7 +13,7 @@
 #ifndef CLEAVE_SEARCH_TRIAL_H
 #define CLEAVE_SEARCH_TRIAL_H
 
-#include "base/status.h"
+#include "predict/forecast.h"
 #include "search/contest.h"
 
 #include <stdint.h>
@@ -28,6 +28,7 @@ struct trial_request {
     const struct graph *graph;
     int64_t batch;
     int threads; /* of each worker; 0: all cores, shared out */
+    struct forecast_run run;
     /* About how long, building and the first round not counted; but every plan that stays has
      * TRIAL_LEAST_ROUNDS, whatever they take. */
     double limit_s;
