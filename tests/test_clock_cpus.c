@@ -361,6 +361,57 @@ static void test_busy_neighbours(void **state)
     scene_close(&s);
 }
 
+/* ---- more workers than cores ---- */
+
+/* One step of n workers on two cores, each of which computes for `seconds`. */
+static double step_of_crowd(int n, double seconds)
+{
+    struct scene s;
+    char machine[32];
+    (void)snprintf(machine, sizeof machine, "1x%d:cpu", n);
+    scene_open(&s, suite_build("lenet5", 2 * n));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = n});
+    scene_place(&s, machine);
+    s.machine->nodes[0].cores = 2;
+    s.options.free_communication = true;
+    for (int w = 0; w < n; w++)
+        scene_cost(&s, w, scene_find_run(s.programs[w], true, 0, -1), seconds);
+    double step_s = scene_step(&s);
+    scene_close(&s);
+    return step_s;
+}
+
+/* They take turns. Where lines are uneven the step waits for the longer one, unless it lasts so
+ * long that the system evens them out. */
+static void test_more_workers_than_cores(void **state)
+{
+    (void)state;
+    assert_seconds(step_of_crowd(2, 1), 1);
+    assert_seconds(step_of_crowd(4, 1), 2);
+    assert_seconds(step_of_crowd(6, 1e-3), 3e-3);
+    assert_seconds(step_of_crowd(3, 3e-3), 2 * 3e-3);
+    assert_seconds(step_of_crowd(5, 3e-3), 3 * 3e-3);
+    assert_seconds(step_of_crowd(3, 3), 1.5 * 3 + 3e-3);
+}
+
+/* With one core for two, who copies has it for half of the time, and who computes for the other. */
+static void test_copying_in_a_crowd(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct machine_point line[2];
+    int64_t bytes = 0;
+    int backward = open_large_message(&s, line, false, &bytes);
+    s.machine->nodes[0].cores = 1;
+    double visit = COMM_CHUNKS_PER_POLL / (double)comm_cut(bytes, 1, 2).n;
+    double copy_s = 2 * 2 * (1 - visit);
+    (void)scene_run(&s);
+    int send = scene_find_kind(s.programs[1], INSTR_SEND, 0);
+    assert_near(scene_took(&s, 1, send), copy_s, 1e-4);
+    assert_near(scene_took(&s, 1, backward), 10 + copy_s / 2, 1e-4);
+    scene_close(&s);
+}
+
 /* ---- data ---- */
 
 static void test_data_for_gpus(void **state)
@@ -443,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_nodes_share_a_host),
         cmocka_unit_test(test_hands_are_shared),
         cmocka_unit_test(test_busy_neighbours),
+        cmocka_unit_test(test_more_workers_than_cores),
+        cmocka_unit_test(test_copying_in_a_crowd),
         cmocka_unit_test(test_data_for_gpus),
         cmocka_unit_test(test_data_on_one_core),
         cmocka_unit_test(test_data_while_waiting),

@@ -112,6 +112,41 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
     return make_done(c, w);
 }
 
+static enum status find_stretches(struct clock_run *c, struct worker *w)
+{
+    int n = w->streams->n_compute;
+    TRY(arena_alloc_array(c->scratch, (size_t)n, sizeof *w->stretch_s, &w->stretch_s));
+    for (int first = 0, end; first < n; first = end) {
+        double sum_s = w->costs[w->streams->compute[first]].busy_s;
+        for (end = first + 1; end < n; end++) {
+            int instr = w->streams->compute[end];
+            if (worker_waits_for_others(w, &w->program->instrs[instr]))
+                break;
+            sum_s += w->costs[instr].busy_s;
+        }
+        for (int k = first; k < end; k++)
+            w->stretch_s[k] = sum_s;
+    }
+    return STATUS_OK;
+}
+
+/* Who has no core of its own takes turns with the others, and does not keep a core while it waits.
+ */
+static enum status find_crowds(struct clock_run *c)
+{
+    for (int i = 0; i < c->machine->n_nodes; i++) {
+        struct host *h = &c->hosts[i];
+        int wanted = 0;
+        for (int k = h->first_worker; k >= 0; k = c->workers[k].next_on_host)
+            wanted += c->workers[k].on_cpu ? c->workers[k].cores : 0;
+        h->crowded = h->cores > 0 && wanted > h->cores && !c->machine->nodes[i].own_cores;
+        h->pooled |= h->crowded;
+        for (int k = h->first_worker; k >= 0 && h->crowded; k = c->workers[k].next_on_host)
+            TRY(find_stretches(c, &c->workers[k]));
+    }
+    return STATUS_OK;
+}
+
 /* What neighbours cost on this host: its workers whose instructions take longer alone, after
  * sleeps, than with all busy do so beside busy ones, too, since they sleep there as well. */
 static void weigh_neighbours(const struct clock_run *c, struct host *h)
@@ -161,6 +196,7 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     }
     for (int i = 0; i < c->n_workers; i++)
         TRY(add_worker(c, &workers[i], i));
+    TRY(find_crowds(c));
     for (int i = 0; i < c->machine->n_nodes; i++)
         if (c->hosts[i].first_worker >= 0 && c->workers[c->hosts[i].first_worker].on_cpu)
             weigh_neighbours(c, &c->hosts[i]);

@@ -16,8 +16,10 @@ static double find_hands(const struct clock_run *c, const struct flow *f)
 {
     double hands = 0;
     for (int i = 0; i < f->n_demands; i++) {
-        int w = f->demands[i].resource;
-        hands += c->workers[w].computing ? 0 : 1.0 / c->resources[w].n_flows;
+        const struct worker *w = &c->workers[f->demands[i].resource];
+        const struct host *h = &c->hosts[w->host];
+        double speed = h->crowded ? worker_pool_speed(h) : 1;
+        hands += w->computing ? 0 : speed / c->resources[f->demands[i].resource].n_flows;
     }
     return hands;
 }

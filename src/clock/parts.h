@@ -196,11 +196,14 @@ struct worker {
     double reached_s; /* when the instruction at compute_at was reached */
     int under_way;
     double under_way_since;
-    double comm_usage;              /* share of its core that transfers and sums take now */
-    double usage;                   /* the same, with what waiting for them takes */
-    int far_under_way;              /* of what is under way, what members of other nodes are in */
-    double began_s;                 /* when what runs began */
-    int cores;                      /* of its device */
+    double comm_usage; /* share of its core that transfers and sums take now */
+    double usage;      /* the same, with what waiting for them takes */
+    int far_under_way; /* of what is under way, what members of other nodes are in */
+    double began_s;    /* when what runs began */
+    int cores;         /* of its device */
+    /* Where it takes turns with others, by position in streams->compute: what all take that it
+     * computes from the wait for others before to the next one. */
+    double *stretch_s;
     double feed_left_s, feed_since; /* making the next step's samples: one thread's time */
     int feed_version;
 };
@@ -213,9 +216,10 @@ struct host {
     int lending;          /* and that have a hand in what is under way instead */
     bool load_changed;    /* since costs were settled */
     double contention;    /* what instructions take with all busy, of what they take alone */
-    /* No worker is bound to cores of its own, since each has a node to itself: computing and
-     * communicating go wherever a core is free. */
+    /* No worker is bound to cores of its own, since each has a node to itself, or since there are
+     * too few: computing and communicating go wherever a core is free. */
     bool pooled;
+    bool crowded;      /* its workers want more cores than there are: they take turns */
     double busy_cores; /* those of all that are busy */
     double comm_usage; /* cores that all transfers and sums take now */
 };
@@ -287,11 +291,14 @@ void hands_change(struct clock_run *c, int worker);
 
 /* ---- workers.c ---- */
 
+bool worker_waits_for_others(const struct worker *w, const struct instr *instr);
 /* Of worker `number`. All are prepared, in their order, before the first one begins. */
 enum status worker_prepare(struct clock_run *c, int number) MUST_USE;
 enum status worker_begin(struct clock_run *c, int number) MUST_USE;
 /* Of those that can compute beside worker w, the share that does, or has a hand in something. */
 double worker_find_load(const struct clock_run *c, const struct worker *w);
+/* Of those that compute where cores are anybody's, against having one each. */
+double worker_pool_speed(const struct host *h);
 /* Worker w begins or ends to do so. */
 void workers_note_load(struct clock_run *c, const struct worker *w);
 /* To be called before time goes on: costs of all that run where that was. */

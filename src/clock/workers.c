@@ -8,6 +8,8 @@
 /* The computing thread looks on for so long before it sleeps, where it does not move what it waits
  * for itself. */
 static const double SPIN_S = 20e-6;
+/* Lines before cores are evened out within about a slice of time (bench/turns.c; Linux 6). */
+static const double EVENED_S = 3e-3;
 /* A core that only communicates still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
@@ -44,8 +46,8 @@ static double find_wake(const struct clock_run *c, const struct worker *w, doubl
 
 bool worker_sleeps(const struct clock_run *c, const struct worker *w)
 {
-    return w->on_cpu && !w->computing && !w->resuming &&
-           c->now_s - w->reached_s > (c->attends ? COMM_SPIN_S : SPIN_S);
+    double spin_s = !c->attends ? SPIN_S : c->hosts[w->host].crowded ? 0 : COMM_SPIN_S;
+    return w->on_cpu && !w->computing && !w->resuming && c->now_s - w->reached_s > spin_s;
 }
 
 /* ---- data ---- */
@@ -93,7 +95,7 @@ double worker_feed_rest(struct clock_run *c, int number)
 
 /* ---- pace ---- */
 
-static bool waits_for_others(const struct worker *w, const struct instr *instr)
+bool worker_waits_for_others(const struct worker *w, const struct instr *instr)
 {
     for (int k = 0; k < instr->n_waits; k++)
         if (w->program->instrs[instr->waits[k]].stream != STREAM_COMPUTE)
@@ -160,17 +162,35 @@ void workers_note_load(struct clock_run *c, const struct worker *w)
     c->changed_hosts[c->n_changed_hosts++] = w->host;
 }
 
-/* Of those that compute on a host whose cores are anybody's; who communicates comes first. */
-static double pool_speed(const struct host *h)
+/* Of those that compute on a host whose cores are anybody's; who communicates comes first, but in a
+ * crowd who has a hand in something takes turns as well. */
+double worker_pool_speed(const struct host *h)
 {
-    double left = h->cores - h->comm_usage;
-    return h->busy_cores <= left ? 1 : fmax(0, left / h->busy_cores);
+    double left = h->cores - h->comm_usage, wanted = h->busy_cores + (h->crowded ? h->lending : 0);
+    return wanted <= left ? 1 : fmax(0, left / wanted);
+}
+
+/* Who takes turns stands in the line of one core, and the system moves it to a shorter line after a
+ * while only. Three on two cores: two of them share one, and the step waits for these.
+ *
+ *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as if all moved on
+ *     core 1  [c][c]           together, but EVENED_S longer at most
+ */
+static double find_unevenness(const struct host *h, const struct worker *w)
+{
+    int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1, n = h->busy;
+    if (!h->crowded || n <= places)
+        return 1;
+    int longest = (n + places - 1) / places;
+    double even_s = w->stretch_s[w->compute_at] * n / places,
+           worst = (double)longest * places / n - 1;
+    return 1 + (even_s > 0 ? fmin(worst, EVENED_S / even_s) : worst);
 }
 
 static double find_speed(const struct clock_run *c, const struct worker *w)
 {
     const struct host *h = &c->hosts[w->host];
-    double speed = h->pooled ? pool_speed(h) : 1 - w->usage;
+    double speed = h->pooled ? worker_pool_speed(h) / find_unevenness(h, w) : 1 - w->usage;
     return w->on_cpu ? fmax(LEAST_RATE, speed - feed_usage(c, w)) : 1;
 }
 
@@ -210,8 +230,11 @@ enum status workers_settle(struct clock_run *c)
     for (int i = 0; i < c->n_changed_hosts; i++) {
         struct host *h = &c->hosts[c->changed_hosts[i]];
         h->load_changed = false;
-        for (int k = h->first_worker; k >= 0; k = c->workers[k].next_on_host)
+        for (int k = h->first_worker; k >= 0; k = c->workers[k].next_on_host) {
             TRY(change_cost(c, k));
+            if (h->crowded)
+                TRY(change_speed(c, k));
+        }
     }
     c->n_changed_hosts = 0;
     return STATUS_OK;
@@ -220,7 +243,7 @@ enum status workers_settle(struct clock_run *c)
 /* Everybody's, where the cores are anybody's. */
 static enum status change_pool(struct clock_run *c, const struct host *h, double before)
 {
-    if (!h->pooled || fabs(pool_speed(h) - before) < 1e-12)
+    if (!h->pooled || fabs(worker_pool_speed(h) - before) < 1e-12)
         return STATUS_OK;
     for (int i = h->first_worker; i >= 0; i = c->workers[i].next_on_host)
         TRY(change_speed(c, i));
@@ -230,7 +253,7 @@ static enum status change_pool(struct clock_run *c, const struct host *h, double
 static enum status set_busy(struct clock_run *c, struct worker *w, bool busy)
 {
     struct host *h = &c->hosts[w->host];
-    double before = pool_speed(h);
+    double before = worker_pool_speed(h);
     if (busy != w->busy)
         workers_note_load(c, w);
     h->busy += busy - w->busy;
@@ -256,7 +279,7 @@ static enum status compute(struct clock_run *c, int number)
     TRY(set_busy(c, w, true));
     w->computing = true;
     hands_turn(c, number);
-    if (w->jitter != 0 && waits_for_others(w, &w->program->instrs[instr]))
+    if (w->jitter != 0 && worker_waits_for_others(w, &w->program->instrs[instr]))
         draw_pace(w);
     w->cost_s = find_cost(c, w);
     w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
@@ -311,7 +334,8 @@ static enum status settle_usage(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
     struct host *h = &c->hosts[w->host];
-    double before = pool_speed(h), waiting = w->far_under_way > 0 ? c->machine->wait_share : 0;
+    double before = worker_pool_speed(h),
+           waiting = w->far_under_way > 0 ? c->machine->wait_share : 0;
     bool counts = w->on_cpu && !c->options->free_communication;
     double usage = fmin(1, w->comm_usage + (counts ? waiting : 0));
     if (fabs(usage - w->usage) < 1e-12)
