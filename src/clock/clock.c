@@ -307,16 +307,16 @@ static enum status run(struct clock_run *c)
 
 /* ---- summing up ---- */
 
-/* Relative errors of what was not measured: typical of a roofline, and of what links and waits are
- * taken to cost. */
-static const double ROOFLINE_ERROR = 0.3, COMMUNICATION_ERROR = 0.15;
+/* Relative errors of what was not measured: typical of a roofline, of what links and waits are
+ * taken to cost, and of workers that take turns on too few cores. */
+static const double ROOFLINE_ERROR = 0.3, COMMUNICATION_ERROR = 0.15, TURNS_ERROR = 0.06;
 
 /* Costs of one kind are off together, by about half their spread where they were measured (the
  * median of several is steadier than one), and kinds independently of each other. */
 static void find_error(struct clock_run *c)
 {
     struct clock_result *r = c->result;
-    double off[COST_ORIGIN_COUNT] = {0}, sum[COST_ORIGIN_COUNT] = {0}, all = 0, wait = 0;
+    double off[COST_ORIGIN_COUNT] = {0}, sum[COST_ORIGIN_COUNT] = {0}, all = 0, wait = 0, turns = 0;
     for (int i = 0; i < c->n_workers; i++) {
         const struct worker *w = &c->workers[i];
         for (int k = 0; k < w->streams->n_compute; k++) {
@@ -327,6 +327,7 @@ static void find_error(struct clock_run *c)
             sum[cost->origin] += cost->busy_s;
             off[cost->origin] += cost->busy_s * spread;
             all += cost->busy_s;
+            turns += c->hosts[w->host].crowded ? cost->busy_s : 0;
         }
         wait += r->workers[i].wait_s;
     }
@@ -336,8 +337,10 @@ static void find_error(struct clock_run *c)
         squares += off[k] * off[k];
     }
     double total = all + wait, from_waits = COMMUNICATION_ERROR * wait;
+    double from_turns = TURNS_ERROR * turns;
+    squares += from_waits * from_waits + from_turns * from_turns;
     if (total > 0)
-        r->error_s = r->step_s * sqrt(squares + from_waits * from_waits) / total;
+        r->error_s = r->step_s * sqrt(squares) / total;
 }
 
 static int by_number(const void *a, const void *b)
