@@ -396,6 +396,30 @@ static void test_more_workers_than_cores(void **state)
     assert_seconds(step_of_crowd(3, 3), 1.5 * 3 + 3e-3);
 }
 
+static int find_last_update(const struct program *p)
+{
+    int i = p->n_instrs - 1;
+    while (p->instrs[i].kind != INSTR_UPDATE)
+        i--;
+    return i;
+}
+
+/* Stages come one after the other to where a core is free. */
+static void test_more_stages_than_cores(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 6));
+    scene_split(&s, "gpipe", &(struct plan_request){.n_workers = 3, .micro_batches = 2});
+    scene_place(&s, "1x3:cpu");
+    s.machine->nodes[0].cores = 2;
+    s.options.free_communication = true;
+    for (int w = 0; w < 3; w++)
+        scene_cost(&s, w, find_last_update(s.programs[w]), 3e-3);
+    assert_seconds(scene_step(&s), 1.5 * 3e-3);
+    scene_close(&s);
+}
+
 /* With one core for two, who copies has it for half of the time, and who computes for the other. */
 static void test_copying_in_a_crowd(void **state)
 {
@@ -497,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_hands_are_shared),
         cmocka_unit_test(test_busy_neighbours),
         cmocka_unit_test(test_more_workers_than_cores),
+        cmocka_unit_test(test_more_stages_than_cores),
         cmocka_unit_test(test_copying_in_a_crowd),
         cmocka_unit_test(test_data_for_gpus),
         cmocka_unit_test(test_data_on_one_core),

@@ -175,11 +175,12 @@ double worker_pool_speed(const struct host *h)
  *
  *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as if all moved on
  *     core 1  [c][c]           together, but EVENED_S longer at most
- */
+ *
+ * Stages do not begin together: who is woken goes where a core is free. */
 static double find_unevenness(const struct host *h, const struct worker *w)
 {
     int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1, n = h->busy;
-    if (!h->crowded || n <= places)
+    if (!h->crowded || n <= places || w->program->plan->n_stages > 1)
         return 1;
     int longest = (n + places - 1) / places;
     double even_s = w->stretch_s[w->compute_at] * n / places,
