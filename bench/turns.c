@@ -4,7 +4,9 @@
  *     build/bench/turns [THREADS ...]
  *
  * Printed is the time of a round over that of a perfect division of all work among all cores: the
- * median, and behind it what the clock takes it to be (src/clock/workers.c, find_unevenness). */
+ * median, and behind it what the clock takes it to be (clock_unevenness). */
+#include "clock/clock.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 enum { MOST_THREADS = 256, MOST_ROUNDS = 2000, N_STRETCHES = 7 };
 static const double stretches_s[N_STRETCHES] = {0.3e-3, 1e-3, 3e-3, 8e-3, 25e-3, 75e-3, 200e-3};
-static const double least_s = 0.6, evened_s = 3e-3;
+static const double least_s = 0.6;
 
 static struct {
     pthread_barrier_t meeting;
@@ -76,16 +78,6 @@ static double find_perfect(int n, int cores, double stretch_s)
     return n > cores ? stretch_s * n / cores : stretch_s;
 }
 
-static double find_assumed(int n, int cores, double stretch_s)
-{
-    int longest = (n + cores - 1) / cores;
-    if (n <= cores)
-        return 1;
-    double worst = (double)longest * cores / n - 1;
-    double evened = evened_s / find_perfect(n, cores, stretch_s);
-    return 1 + (evened < worst ? evened : worst);
-}
-
 static int measure(int n, int cores, double stretch_s)
 {
     pthread_t threads[MOST_THREADS];
@@ -105,7 +97,7 @@ static int measure(int n, int cores, double stretch_s)
     (void)pthread_barrier_destroy(&team.meeting);
     qsort(team.round_s, (size_t)team.n_rounds, sizeof *team.round_s, by_value);
     printf("  %5.2f (%4.2f)", team.round_s[team.n_rounds / 2] / perfect_s,
-           find_assumed(n, cores, stretch_s));
+           clock_unevenness(n, cores, stretch_s));
     (void)fflush(stdout);
     return 0;
 }

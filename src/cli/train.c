@@ -18,6 +18,7 @@
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
+#include "search/training.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -170,17 +171,14 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
 {
     int optimizer = o->run_as.optimizer;
     *t = trainer_default_options();
+    training_tell(&o->run_as, t);
     t->model = o->model;
     t->data = o->data;
-    t->data_limit = o->run_as.limit;
     t->batch = o->batch;
     t->max_steps = o->steps == NOT_GIVEN ? 0 : o->steps;
     t->epochs = o->epochs != NOT_GIVEN ? o->epochs : o->steps != NOT_GIVEN ? 0 : DEFAULT_EPOCHS;
     t->seed = (uint64_t)o->seed;
-    t->augment = o->run_as.augment;
-    t->drop_probability = o->run_as.drop_probability;
     t->backend = o->backend;
-    t->precision = (enum precision)o->run_as.precision;
     t->threads = (int)o->threads;
     t->workers = (int)o->split.workers;
     t->plan = o->plan;
@@ -188,11 +186,9 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->timeout_s = o->timeout;
     t->balance = o->balance;
     t->trace = o->trace;
-    t->rule.kind = (enum update_kind)optimizer;
     t->rule.learning_rate = o->rate < 0 ? optimizer_defaults[optimizer].rate : o->rate;
     t->rule.weight_decay =
         o->weight_decay < 0 ? optimizer_defaults[optimizer].weight_decay : o->weight_decay;
-    t->rule.momentum = o->run_as.momentum;
     t->rule.nesterov = o->nesterov;
     TRY(schedule_parse(o->schedule, &t->schedule));
     t->schedule.warmup_steps = o->warmup;

@@ -83,6 +83,11 @@ struct clock_result {
     struct clock_worker_result *workers;
 };
 
+/* How much longer n workers that begin together take, if there are places for fewer, than if they
+ * all moved on together; stretch_s: what each computes until they meet again. 1 where all have one.
+ */
+double clock_unevenness(int n, int places, double stretch_s);
+
 enum status clock_run(const struct clock_worker *workers, int n_workers,
                       const struct clock_options *options, arena *memory,
                       struct clock_result *result) MUST_USE;

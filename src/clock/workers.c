@@ -175,17 +175,23 @@ double worker_pool_speed(const struct host *h)
  *
  *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as if all moved on
  *     core 1  [c][c]           together, but EVENED_S longer at most
- *
- * Stages do not begin together: who is woken goes where a core is free. */
-static double find_unevenness(const struct host *h, const struct worker *w)
+ */
+double clock_unevenness(int n, int places, double stretch_s)
 {
-    int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1, n = h->busy;
-    if (!h->crowded || n <= places || w->program->plan->n_stages > 1)
+    if (n <= places)
         return 1;
     int longest = (n + places - 1) / places;
-    double even_s = w->stretch_s[w->compute_at] * n / places,
-           worst = (double)longest * places / n - 1;
+    double even_s = stretch_s * n / places, worst = (double)longest * places / n - 1;
     return 1 + (even_s > 0 ? fmin(worst, EVENED_S / even_s) : worst);
+}
+
+/* Stages do not begin together: who is woken goes where a core is free. */
+static double find_unevenness(const struct host *h, const struct worker *w)
+{
+    int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1;
+    if (!h->crowded || w->program->plan->n_stages > 1)
+        return 1;
+    return clock_unevenness(h->busy, places, w->stretch_s[w->compute_at]);
 }
 
 static double find_speed(const struct clock_run *c, const struct worker *w)

@@ -107,6 +107,16 @@ static enum status on_step(const struct trainer_step *step, void *user)
     return is_slice_over(t) ? sleep_a_while(t) : STATUS_OK;
 }
 
+void training_tell(const struct forecast_run *run, struct trainer_options *to)
+{
+    to->rule.kind = (enum update_kind)run->optimizer;
+    to->rule.momentum = run->momentum;
+    to->precision = (enum precision)run->precision;
+    to->drop_probability = run->drop_probability;
+    to->data_limit = run->limit;
+    to->augment = run->augment;
+}
+
 static enum status build(const training *t, trainer **out)
 {
     const struct training_request *r = &t->request;
@@ -114,12 +124,7 @@ static enum status build(const training *t, trainer **out)
     o.model = r->model;
     o.data = r->data;
     o.batch = r->batch;
-    o.data_limit = r->run.limit;
-    o.augment = r->run.augment;
-    o.drop_probability = r->run.drop_probability;
-    o.precision = (enum precision)r->run.precision;
-    o.rule.kind = (enum update_kind)r->run.optimizer;
-    o.rule.momentum = r->run.momentum;
+    training_tell(&r->run, &o);
     o.epochs = 0;
     o.max_steps = ENDLESS;
     o.backend = r->backend;

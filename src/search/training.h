@@ -27,6 +27,10 @@ struct training_request {
 
 typedef struct training training;
 
+/* What such a run tells the trainer. */
+struct trainer_options;
+void training_tell(const struct forecast_run *run, struct trainer_options *to);
+
 enum status training_open(const struct training_request *request, training **out) MUST_USE;
 void training_close(training *t); /* NULL is fine */
 
