@@ -249,6 +249,94 @@ static void test_messages_are_measured_as_in_a_step(void **state)
     }
 }
 
+/* ---- who measures ---- */
+
+enum { CROWD = 5, GROUP_BYTES = 1 << 14 };
+
+/* The threads' table, with an eye on who sends messages and on sums over two. */
+static struct {
+    struct comm_table table;
+    const struct comm_table *real;
+    atomic_int sends[CROWD], sums[CROWD]; /* by sender, and by first member */
+    atomic_int under_way;                 /* messages, from the start of sending to arrival */
+    atomic_int most_under_way;
+    const comm_op *receives[CROWD]; /* each its own */
+} crowd;
+
+static enum status crowd_send(comm *end, int peer, int64_t tag, const void *data, int64_t n_bytes,
+                              comm_op *op)
+{
+    assert_int_equal(peer, end->rank + 1);
+    atomic_fetch_add(&crowd.sends[end->rank], 1);
+    int now = atomic_fetch_add(&crowd.under_way, 1) + 1, most = atomic_load(&crowd.most_under_way);
+    while (now > most && !atomic_compare_exchange_weak(&crowd.most_under_way, &most, now))
+        ;
+    return crowd.real->start_send(end, peer, tag, data, n_bytes, op);
+}
+
+static enum status crowd_receive(comm *end, int peer, int64_t tag, void *data, int64_t n_bytes,
+                                 comm_op *op)
+{
+    crowd.receives[end->rank] = op;
+    return crowd.real->start_receive(end, peer, tag, data, n_bytes, op);
+}
+
+static enum status crowd_reduce(comm *end, const struct comm_reduction *r, void *data,
+                                void *workspace, comm_op *op)
+{
+    if (r->n_members == 2 && r->count > 1 && end->rank == r->members[0])
+        atomic_fetch_add(&crowd.sums[end->rank], 1);
+    return crowd.real->start_reduce(end, r, data, workspace, op);
+}
+
+static enum status crowd_poll(comm *end, comm_op *op, bool *done)
+{
+    TRY(crowd.real->poll(end, op, done));
+    if (*done && crowd.receives[end->rank] == op) {
+        crowd.receives[end->rank] = NULL;
+        atomic_fetch_sub(&crowd.under_way, 1);
+    }
+    return STATUS_OK;
+}
+
+/* Two cores may be unlike all others, so every pair has its repeats, one at a time. */
+static void test_all_pairs_of_cores_are_measured(void **state)
+{
+    (void)state;
+    const struct machine_measure_options o = {
+        .workers = CROWD, .case_s = 1, .largest_bytes = GROUP_BYTES};
+    comm *ends[CROWD];
+    pthread_t threads[CROWD];
+    struct survey surveys[CROWD];
+    assert_ok(comm_threads_create(CROWD, 60, ends));
+    crowd.real = ends[0]->table;
+    crowd.table = *crowd.real;
+    crowd.table.start_send = crowd_send;
+    crowd.table.start_receive = crowd_receive;
+    crowd.table.start_reduce = crowd_reduce;
+    crowd.table.poll = crowd_poll;
+    for (int i = 0; i < CROWD; i++) {
+        ends[i]->table = &crowd.table;
+        surveys[i] = (struct survey){.end = ends[i], .options = &o};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_survey, &surveys[i]), 0);
+    }
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < CROWD; i++) {
+        /* 2 sizes, messages by both ends and by one, sums by 3 methods; the fifth has no partner */
+        bool first = i == 0 || i == 2;
+        assert_in_range(atomic_load(&crowd.sends[i]), first ? 2 * 2 : 0, first ? 999 : 0);
+        assert_in_range(atomic_load(&crowd.sums[i]), first ? 2 * 3 : 0, first ? 999 : 0);
+    }
+    assert_int_equal(atomic_load(&crowd.most_under_way), 1);
+    for (int i = 0; i < CROWD; i++) {
+        const struct machine_curve *message = &surveys[i].curves[0];
+        assert_true(message->points[0].seconds > 1e-9); /* of the right member's times */
+        arena_destroy(surveys[i].memory);
+        ends[i]->table->destroy(ends[i]);
+    }
+}
+
 /* Processes, played by threads: five ranks on three nodes. */
 enum { RANKS = 5 };
 static const int node_of_rank[RANKS] = {0, 0, 1, 1, 2};
@@ -346,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_curve_at),
         cmocka_unit_test(test_measure_threads),
         cmocka_unit_test(test_messages_are_measured_as_in_a_step),
+        cmocka_unit_test(test_all_pairs_of_cores_are_measured),
         cmocka_unit_test(test_measure_processes),
     };
     return test_run(tests);

@@ -4,7 +4,14 @@
  * notes the time again. It took from the last one's begin to the last one's end. Clocks of
  * different hosts do not agree: there a sum took as long as for the member that it took least, the
  * one that came last, and a message as long as for its receiver. A message that both ends work on
- * is measured once more with the sender away. */
+ * is measured once more with the sender away.
+ *
+ * Where a node has workers for several groups of members, another one has each repeat, alone:
+ *
+ *     repeat 0  [0 1] 2 3 4 5     repeat 1  0 1 [2 3] 4 5     repeat 2  0 1 2 3 [4 5]
+ *
+ * Two cores need not be like two others: on virtual machines some share a cache, or are slow, and
+ * which ones changes by the second. */
 #include "machine/survey.h"
 
 #include "base/memory.h"
@@ -26,7 +33,8 @@ static const int64_t usual_area_bytes = 1 << 29, area_share = 16;
 struct survey_case {
     bool reduces;
     enum comm_method method;
-    int n_members; /* in s->members */
+    int n_members; /* of a group; the groups stand one behind the other in s->members */
+    int n_groups;
     int nodes;
     int64_t bytes;
     double lone_s; /* of a message: for so long its sender leaves it to the receiver; 0: not */
@@ -66,10 +74,16 @@ int survey_first_worker(const struct survey *s, int node)
     return -1;
 }
 
-static int position_of(const struct survey *s, const struct survey_case *c)
+/* The group whose turn it is. */
+static const int *members_of(const struct survey *s, const struct survey_case *c, int repeat)
 {
-    for (int i = 0; i < c->n_members; i++)
-        if (s->members[i] == s->end->rank)
+    return s->members + repeat % c->n_groups * c->n_members;
+}
+
+static int position_of(const struct survey *s, const int *members, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (members[i] == s->end->rank)
             return i;
     return -1;
 }
@@ -105,40 +119,42 @@ enum status survey_finish(comm *end, comm_op *op)
     return STATUS_OK;
 }
 
-static struct comm_reduction reduction(const struct survey *s, const struct survey_case *c)
+static struct comm_reduction reduction(const struct survey_case *c, const int *members)
 {
     return (struct comm_reduction){.method = c->method,
                                    .type = COMM_FLOAT,
                                    .n_members = c->n_members,
-                                   .members = s->members,
+                                   .members = members,
                                    .node_size = c->n_members,
                                    .count = c->bytes / (int64_t)sizeof(float),
                                    .tag = CASE_TAG};
 }
 
-static enum status run_operation(struct survey *s, const struct survey_case *c, int position,
+static enum status run_operation(struct survey *s, const struct survey_case *c, const int *members,
                                  char *data)
 {
     const struct comm_table *table = s->end->table;
+    int position = position_of(s, members, c->n_members);
     comm_op op;
-    struct comm_reduction r = reduction(s, c);
+    struct comm_reduction r = reduction(c, members);
     if (c->reduces)
         TRY(table->start_reduce(s->end, &r, data, s->workspace, &op));
     else if (position == 0)
-        TRY(table->start_send(s->end, s->members[1], CASE_TAG, data, c->bytes, &op));
+        TRY(table->start_send(s->end, members[1], CASE_TAG, data, c->bytes, &op));
     else
-        TRY(table->start_receive(s->end, s->members[0], CASE_TAG, data, c->bytes, &op));
+        TRY(table->start_receive(s->end, members[0], CASE_TAG, data, c->bytes, &op));
     if (position == 0)
         look_elsewhere(c->lone_s);
     return survey_finish(s->end, &op);
 }
 
-/* All members are here, and awake. */
+/* All members of all groups are here, and awake. */
 static enum status meet(struct survey *s, const struct survey_case *c)
 {
     comm_op op;
     float one = 0;
-    struct comm_reduction r = reduction(s, c);
+    struct comm_reduction r = reduction(c, s->members);
+    r.n_members = r.node_size = c->n_groups * c->n_members;
     r.method = COMM_GATHER;
     r.count = 1;
     r.tag = MEET_TAG;
@@ -159,32 +175,41 @@ static int64_t part_bytes(const struct survey *s, int n_members)
  * caches do not know it any more. */
 static char *move_on(struct survey *s, const struct survey_case *c)
 {
-    if (s->next_byte + c->bytes > part_bytes(s, c->n_members))
+    if (s->next_byte + c->bytes > part_bytes(s, c->n_groups * c->n_members))
         s->next_byte = 0;
     char *data = s->data + s->next_byte;
     s->next_byte += c->bytes;
     return data;
 }
 
+static enum status run_repeat(struct survey *s, const struct survey_case *c, int repeat)
+{
+    struct survey_time *t = &s->mine[repeat];
+    const int *members = members_of(s, c, repeat);
+    int position = position_of(s, members, c->n_members);
+    if (position < 0)
+        return meet(s, c);
+    char *data = move_on(s, c);
+    /* As in a step: each has just computed its own; nobody's cache holds the other's. */
+    memset(data, repeat, (size_t)c->bytes);
+    TRY(meet(s, c));
+    if (c->lone_s > 0 && position > 0)
+        look_elsewhere(late_s); /* who comes last has a first go at it */
+    int64_t cpu_ns = cpu_now_ns();
+    t->begin_ns = timer_now_ns();
+    TRY(run_operation(s, c, members, data));
+    t->end_ns = timer_now_ns();
+    t->cpu_ns = cpu_now_ns() - cpu_ns;
+    return STATUS_OK;
+}
+
 /* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. */
 static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
 {
-    int position = position_of(s, c);
+    bool takes_part = position_of(s, s->members, c->n_groups * c->n_members) >= 0;
     memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
-    for (int i = 0; i < repeats && position >= 0; i++) {
-        struct survey_time *t = &s->mine[i];
-        char *data = move_on(s, c);
-        /* As in a step: each has just computed its own; nobody's cache holds the other's. */
-        memset(data, i, (size_t)c->bytes);
-        TRY(meet(s, c));
-        if (c->lone_s > 0 && position > 0)
-            look_elsewhere(late_s); /* who comes last has a first go at it */
-        int64_t cpu_ns = cpu_now_ns();
-        t->begin_ns = timer_now_ns();
-        TRY(run_operation(s, c, position, data));
-        t->end_ns = timer_now_ns();
-        t->cpu_ns = cpu_now_ns() - cpu_ns;
-    }
+    for (int i = 0; i < repeats && takes_part; i++)
+        TRY(run_repeat(s, c, i));
     return s->end->table->exchange(s->end, s->mine, SURVEY_REPEATS_MAX * (int64_t)sizeof *s->mine,
                                    s->all);
 }
@@ -195,7 +220,7 @@ static struct machine_point combine(const struct survey *s, const struct survey_
     int64_t begin = INT64_MIN, end = INT64_MIN, least = INT64_MAX, received = 0;
     int64_t cpu = 0, sent = 0;
     for (int k = 0; k < c->n_members; k++) {
-        const struct survey_time *t = &s->all[s->members[k] * SURVEY_REPEATS_MAX + i];
+        const struct survey_time *t = &s->all[members_of(s, c, i)[k] * SURVEY_REPEATS_MAX + i];
         int64_t own = t->end_ns - t->begin_ns;
         begin = t->begin_ns > begin ? t->begin_ns : begin;
         end = t->end_ns > end ? t->end_ns : end;
@@ -308,13 +333,15 @@ static enum status measure_curve(struct survey *s, struct survey_case c)
     return STATUS_OK;
 }
 
-static enum status measure_sums(struct survey *s, int n_members, int nodes)
+static enum status measure_sums(struct survey *s, int n_members, int n_groups, int nodes)
 {
     static const enum comm_method methods[] = {COMM_GATHER, COMM_RING, COMM_TREE};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        TRY(measure_curve(
-            s, (struct survey_case){
-                   .reduces = true, .method = methods[i], .n_members = n_members, .nodes = nodes}));
+        TRY(measure_curve(s, (struct survey_case){.reduces = true,
+                                                  .method = methods[i],
+                                                  .n_members = n_members,
+                                                  .n_groups = n_groups,
+                                                  .nodes = nodes}));
     return STATUS_OK;
 }
 
@@ -347,10 +374,10 @@ static enum status measure_node(struct survey *s)
     int n = list_members(s, find_fullest(s));
     if (n < 2)
         return STATUS_OK;
-    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .nodes = 1}));
+    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .n_groups = n / 2, .nodes = 1}));
     for (int members = 2; members < n; members *= 2)
-        TRY(measure_sums(s, members, 1));
-    return measure_sums(s, n, 1);
+        TRY(measure_sums(s, members, n / members, 1));
+    return measure_sums(s, n, 1, 1);
 }
 
 static enum status measure_network(struct survey *s)
@@ -359,10 +386,10 @@ static enum status measure_network(struct survey *s)
         return STATUS_OK;
     s->members[0] = survey_first_worker(s, 0);
     s->members[1] = survey_first_worker(s, 1);
-    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .nodes = 2}));
+    TRY(measure_curve(s, (struct survey_case){.n_members = 2, .n_groups = 1, .nodes = 2}));
     for (int i = 0; i < s->end->size; i++)
         s->members[i] = i;
-    TRY(measure_sums(s, s->end->size, s->n_nodes));
+    TRY(measure_sums(s, s->end->size, 1, s->n_nodes));
     TRY(survey_measure_links(s));
     TRY(survey_measure_wait(s));
     return survey_measure_streams(s);
@@ -406,7 +433,7 @@ static enum status make_room(struct survey *s)
         for (int n = 1; n <= s->end->size; n++) {
             struct survey_case c = {
                 .method = (enum comm_method)method, .n_members = n, .bytes = s->data_bytes};
-            struct comm_reduction r = reduction(s, &c);
+            struct comm_reduction r = reduction(&c, s->members);
             int64_t bytes = table->reduce_workspace_bytes(&r);
             most = bytes > most ? bytes : most;
         }
