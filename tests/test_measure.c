@@ -2,6 +2,7 @@
 #include "base/numbers.h"
 #include "base/timer.h"
 #include "profile/measure.h"
+#include "profile/wander.h"
 #include "program/work.h"
 #include "runtime/pin.h"
 #include "session.h"
@@ -424,6 +425,70 @@ static double find_behind(const struct backend *backend)
     return drift.spread * numbers_normal_place(1, 2);
 }
 
+/* What was measured long ago, and is run again beside what is missing, tells how the host is now.
+ */
+static void test_costs_of_another_day_are_wander(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct measure_result result;
+    char key[WORK_KEY_BYTES];
+    double before, after;
+    assert_true(bench_open(&b, "lenet5", "data", 2));
+    b.request.look_only = true;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    device *d = open_device(&b);
+    struct program_options o = {
+        .backend = b.backend, .device = d, .training = true, .n_states = 1, .plan = b.plan};
+    struct program *p;
+    assert_ok(program_create(b.graph, &o, &p));
+    int known = -1;
+    for (int i = 0; i < p->n_instrs && known < 0; i++)
+        if (p->instrs[i].kind == INSTR_RUN)
+            known = i;
+    (void)program_instr_key(p, known, key, sizeof key);
+    const struct profile_entry then = {.key = key, .work = {.family = "f"}, .cost = {100, 0, 1}};
+    assert_ok(profile_add(b.profile, &result.setting, &then, 1));
+    assert_ok(wander_find(b.profile, &result.setting, &before));
+    b.request.look_only = false;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    assert_true(result.n_measured > 0);
+    assert_ok(wander_find(b.profile, &result.setting, &after));
+    assert_that(after > 1 && after > 10 * before, "%g, then %g", before, after);
+    program_destroy(p);
+    b.backend->device_close(d);
+    bench_close(&b);
+}
+
+/* Each plan has the drift of its own workers; one of which nothing was missing the first's. */
+static void test_each_plan_has_its_own_pace(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct measure_result result;
+    struct profile_cost own, first;
+    char key[MEASURE_KEY_BYTES];
+    if (pin_count_cores() < 2)
+        skip();
+    assert_true(bench_open(&b, "lenet5", "data", 2));
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    (void)measure_plan_key(MEASURE_DRIFT_KEY, b.graph, b.plan, key, sizeof key);
+    assert_string_equal(key, "drift of lenet5 8, data 2");
+    assert_true(profile_find(b.profile, &result.setting, key, &own));
+    assert_true(profile_find(b.profile, &result.setting, MEASURE_DRIFT_KEY, &first));
+    assert_true(own.spread == first.spread);
+    struct plan *owt;
+    struct plan_request how = {.n_workers = 2};
+    assert_ok(plan_build("owt", b.graph, &how, &owt));
+    b.request.plan = owt;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    (void)measure_plan_key(MEASURE_DRIFT_KEY, b.graph, owt, key, sizeof key);
+    assert_true(profile_find(b.profile, &result.setting, key, &own));
+    assert_true(own.spread != first.spread);
+    plan_destroy(owt);
+    bench_close(&b);
+}
+
 /* That one of them is slow is their cores' doing, and not what their programs take. */
 static void test_a_slow_core_is_drift(void **state)
 {
@@ -511,11 +576,18 @@ static void test_feed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reaches_nobody), cmocka_unit_test(test_wrong_executors),
-        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_fills_all),
-        cmocka_unit_test(test_sum_is_near),    cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_programs_given), cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_feed),           cmocka_unit_test(test_a_slow_core_is_drift),
+        cmocka_unit_test(test_reaches_nobody),
+        cmocka_unit_test(test_wrong_executors),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_fills_all),
+        cmocka_unit_test(test_sum_is_near),
+        cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_programs_given),
+        cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_feed),
+        cmocka_unit_test(test_costs_of_another_day_are_wander),
+        cmocka_unit_test(test_each_plan_has_its_own_pace),
+        cmocka_unit_test(test_a_slow_core_is_drift),
     };
     return test_run(tests);
 }

@@ -43,24 +43,29 @@ static enum status take_nothing(void *user, const struct program *p, int n_round
     return STATUS_OK;
 }
 
+static struct rehearsal_request request_of(const struct scene *s)
+{
+    static const int workers[] = {0, 1};
+    return (struct rehearsal_request){.graph = s->graph,
+                                      .plan = s->plan,
+                                      .backend = &spy.backend,
+                                      .threads = 1,
+                                      .n_states = 1,
+                                      .n = 2,
+                                      .workers = workers,
+                                      .n_places = 2,
+                                      .budget_s = 1e-6};
+}
+
 static enum status rehearse(const struct scene *s, bool takes_turns,
                             enum status (*between)(void *user, double share), int n_rounds)
 {
-    const struct rehearsal_request r = {.graph = s->graph,
-                                        .plan = s->plan,
-                                        .backend = &spy.backend,
-                                        .threads = 1,
-                                        .n_states = 1,
-                                        .n = 2,
-                                        .workers = (int[]){0, 1},
-                                        .takes_turns = takes_turns,
-                                        .n_places = 2,
-                                        .budget_s = 1e-6,
-                                        .least_rounds = n_rounds,
-                                        .most_rounds = n_rounds,
-                                        .between = between};
-    double start_s;
-    return rehearsal_run(&r, take_nothing, NULL, &start_s);
+    struct rehearsal_request r = request_of(s);
+    struct rehearsal_result result;
+    r.takes_turns = takes_turns;
+    r.least_rounds = r.most_rounds = n_rounds;
+    r.between = between;
+    return rehearsal_run(&r, take_nothing, NULL, &result);
 }
 
 static int count_runs(const struct program *p)
@@ -118,6 +123,123 @@ static void test_neighbours_of_the_longest_are_busy(void **state)
     assert_ok(rehearse(&s, false, note_round, 3));
     assert_int_equal(spy.n_between, 4);
     scene_close(&s);
+}
+
+/* ---- which rounds ---- */
+
+/* What each of the second worker's rounds takes by the clock on the wall, at its first kernel. */
+static struct {
+    int per_pass, n_mine;
+    bool sleeps;                  /* the core is others' meanwhile; else it is busy */
+    double (*takes_s)(int round); /* from 0, the one that is not kept */
+    int n_taken;
+    double longest_s; /* of those that were taken */
+} rounds;
+
+static enum status take_their_time(int worker, enum pass pass)
+{
+    (void)pass;
+    if (worker == 0 || rounds.n_mine++ != 0)
+        return STATUS_OK;
+    double seconds = rounds.takes_s(spy.n_between - 1);
+    int64_t until_ns = timer_now_ns() + (int64_t)(seconds * 1e9);
+    if (rounds.sleeps && seconds > 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+    while (timer_now_ns() < until_ns)
+        ;
+    return STATUS_OK;
+}
+
+static enum status begin_round(void *user, double share)
+{
+    (void)user, (void)share;
+    spy.n_between += share > 0 || spy.n_between != 1; /* it asks twice before the first two */
+    rounds.n_mine = 0;
+    return STATUS_OK;
+}
+
+static enum status take_rounds(void *user, const struct program *p, int n_rounds,
+                               const double *seconds)
+{
+    (void)user;
+    rounds.n_taken = n_rounds;
+    for (int i = 0; i < n_rounds * p->n_instrs; i++)
+        rounds.longest_s = seconds[i] > rounds.longest_s ? seconds[i] : rounds.longest_s;
+    return STATUS_OK;
+}
+
+static struct rehearsal_result play(bool sleeps, double (*takes_s)(int round), double most_s,
+                                    int most_rounds)
+{
+    struct scene s;
+    struct rehearsal_result result;
+    scene_open(&s, suite_build("lenet5", 4));
+    scene_split(&s, "data", &(struct plan_request){.n_workers = 2});
+    spy_open(take_their_time);
+    spy.idle = true;
+    rounds.sleeps = sleeps;
+    rounds.takes_s = takes_s;
+    rounds.n_taken = 0;
+    rounds.longest_s = 0;
+    struct rehearsal_request r = request_of(&s);
+    r.budget_s = most_s > 0 ? 1e-6 : 60;
+    r.most_s = most_s;
+    r.least_rounds = 2;
+    r.most_rounds = most_rounds;
+    r.between = begin_round;
+    assert_ok(rehearsal_run(&r, take_rounds, NULL, &result));
+    scene_close(&s);
+    return result;
+}
+
+static const double nap_s = 0.03;
+
+static double nap_every_other(int round)
+{
+    return round % 2 ? nap_s : 0;
+}
+
+static double nap_always(int round)
+{
+    (void)round;
+    return nap_s;
+}
+
+/* Where other programs had a core, it says nothing about the plan; unless there is nothing else. */
+static void test_disturbed_rounds_are_left_out(void **state)
+{
+    (void)state;
+    struct rehearsal_result r = play(true, nap_every_other, 0, 40);
+    assert_in_range(rounds.n_taken, 2, 20);
+    assert_true(rounds.longest_s < nap_s && r.disturbed == 0);
+    r = play(true, nap_always, 0, 6);
+    assert_int_equal(rounds.n_taken, 6);
+    assert_true(rounds.longest_s >= nap_s && r.disturbed == 1);
+}
+
+static double always_alike(int round)
+{
+    (void)round;
+    return 0.02;
+}
+
+static double slower_and_slower(int round)
+{
+    return 0.01 + 0.002 * round;
+}
+
+/* It goes on while the host gets slower or faster, but not for ever. */
+static void test_an_unsteady_host_is_measured_for_longer(void **state)
+{
+    (void)state;
+    const double most_s = 3;
+    int64_t start_ns = timer_now_ns();
+    (void)play(false, always_alike, 100 * most_s, 10000);
+    assert_true((double)(timer_now_ns() - start_ns) * 1e-9 < 50 * most_s);
+    start_ns = timer_now_ns();
+    struct rehearsal_result r = play(false, slower_and_slower, most_s, 10000);
+    assert_true((double)(timer_now_ns() - start_ns) * 1e-9 >= most_s);
+    assert_true(r.wander > 0.2);
 }
 
 /* ---- in turn ---- */
@@ -364,6 +486,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neighbours_of_the_longest_are_busy),
+        cmocka_unit_test(test_disturbed_rounds_are_left_out),
+        cmocka_unit_test(test_an_unsteady_host_is_measured_for_longer),
         cmocka_unit_test(test_turns_follow_a_step),
         cmocka_unit_test(test_turns_of_some),
         cmocka_unit_test(test_rehearsed_in_the_order_of_a_step),

@@ -88,6 +88,9 @@ static void print_origins(const struct prediction *p)
                              100 * p->clock.share[k], names[k]);
             between = ", ";
         }
+    if (p->wander > 0)
+        (void)snprintf(text + used, sizeof text - (size_t)used, "; this host wanders by %.0f %%",
+                       100 * p->wander);
     output_line(2, "%s", text);
 }
 

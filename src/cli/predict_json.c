@@ -65,13 +65,13 @@ json_t *predict_json(const struct forecast *f, const struct predict_answer *a)
 {
     const struct prediction *p = a->prediction;
     const double *share = p->clock.share;
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:i, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, "
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, "
                      "s:{s:f, s:f, s:f}, s:i, s:f, "
                      "s:o, s:o, s:I, s:i}",
                      "plan", a->plan->name, "model", f->graph->name, "data", f->options->data,
                      "batch", (json_int_t)f->graph->batch, "machine", f->machine->name, "n_workers",
                      a->plan->n_workers, "step_s", p->clock.step_s, "error_s", p->clock.error_s,
-                     "epoch_s", predict_epoch_seconds(f, p), "images_per_s",
+                     "wander", p->wander, "epoch_s", predict_epoch_seconds(f, p), "images_per_s",
                      (double)f->graph->batch / p->clock.step_s, "memory_bytes",
                      (json_int_t)p->largest_bytes, "bytes_moved", (json_int_t)p->clock.bytes_moved,
                      "fits", p->too_large_worker < 0, "advice", advice_json(a), "costs", "measured",

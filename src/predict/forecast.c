@@ -348,13 +348,23 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
     return r;
 }
 
+static void warn_if_disturbed(const struct forecast *f, const struct measure_result *m)
+{
+    if (m->disturbed > 0 && !f->options->quiet)
+        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high; "
+                 "'cleave profile forget' forgets them",
+                 100 * m->disturbed);
+}
+
 enum status forecast_plan(struct forecast *f, const struct plan *plan, bool keep_times,
                           struct prediction **out)
 {
     struct predict_request r = forecast_request(f, plan, keep_times);
     enum status st = predict_plan(&r, out);
     log_progress_end();
-    if (st == STATUS_OK)
-        f->n_measured += (*out)->measured.n_measured;
-    return st;
+    if (st != STATUS_OK)
+        return st;
+    f->n_measured += (*out)->measured.n_measured;
+    warn_if_disturbed(f, &(*out)->measured);
+    return STATUS_OK;
 }

@@ -5,19 +5,21 @@
 
 #include <math.h>
 
-static double find_spread(profile *p, const struct profile_setting *setting, const char *key)
+void paces_find(profile *p, const struct profile_setting *setting, const struct graph *graph,
+                const struct plan *plan, struct paces *out)
 {
-    struct profile_cost cost;
-    return profile_find(p, setting, key, &cost) ? cost.spread : 0;
-}
-
-void paces_find(profile *p, const struct profile_setting *setting, struct paces *out)
-{
-    struct profile_cost start = {0};
-    (void)profile_find(p, setting, MEASURE_START_KEY, &start);
-    *out = (struct paces){.drift = find_spread(p, setting, MEASURE_DRIFT_KEY),
-                          .jitter = find_spread(p, setting, MEASURE_JITTER_KEY),
-                          .start_s = start.seconds};
+    static const char *const keys[] = {MEASURE_DRIFT_KEY, MEASURE_JITTER_KEY, MEASURE_START_KEY};
+    enum { DRIFT, JITTER, START, KEYS };
+    struct profile_cost found[KEYS] = {0};
+    for (int i = 0; i < KEYS; i++) {
+        char own[MEASURE_KEY_BYTES];
+        (void)measure_plan_key(keys[i], graph, plan, own, sizeof own);
+        if (!profile_find(p, setting, own, &found[i]))
+            (void)profile_find(p, setting, keys[i], &found[i]);
+    }
+    *out = (struct paces){.drift = found[DRIFT].spread,
+                          .jitter = found[JITTER].spread,
+                          .start_s = found[START].seconds};
 }
 
 /* What it computes in a step. */

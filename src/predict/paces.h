@@ -18,7 +18,9 @@ struct paces {
     double start_s; /* what it takes to start them all and to hear that they are done */
 };
 
-void paces_find(profile *p, const struct profile_setting *setting, struct paces *out);
+/* What was measured of this plan, else of the first in this setting. */
+void paces_find(profile *p, const struct profile_setting *setting, const struct graph *graph,
+                const struct plan *plan, struct paces *out);
 
 /* Sets the workers' paces and runs the clock. The times of instructions, where they are kept, are
  * those of the first run, stretched to end with the mean. */

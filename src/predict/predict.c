@@ -4,6 +4,7 @@
 #include "base/timer.h"
 #include "predict/paces.h"
 #include "profile/costs.h"
+#include "profile/wander.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -214,7 +215,7 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
     struct paces paces = {0};
     if (r->local && r->profile && p->n_workers > 1)
-        paces_find(r->profile, &p->measured.setting, &paces);
+        paces_find(r->profile, &p->measured.setting, r->graph, r->plan, &paces);
     for (int i = 0; i < p->n_workers; i++)
         workers[i] =
             (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i), 0, 0};
@@ -265,7 +266,11 @@ struct rest {
 static enum status find_time(const struct predict_request *r, struct prediction *p)
 {
     TRY(find_costs(r, p));
-    return run_clock(r, p, r->free_communication, r->keep_times, &p->clock);
+    TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
+    if (r->local && r->profile)
+        TRY(wander_find(r->profile, &p->measured.setting, &p->wander));
+    p->clock.error_s = hypot(p->clock.error_s, p->wander * p->clock.step_s);
+    return STATUS_OK;
 }
 
 static enum status study_all(const struct rest *rest, int thread)

@@ -58,7 +58,8 @@ struct prediction {
     struct instr_cost **costs;             /* by worker */
     device *device;
     const struct backend *backend;
-    struct clock_result clock;
+    struct clock_result clock;             /* its error_s with what this host wanders */
+    double wander;                         /* relative; 0: another machine (profile/wander.h) */
     int64_t (*memory)[BUFFER_CLASS_COUNT]; /* by worker: what a run allocates */
     int64_t largest_bytes;                 /* of one worker */
     int largest_worker;

@@ -5,14 +5,16 @@
 #include "base/timer.h"
 #include "profile/pace.h"
 #include "profile/rehearsal.h"
+#include "profile/wander.h"
 #include "program/work.h"
 #include "runtime/pin.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 200, PACE_ENTRIES = 3 };
-static const double BUDGET_S = 1;
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 1000, PACE_ENTRIES = 3 };
+static const double BUDGET_S = 1, MOST_S = 4;
 
 /* A key of the plan that is not in the profile. */
 struct wanted {
@@ -48,7 +50,10 @@ struct session {
     int n_wanted;
     struct wanted *wanted; /* sorted by key */
     struct samples rounds, middles;
-    double start_s; /* of the last rehearsal: what starting and gathering the workers takes */
+    struct rehearsal_result last; /* of the last rehearsal */
+    /* What was measured earlier and now again: in all. */
+    double again_s, then_s;
+    double disturbed; /* the largest share of a rehearsal's rounds */
     int n_paces;
     struct pace_row *paces; /* [all who rehearse] */
     struct part *parts;     /* [all who rehearse] */
@@ -352,7 +357,12 @@ static enum status take_instr(struct session *s, const struct take *t, int instr
     struct part *part = &s->parts[s->n_paces - 1];
     int wanted = find_wanted(s, program_instr_key(t->program, instr, key, sizeof key));
     if (wanted < 0) {
+        struct profile_cost then;
         part->rest_s += seconds;
+        if (profile_find(s->profile, &s->setting, key, &then)) {
+            s->again_s += seconds;
+            s->then_s += then.seconds;
+        }
         return STATUS_OK;
     }
     part->counts[wanted]++;
@@ -422,7 +432,15 @@ static double usual_round_s(const struct session *s, const struct part *part, co
     return sum;
 }
 
-/* Up to PACE_ENTRIES of them. costs_s: by wanted key. */
+const char *measure_plan_key(const char *what, const struct graph *graph, const struct plan *plan,
+                             char *text, size_t size)
+{
+    (void)snprintf(text, size, "%s of %.60s %lld, %.60s %d", what, graph->name,
+                   (long long)graph->batch, plan->name, plan->n_workers);
+    return text;
+}
+
+/* Up to twice PACE_ENTRIES of them. costs_s: by wanted key. */
 static enum status describe_pace(struct session *s, const double *costs_s,
                                  struct profile_entry *out, int *n)
 {
@@ -433,16 +451,22 @@ static enum status describe_pace(struct session *s, const double *costs_s,
     const struct {
         const char *key;
         double seconds, spread;
-    } known[PACE_ENTRIES] = {{MEASURE_START_KEY, s->start_s, 0},
+    } known[PACE_ENTRIES] = {{MEASURE_START_KEY, s->last.start_s, 0},
                              {MEASURE_DRIFT_KEY, 0, pace.drift},
                              {MEASURE_JITTER_KEY, 0, pace.jitter}};
     *n = 0;
-    for (int i = 0; i < PACE_ENTRIES; i++)
-        if (known[i].spread >= 0)
-            out[(*n)++] = (struct profile_entry){
-                .key = known[i].key,
-                .work = {.family = known[i].key},
-                .cost = {known[i].seconds, known[i].spread, .count = s->n_paces}};
+    for (int i = 0; i < PACE_ENTRIES; i++) {
+        char own[MEASURE_KEY_BYTES];
+        if (known[i].spread < 0)
+            continue;
+        struct profile_entry e = {.key = known[i].key,
+                                  .work = {.family = known[i].key},
+                                  .cost = {known[i].seconds, known[i].spread, .count = s->n_paces}};
+        out[(*n)++] = e;
+        (void)measure_plan_key(known[i].key, s->request->graph, s->request->plan, own, sizeof own);
+        TRY(arena_copy_text(s->memory, own, &e.key));
+        out[(*n)++] = e;
+    }
     return STATUS_OK;
 }
 
@@ -453,7 +477,7 @@ static enum status add_entries(struct session *s, int *n_added)
     double *costs_s;
     int n = 0, n_more = 0, in_middles = 0, in_rounds = 0;
     TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *costs_s, &costs_s));
-    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + PACE_ENTRIES, sizeof *entries,
+    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 2 * PACE_ENTRIES, sizeof *entries,
                           &entries));
     qsort(s->middles.of, (size_t)s->middles.n, sizeof *s->middles.of, compare_samples);
     qsort(s->rounds.of, (size_t)s->rounds.n, sizeof *s->rounds.of, compare_samples);
@@ -506,6 +530,7 @@ static enum status rehearse(struct session *s, int n, const int *workers, bool t
                                   .pins = q->plan->n_workers > 1,
                                   .n_places = s->at_once,
                                   .budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S,
+                                  .most_s = q->budget_s > 0 ? 0 : MOST_S,
                                   .least_rounds = q->least_rounds ? q->least_rounds : LEAST_ROUNDS,
                                   .most_rounds = q->most_rounds ? q->most_rounds : MOST_ROUNDS,
                                   .between = look_up,
@@ -514,9 +539,10 @@ static enum status rehearse(struct session *s, int n, const int *workers, bool t
     TRY(arena_alloc_array(s->memory, (size_t)r.most_rounds, sizeof *s->scratch, &s->scratch));
     (void)snprintf(s->what, sizeof s->what, "%.40s %.20s, %d of %d workers at a time",
                    q->graph->name, q->plan->name, n, q->plan->n_workers);
-    TRY(rehearsal_run(&r, take_worker, s, &s->start_s));
+    TRY(rehearsal_run(&r, take_worker, s, &s->last));
     s->turn++;
-    return STATUS_OK;
+    s->disturbed = fmax(s->disturbed, s->last.disturbed);
+    return wander_note(s->profile, &s->setting, s->last.wander);
 }
 
 static bool lacks_any(const struct session *s, const struct program *p)
@@ -571,6 +597,8 @@ static enum status rehearse_all(struct session *s, bool takes_turns, int *n_adde
             now[k] = workers[(first + k) % n];
         TRY(rehearse(s, s->at_once, now, takes_turns));
     }
+    if (s->then_s > 0)
+        TRY(wander_note(s->profile, &s->setting, wander_between(s->again_s, s->then_s)));
     return add_entries(s, n_added);
 }
 
@@ -582,6 +610,7 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     TRY(gather_keys(s, &result->n_keys));
     result->n_missing += s->n_wanted;
     s->turn = 0;
+    s->again_s = s->then_s = 0;
     if (s->n_wanted == 0 || s->request->look_only)
         return STATUS_OK;
     return rehearse_all(s, alone, &result->n_measured);
@@ -637,6 +666,7 @@ enum status profile_measure(profile *p, const struct measure_request *request,
     free(s.rounds.of);
     free(s.middles.of);
     arena_destroy(s.memory);
+    result->disturbed = s.disturbed;
     result->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
     return st;
 }

@@ -16,13 +16,19 @@
 #include "profile/profile.h"
 #include "program/program.h"
 
-enum { MEASURE_DEVICE_BYTES = 256 };
+enum { MEASURE_DEVICE_BYTES = 256, MEASURE_KEY_BYTES = 160 };
 
 /* Entries of a setting beside its instructions: how workers go together (pace.h), as the spread of
- * the two; and what it takes to start them all and to hear that they are done. */
+ * the two; and what it takes to start them all and to hear that they are done. Each is there for
+ * the plan that was rehearsed (measure_plan_key), and as such, of the first plan that was: for
+ * plans of which nothing was missing. */
 #define MEASURE_DRIFT_KEY "drift"
 #define MEASURE_JITTER_KEY "jitter"
 #define MEASURE_START_KEY "start"
+
+/* "drift of lenet5 128, data 2". */
+const char *measure_plan_key(const char *what, const struct graph *graph, const struct plan *plan,
+                             char *text, size_t size);
 
 /* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
  * complete by then is in the profile. */
@@ -47,8 +53,8 @@ struct measure_request {
     bool alone;       /* what each takes with no neighbour busy is measured, too */
     bool look_only;   /* finds out what is missing, and measures nothing */
 
-    double budget_s;               /* for each rehearsal; 0: 1 */
-    int least_rounds, most_rounds; /* 0: 3 and 200 */
+    double budget_s;               /* for each rehearsal; 0: 1, up to 4 on an unsteady host */
+    int least_rounds, most_rounds; /* 0: 3 and 1000 */
     struct measure_callbacks callbacks;
 };
 
@@ -59,6 +65,9 @@ struct measure_result {
     int n_missing;  /* of them, that were not in the profile, in either setting */
     int n_measured; /* entries that were added */
     double seconds; /* that it took */
+    /* The share of a rehearsal's rounds in which other programs had cores, and which were kept
+     * because too few others were left: costs may be too high. */
+    double disturbed;
     char device[MEASURE_DEVICE_BYTES];
 };
 

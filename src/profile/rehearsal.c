@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "base/timer.h"
 #include "profile/turns.h"
+#include "profile/wander.h"
 #include "runtime/executor.h"
 #include "runtime/gang.h"
 #include "runtime/pin.h"
@@ -13,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct rehearsal;
@@ -30,6 +32,7 @@ struct actor {
     struct executor_batch batch;
     double *seconds;   /* [most_rounds][n_instrs] */
     int64_t played_ns; /* all of its last round */
+    bool disturbed;    /* in the last round: other programs had its core */
     struct status_error error;
 };
 
@@ -39,6 +42,8 @@ struct rehearsal {
     struct actor *actors;
     int n_rounds;     /* kept so far */
     double *starts_s; /* [most_rounds] */
+    double *rounds_s; /* [most_rounds]: what an actor computed, on average */
+    bool *disturbed;  /* [most_rounds] */
 
     gang *gang;
     enum status (*scene)(struct actor *a); /* that all of them play */
@@ -250,12 +255,29 @@ static bool computes(const struct program *p)
     return false;
 }
 
+static int64_t cpu_now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether a thread was away from its core for longer than the system's own business takes. */
+static bool was_away(int64_t wall_ns, int64_t cpu_ns)
+{
+    static const double LEAST_NS = 50e3, LEAST_SHARE = 0.02;
+    double away_ns = (double)(wall_ns - cpu_ns);
+    return away_ns > LEAST_NS && away_ns > LEAST_SHARE * (double)wall_ns;
+}
+
 /* Its program once, which is kept: it began together with everybody's. */
 static enum status play_once(struct actor *a)
 {
     struct rehearsal *r = a->all;
+    int64_t start_ns = timer_now_ns(), cpu_ns = cpu_now_ns();
     executor_stop_rehearsal(a->executor, NULL);
     enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
+    a->disturbed = was_away(timer_now_ns() - start_ns, cpu_now_ns() - cpu_ns);
     if (st == STATUS_OK)
         keep_seconds(a);
     if (atomic_fetch_sub(&r->n_left, 1) == 1)
@@ -338,15 +360,39 @@ static double done_share(const struct rehearsal *r, double spent_s)
     return least > most ? least : most;
 }
 
+static double sum_round(const struct actor *a, int round)
+{
+    int n = a->program->n_instrs;
+    const double *seconds = a->seconds + (size_t)round * (size_t)n;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += seconds[i];
+    return sum;
+}
+
 static enum status play_timed(struct rehearsal *r)
 {
     int64_t start_ns = timer_now_ns(), longest_ns = 0;
     TRY(play_once_more(r));
     int64_t wall_ns = timer_now_ns() - start_ns;
-    for (int i = 0; i < r->request->n; i++)
-        longest_ns = r->actors[i].played_ns > longest_ns ? r->actors[i].played_ns : longest_ns;
-    r->starts_s[r->n_rounds++] = (double)(wall_ns - longest_ns) * 1e-9;
+    int round = r->n_rounds++;
+    for (int i = 0; i < r->request->n; i++) {
+        const struct actor *a = &r->actors[i];
+        longest_ns = a->played_ns > longest_ns ? a->played_ns : longest_ns;
+        r->rounds_s[round] += sum_round(a, round) / r->request->n;
+        r->disturbed[round] |= a->disturbed;
+    }
+    r->starts_s[round] = (double)(wall_ns - longest_ns) * 1e-9;
     return STATUS_OK;
+}
+
+static bool goes_on(const struct rehearsal *r, double spent_s)
+{
+    const struct rehearsal_request *q = r->request;
+    if (done_share(r, spent_s) < 1)
+        return true;
+    return spent_s < q->most_s && r->n_rounds < q->most_rounds &&
+           !wander_is_steady(r->rounds_s, r->n_rounds);
 }
 
 static enum status play_rounds(struct rehearsal *r)
@@ -354,13 +400,46 @@ static enum status play_rounds(struct rehearsal *r)
     TRY(look_up(r, 0));
     TRY(play_once_more(r));
     int64_t start_ns = timer_now_ns();
-    double share;
+    double spent_s = 0;
     do {
-        TRY(look_up(r, done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9)));
+        TRY(look_up(r, done_share(r, spent_s)));
         TRY(play_timed(r));
-        share = done_share(r, (double)(timer_now_ns() - start_ns) * 1e-9);
-    } while (share < 1);
+        spent_s = (double)(timer_now_ns() - start_ns) * 1e-9;
+    } while (goes_on(r, spent_s));
     return STATUS_OK;
+}
+
+/* ---- what is kept ---- */
+
+static void move_round(struct rehearsal *r, int from, int to)
+{
+    r->starts_s[to] = r->starts_s[from];
+    r->rounds_s[to] = r->rounds_s[from];
+    r->disturbed[to] = r->disturbed[from];
+    for (int i = 0; i < r->request->n; i++) {
+        struct actor *a = &r->actors[i];
+        size_t n = (size_t)a->program->n_instrs;
+        memmove(a->seconds + (size_t)to * n, a->seconds + (size_t)from * n, n * sizeof *a->seconds);
+    }
+}
+
+static int count_disturbed(const struct rehearsal *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_rounds; i++)
+        n += r->disturbed[i];
+    return n;
+}
+
+static void drop_disturbed(struct rehearsal *r)
+{
+    int kept = 0;
+    if (r->n_rounds - count_disturbed(r) < r->request->least_rounds)
+        return;
+    for (int i = 0; i < r->n_rounds; i++)
+        if (!r->disturbed[i])
+            move_round(r, i, kept++);
+    r->n_rounds = kept;
 }
 
 static enum status make_turns(struct rehearsal *r)
@@ -383,6 +462,7 @@ static enum status perform(struct rehearsal *r, rehearsal_take *take, void *user
     if (r->request->takes_turns)
         TRY(make_turns(r));
     TRY(play_rounds(r));
+    drop_disturbed(r);
     for (int i = 0; i < r->request->n; i++)
         TRY(take(user, r->actors[i].program, r->n_rounds, r->actors[i].seconds));
     return STATUS_OK;
@@ -394,17 +474,32 @@ static double find_start(const struct rehearsal *r)
     return r->n_rounds ? numbers_quantile(r->starts_s, r->n_rounds, 0.5) : 0;
 }
 
+static void free_tables(struct rehearsal *r)
+{
+    free(r->actors);
+    free(r->starts_s);
+    free(r->rounds_s);
+    free(r->disturbed);
+}
+
+static enum status make_tables(struct rehearsal *r)
+{
+    size_t n = (size_t)r->request->n, rounds = (size_t)r->request->most_rounds + 1;
+    r->actors = calloc(n, sizeof *r->actors);
+    r->starts_s = calloc(rounds, sizeof *r->starts_s);
+    r->rounds_s = calloc(rounds, sizeof *r->rounds_s);
+    r->disturbed = calloc(rounds, sizeof *r->disturbed);
+    if (r->actors && r->starts_s && r->rounds_s && r->disturbed)
+        return STATUS_OK;
+    free_tables(r);
+    return status_no_memory(n * sizeof *r->actors + 2 * rounds * sizeof *r->starts_s);
+}
+
 enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_take *take, void *user,
-                          double *start_s)
+                          struct rehearsal_result *result)
 {
     struct rehearsal r = {.request = request, .rule = rule_with(request->n_states)};
-    r.actors = calloc((size_t)request->n, sizeof *r.actors);
-    r.starts_s = calloc((size_t)request->most_rounds + 1, sizeof *r.starts_s);
-    if (!r.actors || !r.starts_s) {
-        free(r.actors);
-        free(r.starts_s);
-        return status_no_memory((size_t)request->n * sizeof *r.actors);
-    }
+    TRY(make_tables(&r));
     for (int i = 0; i < request->n; i++)
         r.actors[i] = (struct actor){.all = &r, .place = i};
     (void)pthread_mutex_init(&r.lock, NULL);
@@ -412,7 +507,10 @@ enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_tak
     struct pin_mask before; /* of this thread, which is the first actor's */
     pin_remember(&before);
     enum status st = perform(&r, take, user);
-    *start_s = find_start(&r);
+    *result = (struct rehearsal_result){
+        .wander = wander_of_rounds(r.rounds_s, r.n_rounds),
+        .disturbed = r.n_rounds ? (double)count_disturbed(&r) / r.n_rounds : 0};
+    result->start_s = find_start(&r); /* sorts what the rounds took to start */
     gang_destroy(r.gang);
     turns_destroy(r.turns);
     pin_restore(&before);
@@ -420,7 +518,6 @@ enum status rehearsal_run(const struct rehearsal_request *request, rehearsal_tak
         close_actor(&r.actors[i]);
     (void)pthread_cond_destroy(&r.passed);
     (void)pthread_mutex_destroy(&r.lock);
-    free(r.starts_s);
-    free(r.actors);
+    free_tables(&r);
     return st;
 }

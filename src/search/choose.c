@@ -11,13 +11,15 @@ bool candidates_may_win(const struct candidate_request *r, const struct candidat
     return c->state == CANDIDATE_CLOCKED && c->fits && !dear && (r->allow_stale || !c->stale);
 }
 
-/* Relative error of its computing: the clock's error bar less the part of waiting. */
+/* Relative error of its computing: the error bar less the part of waiting, and less what the host
+ * wanders, which makes all plans slower alike. */
 static double compute_error(const struct candidate *c)
 {
     static const double WAIT_ERROR = 0.15;
-    double whole = c->error_s / c->step_s * (c->compute_s + c->wait_s);
-    double waiting = WAIT_ERROR * c->wait_s;
-    return c->compute_s > 0 ? sqrt(fmax(0, whole * whole - waiting * waiting)) / c->compute_s : 0;
+    double all_s = c->compute_s + c->wait_s;
+    double whole = c->error_s / c->step_s * all_s, waiting = WAIT_ERROR * c->wait_s;
+    double square = whole * whole - waiting * waiting - c->wander * c->wander * all_s * all_s;
+    return c->compute_s > 0 ? sqrt(fmax(0, square)) / c->compute_s : 0;
 }
 
 bool candidates_beats(const struct candidate *a, const struct candidate *b)

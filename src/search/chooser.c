@@ -99,6 +99,8 @@ static enum status open_local(struct chooser *c)
 enum status chooser_open(struct chooser *c, const struct chooser_options *options)
 {
     *c = (struct chooser){.options = options, .forecast_options = options->forecast};
+    if (c->forecast_options.measure_s <= 0) /* the best of many are tried in the end */
+        c->forecast_options.measure_s = 1;
     TRY(is_local(c) ? open_local(c) : open_distant(c));
     if (c->n_workers > PLAN_MAX_WORKERS)
         c->n_workers = PLAN_MAX_WORKERS;
