@@ -15,6 +15,12 @@ holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
 cp stdout first
 says stderr "61706 parameters"
 
+# deep networks without batch norm start slower, and do not diverge
+run 0 train alexnet --data synthetic:3x64x64/10 --batch 16 --steps 8 --no-eval --run none --json
+holds 'len(d) == 9'
+run 0 train vgg11 --data synthetic:cifar10 --batch 8 --steps 12 --no-eval --run none --json
+holds 'len(d) == 13'
+
 # the same request gives the same losses, to rounding whatever the threads
 losses='[e["loss"] for e in map(json.loads, open("first")) if e["event"] == "step"]'
 near_losses() { # all five of them

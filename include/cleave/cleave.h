@@ -463,7 +463,7 @@ struct cleave_train_options {
     bool augment;      /* random flips and crops */
 
     const char *optimizer; /* "sgd" (default) or "adamw" */
-    double learning_rate;  /* 0 (default): 0.05 of sgd, 0.001 of adamw */
+    double learning_rate;  /* 0 (default): 0.05 of sgd (alexnet, vgg: 0.01), 0.001 of adamw */
     double momentum;       /* sgd; default 0.9 */
     bool nesterov;         /* sgd */
     double weight_decay;   /* negative (default): 5e-4 of sgd, 0.01 of adamw */

@@ -16,13 +16,9 @@ struct cleave_trainer {
     struct cleave_trainer_info info;
 };
 
-/* What an optimizer starts from where nothing is given. */
-static const struct {
-    const char *name;
-    double rate, weight_decay;
-} optimizers[UPDATE_KIND_COUNT] = {
-    [UPDATE_SGD] = {"sgd", 0.05, 5e-4},
-    [UPDATE_ADAMW] = {"adamw", 0.001, 0.01},
+static const char *const optimizers[UPDATE_KIND_COUNT] = {
+    [UPDATE_SGD] = "sgd",
+    [UPDATE_ADAMW] = "adamw",
 };
 
 /* ---- options ---- */
@@ -30,20 +26,22 @@ static const struct {
 enum status api_find_optimizer(const char *name, enum update_kind *out)
 {
     for (int i = 0; i < UPDATE_KIND_COUNT; i++)
-        if (!name || strcmp(optimizers[i].name, name) == 0) {
+        if (!name || strcmp(optimizers[i], name) == 0) {
             *out = (enum update_kind)i;
             return STATUS_OK;
         }
     return status_fail(STATUS_USAGE, "optimizer '%.80s' is none of: sgd, adamw", name);
 }
 
-static enum status set_rule(const struct cleave_train_options *o, struct update_rule *rule)
+static enum status set_rule(const struct cleave_train_options *o, const char *model,
+                            struct update_rule *rule)
 {
     enum update_kind kind = UPDATE_SGD;
     TRY(api_find_optimizer(o->optimizer, &kind));
     rule->kind = kind;
-    rule->learning_rate = o->learning_rate == 0 ? optimizers[kind].rate : o->learning_rate;
-    rule->weight_decay = o->weight_decay < 0 ? optimizers[kind].weight_decay : o->weight_decay;
+    TRY(trainer_set_usual(model, rule));
+    rule->learning_rate = o->learning_rate == 0 ? rule->learning_rate : o->learning_rate;
+    rule->weight_decay = o->weight_decay < 0 ? rule->weight_decay : o->weight_decay;
     rule->momentum = o->momentum;
     rule->nesterov = o->nesterov && kind == UPDATE_SGD;
     return STATUS_OK;
@@ -73,7 +71,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->checkpoint = o->checkpoint;
     to->checkpoint_every_steps = o->checkpoint_every_steps;
     to->resume = o->resume;
-    TRY(set_rule(o, &to->rule));
+    TRY(set_rule(o, to->model, &to->rule));
     TRY(schedule_parse(o->schedule ? o->schedule : "constant", &to->schedule));
     to->schedule.warmup_steps = o->warmup_steps;
     return STATUS_OK;

@@ -16,7 +16,11 @@ struct network {
     /* adds the layers behind node 0 and returns the node of the logits [n, classes] */
     int (*build)(graph_builder *b, const struct network *self);
     const void *layout; /* per-network numbers for build, e.g. the block counts of a ResNet */
+    double sgd_rate;    /* the learning rate of SGD where none is given */
 };
+
+/* Most networks'; deep ones without batch norm diverge at it. */
+#define NETWORK_SGD_RATE 0.05
 
 /* All names, ending with NULL, for help and for messages. */
 const char *const *network_names(void);

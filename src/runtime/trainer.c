@@ -32,6 +32,15 @@ struct trainer_options trainer_default_options(void)
     };
 }
 
+enum status trainer_set_usual(const char *model, struct update_rule *rule)
+{
+    const struct network *network;
+    TRY(network_find(model, &network));
+    rule->learning_rate = rule->kind == UPDATE_SGD ? network->sgd_rate : 0.001;
+    rule->weight_decay = rule->kind == UPDATE_SGD ? 5e-4 : 0.01;
+    return STATUS_OK;
+}
+
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static enum status check_least(const char *what, int64_t value, int64_t least)

@@ -86,6 +86,10 @@ struct trainer_options {
 
 struct trainer_options trainer_default_options(void);
 
+/* Learning rate and weight decay that a network of that name is usually trained with by the rule's
+ * kind of optimizer. */
+enum status trainer_set_usual(const char *model, struct update_rule *rule) MUST_USE;
+
 /* What trainer_create found and built. */
 struct trainer_info {
     const char *model;

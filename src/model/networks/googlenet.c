@@ -67,4 +67,4 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_googlenet = {"googlenet", "GoogLeNet: nine blocks of four branches",
-                                          build, NULL};
+                                          build, NULL, NETWORK_SGD_RATE};

@@ -153,5 +153,6 @@ static int build(graph_builder *b, const struct network *self)
     return network_add_pooled_head(b, "fc", x, 0.5);
 }
 
-const struct network network_inceptionv3 = {
-    "inceptionv3", "Inception-v3: eleven blocks of three or four branches", build, NULL};
+const struct network network_inceptionv3 = {"inceptionv3",
+                                            "Inception-v3: eleven blocks of three or four branches",
+                                            build, NULL, NETWORK_SGD_RATE};

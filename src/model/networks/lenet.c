@@ -20,4 +20,4 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_lenet5 = {"lenet5", "LeNet-5: two convolutions, three linear layers",
-                                       build, NULL};
+                                       build, NULL, NETWORK_SGD_RATE};

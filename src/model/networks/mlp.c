@@ -12,4 +12,4 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_mlp = {"mlp", "three linear layers, 512 and 256 hidden units", build,
-                                    NULL};
+                                    NULL, NETWORK_SGD_RATE};

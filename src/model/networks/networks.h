@@ -9,7 +9,8 @@
  *         return graph_add_linear(b, "fc", x, graph_builder_variant(b)->classes);
  *     }
  *
- *     const struct network network_softmax = {"softmax", "one linear layer", build, NULL};
+ *     const struct network network_softmax = {"softmax", "one linear layer", build, NULL,
+ *                                             NETWORK_SGD_RATE};
  */
 #ifndef CLEAVE_MODEL_NETWORKS_NETWORKS_H
 #define CLEAVE_MODEL_NETWORKS_NETWORKS_H
