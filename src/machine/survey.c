@@ -6,9 +6,10 @@
  * one that came last, and a message as long as for its receiver. A message that both ends work on
  * is measured once more with the sender away.
  *
- * Where a node has workers for several groups of members, another one has each repeat, alone:
+ * Where a node has workers for several groups of members, each has its share of the repeats, one
+ * group after the other:
  *
- *     repeat 0  [0 1] 2 3 4 5     repeat 1  0 1 [2 3] 4 5     repeat 2  0 1 2 3 [4 5]
+ *     repeats 0, 3, 6  [0 1] 2 3 4 5    1, 4, 7  0 1 [2 3] 4 5    2, 5, 8  0 1 2 3 [4 5]
  *
  * Two cores need not be like two others: on virtual machines some share a cache, or are slow, and
  * which ones changes by the second. */
@@ -74,7 +75,7 @@ int survey_first_worker(const struct survey *s, int node)
     return -1;
 }
 
-/* The group whose turn it is. */
+/* The group that has this repeat. */
 static const int *members_of(const struct survey *s, const struct survey_case *c, int repeat)
 {
     return s->members + repeat % c->n_groups * c->n_members;
@@ -148,13 +149,12 @@ static enum status run_operation(struct survey *s, const struct survey_case *c, 
     return survey_finish(s->end, &op);
 }
 
-/* All members of all groups are here, and awake. */
-static enum status meet(struct survey *s, const struct survey_case *c)
+/* All members are here, and awake. */
+static enum status meet(struct survey *s, const struct survey_case *c, const int *members)
 {
     comm_op op;
     float one = 0;
-    struct comm_reduction r = reduction(c, s->members);
-    r.n_members = r.node_size = c->n_groups * c->n_members;
+    struct comm_reduction r = reduction(c, members);
     r.method = COMM_GATHER;
     r.count = 1;
     r.tag = MEET_TAG;
@@ -186,14 +186,11 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
 {
     struct survey_time *t = &s->mine[repeat];
     const int *members = members_of(s, c, repeat);
-    int position = position_of(s, members, c->n_members);
-    if (position < 0)
-        return meet(s, c);
     char *data = move_on(s, c);
     /* As in a step: each has just computed its own; nobody's cache holds the other's. */
     memset(data, repeat, (size_t)c->bytes);
-    TRY(meet(s, c));
-    if (c->lone_s > 0 && position > 0)
+    TRY(meet(s, c, members));
+    if (c->lone_s > 0 && members[0] != s->end->rank)
         look_elsewhere(late_s); /* who comes last has a first go at it */
     int64_t cpu_ns = cpu_now_ns();
     t->begin_ns = timer_now_ns();
@@ -203,15 +200,19 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     return STATUS_OK;
 }
 
-/* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. */
+/* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. The
+ * others wait until a group is through, and disturb it no more than those who wait in a step. */
 static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
 {
-    bool takes_part = position_of(s, s->members, c->n_groups * c->n_members) >= 0;
     memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
-    for (int i = 0; i < repeats && takes_part; i++)
-        TRY(run_repeat(s, c, i));
-    return s->end->table->exchange(s->end, s->mine, SURVEY_REPEATS_MAX * (int64_t)sizeof *s->mine,
-                                   s->all);
+    for (int group = 0; group < c->n_groups; group++) {
+        bool mine = position_of(s, members_of(s, c, group), c->n_members) >= 0;
+        for (int i = group; i < repeats && mine; i += c->n_groups)
+            TRY(run_repeat(s, c, i));
+        TRY(s->end->table->exchange(s->end, s->mine, SURVEY_REPEATS_MAX * (int64_t)sizeof *s->mine,
+                                    s->all));
+    }
+    return STATUS_OK;
 }
 
 /* What repeat number `i` took, and what of it a member's core did, on average. */
