@@ -10,6 +10,7 @@ holds 'all(set(e) >= {"step", "loss", "step_s", "compute_s", "communicate_s", "w
 holds 'all(0 < e["compute_s"] <= e["step_s"] and e["communicate_s"] == 0 for e in d[:5])'
 holds 'd[5]["steps"] == 5 and d[5]["median_step_s"] > 0 and d[5]["memory_bytes"] > 0'
 holds 'd[5]["predicted_step_s"] > 0'
+holds 'd[5]["predicted_error_s"] > 0.2 * d[5]["predicted_step_s"]' # nothing was measured of it
 [[ -s $CLEAVE_PROFILE ]] || fail "what was measured was kept elsewhere"
 holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
 cp stdout first

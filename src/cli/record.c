@@ -30,7 +30,7 @@ struct record {
     bool made;             /* by this record */
     int lock;              /* the directory, while its run writes into it; -1: none */
     FILE *events;
-    double predicted_step_s;
+    double predicted_step_s, predicted_error_s;
     char trace[PATH_BYTES];
 };
 
@@ -267,6 +267,7 @@ static enum status predict(record *r, struct forecast *f, const struct plan *pla
     const struct predict_answer answer = {.plan = plan, .prediction = p};
     struct predict_request request = forecast_request(f, plan, true);
     r->predicted_step_s = p->clock.step_s;
+    r->predicted_error_s = p->clock.error_s;
     put_json(r, REPORT_PREDICTION, predict_json(f, &answer));
     enum status st = predict_trace_write(&request, p, record_path(r, REPORT_PREDICTED_TRACE), NULL);
     prediction_destroy(p);
@@ -424,8 +425,9 @@ void record_begin(record *r, const struct record_about *about)
     status_clear();
 }
 
-double record_predicted_step(const record *r)
+double record_predicted_step(const record *r, double *error_s)
 {
+    *error_s = r->predicted_error_s;
     return r->predicted_step_s;
 }
 

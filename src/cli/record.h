@@ -61,8 +61,8 @@ struct record_about {
 /* Writes all but events and trace. */
 void record_begin(record *r, const struct record_about *about);
 
-/* The step that was predicted; 0: none was. */
-double record_predicted_step(const record *r);
+/* The step that was predicted, and its error bar; 0: none was. */
+double record_predicted_step(const record *r, double *error_s);
 
 /* The trace went elsewhere (--trace): it belongs to the record, too. */
 void record_copy_trace(record *r, const char *path);

@@ -326,15 +326,16 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
 
 static json_t *done_json(const struct train_view *v, const struct trainer_done *d)
 {
-    double predicted_s = v->options->planned.step_s;
+    double predicted_s = v->options->planned.step_s, error_s = v->options->planned.error_s;
     if (predicted_s <= 0 && v->record)
-        predicted_s = record_predicted_step(v->record);
+        predicted_s = record_predicted_step(v->record, &error_s);
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:f, s:f, s:f, s:I, s:i, s:s}", "event", "done",
+        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:f, s:I, s:i, s:s}", "event", "done",
         "steps", (json_int_t)d->steps, "median_step_s",
         number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
         number_if(d->steps_run > 0, d->images_per_s), "memory_bytes", (json_int_t)d->memory_bytes,
-        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "test_accuracy",
+        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "predicted_error_s",
+        number_if(predicted_s > 0, error_s), "test_accuracy",
         number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "help_share",
         d->help_share, "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
         v->info->workers, "plan", v->info->plan);
