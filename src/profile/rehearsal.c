@@ -386,13 +386,25 @@ static enum status play_timed(struct rehearsal *r)
     return STATUS_OK;
 }
 
+static int count_disturbed(const struct rehearsal *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_rounds; i++)
+        n += r->disturbed[i];
+    return n;
+}
+
 static bool goes_on(const struct rehearsal *r, double spent_s)
 {
     const struct rehearsal_request *q = r->request;
     if (done_share(r, spent_s) < 1)
         return true;
-    return spent_s < q->most_s && r->n_rounds < q->most_rounds &&
-           !wander_is_steady(r->rounds_s, r->n_rounds);
+    if (r->n_rounds >= q->most_rounds)
+        return false;
+    /* Disturbed rounds are made up for, unless all are. */
+    if (r->n_rounds - count_disturbed(r) < q->least_rounds && r->n_rounds < 2 * q->least_rounds)
+        return true;
+    return spent_s < q->most_s && !wander_is_steady(r->rounds_s, r->n_rounds);
 }
 
 static enum status play_rounds(struct rehearsal *r)
@@ -421,14 +433,6 @@ static void move_round(struct rehearsal *r, int from, int to)
         size_t n = (size_t)a->program->n_instrs;
         memmove(a->seconds + (size_t)to * n, a->seconds + (size_t)from * n, n * sizeof *a->seconds);
     }
-}
-
-static int count_disturbed(const struct rehearsal *r)
-{
-    int n = 0;
-    for (int i = 0; i < r->n_rounds; i++)
-        n += r->disturbed[i];
-    return n;
 }
 
 static void drop_disturbed(struct rehearsal *r)
