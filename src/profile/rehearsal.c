@@ -262,10 +262,11 @@ static int64_t cpu_now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Whether a thread was away from its core for longer than the system's own business takes. */
+/* Whether a thread was away from its core for longer than the system's own business takes, which
+ * strikes steps of a training as well. */
 static bool was_away(int64_t wall_ns, int64_t cpu_ns)
 {
-    static const double LEAST_NS = 50e3, LEAST_SHARE = 0.02;
+    static const double LEAST_NS = 50e3, LEAST_SHARE = 0.1;
     double away_ns = (double)(wall_ns - cpu_ns);
     return away_ns > LEAST_NS && away_ns > LEAST_SHARE * (double)wall_ns;
 }
