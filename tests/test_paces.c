@@ -2,6 +2,7 @@
 #include "base/numbers.h"
 #include "plan_suite.h"
 #include "predict/paces.h"
+#include "profile/measure.h"
 #include "scene.h"
 
 #include <math.h>
@@ -104,6 +105,37 @@ static void test_jitter_cancels_out(void **state)
     }
 }
 
+static void add_drift(profile *p, const struct profile_setting *s, const char *key, double spread)
+{
+    const struct profile_entry e = {
+        .key = key, .work = {.family = "drift"}, .cost = {0, spread, 1}};
+    assert_ok(profile_add(p, s, &e, 1));
+}
+
+/* A plan's own drift counts; of one that was not rehearsed itself, that of the first that was. */
+static void test_each_plan_has_its_own(void **state)
+{
+    (void)state;
+    const struct profile_setting setting = {"a processor", 1, 2};
+    struct scene s;
+    struct paces paces;
+    profile *p;
+    char key[MEASURE_KEY_BYTES];
+    open_pair(&s);
+    assert_ok(profile_open(NULL, &p));
+    paces_find(p, &setting, s.graph, s.plan, &paces);
+    assert_true(paces.drift == 0);
+    add_drift(p, &setting, MEASURE_DRIFT_KEY, 0.3);
+    paces_find(p, &setting, s.graph, s.plan, &paces);
+    assert_true(paces.drift == 0.3);
+    add_drift(p, &setting, measure_plan_key(MEASURE_DRIFT_KEY, s.graph, s.plan, key, sizeof key),
+              0.1);
+    paces_find(p, &setting, s.graph, s.plan, &paces);
+    assert_true(paces.drift == 0.1);
+    profile_close(p);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_who_meets_waits_for_the_slower),
         cmocka_unit_test(test_who_has_little_to_do_has_places_of_its_own),
         cmocka_unit_test(test_jitter_cancels_out),
+        cmocka_unit_test(test_each_plan_has_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,13 +55,6 @@ double survey_median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static int64_t cpu_now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int node_of(const struct survey *s, int worker)
 {
     return s->node_of ? s->node_of[worker] : 0;
@@ -192,11 +185,11 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     TRY(meet(s, c, members));
     if (c->lone_s > 0 && members[0] != s->end->rank)
         look_elsewhere(late_s); /* who comes last has a first go at it */
-    int64_t cpu_ns = cpu_now_ns();
+    int64_t cpu_ns = timer_thread_ns();
     t->begin_ns = timer_now_ns();
     TRY(run_operation(s, c, members, data));
     t->end_ns = timer_now_ns();
-    t->cpu_ns = cpu_now_ns() - cpu_ns;
+    t->cpu_ns = timer_thread_ns() - cpu_ns;
     return STATUS_OK;
 }
 

@@ -33,9 +33,7 @@ struct waiter {
 
 static double thread_cpu_s(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (double)timer_thread_ns() * 1e-9;
 }
 
 static enum status wait_and_send(struct waiter *w)

@@ -255,13 +255,6 @@ static bool computes(const struct program *p)
     return false;
 }
 
-static int64_t cpu_now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Whether a thread was away from its core for longer than the system's own business takes, which
  * strikes steps of a training as well. */
 static bool was_away(int64_t wall_ns, int64_t cpu_ns)
@@ -275,10 +268,10 @@ static bool was_away(int64_t wall_ns, int64_t cpu_ns)
 static enum status play_once(struct actor *a)
 {
     struct rehearsal *r = a->all;
-    int64_t start_ns = timer_now_ns(), cpu_ns = cpu_now_ns();
+    int64_t start_ns = timer_now_ns(), cpu_ns = timer_thread_ns();
     executor_stop_rehearsal(a->executor, NULL);
     enum status st = executor_rehearse(a->executor, 0, &a->batch, &r->rule);
-    a->disturbed = was_away(timer_now_ns() - start_ns, cpu_now_ns() - cpu_ns);
+    a->disturbed = was_away(timer_now_ns() - start_ns, timer_thread_ns() - cpu_ns);
     if (st == STATUS_OK)
         keep_seconds(a);
     if (atomic_fetch_sub(&r->n_left, 1) == 1)
