@@ -70,7 +70,7 @@ static void test_it_is_learnt(void **state)
     assert_ok(wander_note(p, &setting, 0.4));
     double once = known(p, &setting);
     assert_true(once > usual && once < 0.4);
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 20; i++) /* more than are kept */
         assert_ok(wander_note(p, &setting, 0.4));
     assert_true(known(p, &setting) > 0.33 && known(p, &setting) < 0.4);
     assert_true(known(p, &other) == usual);
