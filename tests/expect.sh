@@ -14,6 +14,10 @@ run() {
     local expected=$1 status=0
     shift
     "$CLEAVE" "$@" >stdout 2>stderr </dev/null || status=$?
+    # tests share the cores with each other, and a measurement may say so
+    if grep -q '^cleave: warning: other programs had cores in ' stderr; then
+        sed -i '/^cleave: warning: other programs had cores in /d' stderr
+    fi
     [[ $status -eq $expected ]] || fail "cleave $*: exit $status, expected $expected"
 }
 
