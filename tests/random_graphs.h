@@ -24,9 +24,9 @@ struct draw {
     uint64_t next;
 };
 
-static inline struct draw draw_begin(uint64_t seed, uint32_t stream)
+static inline struct draw draw_begin(uint64_t seed, uint32_t sequence)
 {
-    return (struct draw){.key = {.seed = seed, .use = RANDOM_TEST, .stream = stream}};
+    return (struct draw){.key = {.seed = seed, .use = RANDOM_TEST, .stream = sequence}};
 }
 
 /* least <= number <= most */
