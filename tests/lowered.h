@@ -10,6 +10,7 @@
 #define CLEAVE_TESTS_LOWERED_H
 
 #include "session.h"
+#include "verify/verify.h"
 
 enum { MAX_WORKERS = 7 };
 
@@ -107,7 +108,7 @@ static inline enum status team_check(const struct team *t)
     const struct program *all[MAX_WORKERS];
     for (int w = 0; w < t->n; w++)
         all[w] = t->programs[w];
-    return program_check_all(all, t->n);
+    return verify_programs(all, t->n);
 }
 
 /* ---- plans written by hand ---- */

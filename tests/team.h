@@ -10,6 +10,7 @@
 #define CLEAVE_TESTS_TEAM_H
 
 #include "session.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -204,8 +205,8 @@ static inline enum status team_build_worker(struct team_worker *w)
     o.shares_params_of = w->train;
     TRY(program_create(r->graph, &o, &w->eval));
     if (r->check) {
-        TRY(program_check(w->train));
-        TRY(program_check(w->eval));
+        TRY(verify_program(w->train));
+        TRY(verify_program(w->eval));
     }
     const struct program *programs[2] = {w->train, w->eval};
     TRY(executor_create(programs, 2, w->comm, &w->executor));
@@ -254,8 +255,8 @@ static inline enum status team_check_all(struct team_worker *w)
         train[i] = w->all[i].train;
         eval[i] = w->all[i].eval;
     }
-    TRY(program_check_all(train, w->n_workers));
-    return program_check_all(eval, w->n_workers);
+    TRY(verify_programs(train, w->n_workers));
+    return verify_programs(eval, w->n_workers);
 }
 
 static inline void team_note(struct team_worker *w, enum status status)

@@ -1,12 +1,13 @@
 /* Programs that do not stand in their own way: receives are posted ahead, sent memory lives on,
  * nothing is waited for or computed again without need. */
 #include "described.h"
+#include "verify/verify.h"
 
 static void lower(const struct graph *g, const struct plan *plan, struct program_set *set)
 {
     struct program_options o = described_options(plan);
     assert_ok(program_create_all(g, &o, NULL, false, set));
-    assert_ok(program_check_all((const struct program *const *)set->programs, set->n_workers));
+    assert_ok(verify_programs((const struct program *const *)set->programs, set->n_workers));
 }
 
 static bool computes(const struct program *p, int i)

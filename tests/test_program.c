@@ -1,7 +1,8 @@
-/* Programs: what lowering makes of the networks, that program_check finds what is broken in them,
+/* Programs: what lowering makes of the networks, that verify_program finds what is broken in them,
  * and that they touch no memory but what their lists say. */
 #include "runtime/initialise.h"
 #include "session.h"
+#include "verify/verify.h"
 
 static const char *const backends[] = {"cpu", "reference"};
 
@@ -143,7 +144,7 @@ static void mutant_deinit(struct mutant *m)
 
 static bool passes_check(const struct program *p)
 {
-    enum status st = program_check(p);
+    enum status st = verify_program(p);
     if (st != STATUS_OK)
         assert_non_null(strstr(status_message(), "program check: "));
     status_clear();
@@ -330,7 +331,7 @@ static void test_networks(void **state)
         session_add(&s, *model, &whole, false, 0);
         session_add(&s, *model, &rest, true, 2);
         for (int i = 0; i < s.n_programs; i++) {
-            assert_ok(program_check(s.program[i]));
+            assert_ok(verify_program(s.program[i]));
             check_slabs(s.program[i], *model);
             check_sharing(s.program[i], s.program[0]);
         }

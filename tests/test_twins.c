@@ -3,6 +3,7 @@
  * by instruction and buffer by buffer. */
 #include "plan/internal.h"
 #include "session.h"
+#include "verify/verify.h"
 
 static const struct backend *backend;
 static device *on_device;
@@ -423,7 +424,7 @@ static void test_all_are_what_each_is(void **state)
             assert_same_dump(s.name, s.alone.programs[w], p);
             program_destroy(p);
         }
-        assert_ok(program_check_all((const struct program *const *)s.alone.programs, 3));
+        assert_ok(verify_programs((const struct program *const *)s.alone.programs, 3));
         study_close(&s);
     }
 }
@@ -463,7 +464,7 @@ static void test_one_worker_without_a_plan(void **state)
     assert_ok(program_create_all(g, &o, NULL, true, &set));
     assert_int_equal(set.n_workers, 1);
     assert_int_equal(set.twin_of[0], 0);
-    assert_ok(program_check(set.programs[0]));
+    assert_ok(verify_program(set.programs[0]));
     program_destroy_all(&set);
     program_destroy_all(&set); /* zeroed: nothing happens */
     graph_destroy(g);

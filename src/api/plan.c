@@ -2,6 +2,7 @@
 #include "api/parts.h"
 #include "base/text.h"
 #include "program/program.h"
+#include "verify/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,13 +173,6 @@ enum cleave_status cleave_plan_save(const cleave_plan *plan, const char *path)
 
 /* ---- proving ---- */
 
-static enum status prove(const struct program_set *all)
-{
-    for (int i = 0; i < all->n_workers; i++)
-        TRY(program_check(all->programs[i]));
-    return program_check_all((const struct program *const *)all->programs, all->n_workers);
-}
-
 static enum status lower_and_prove(const cleave_plan *p, const struct backend *backend, device *on)
 {
     struct program_set all = {0};
@@ -191,7 +185,7 @@ static enum status lower_and_prove(const cleave_plan *p, const struct backend *b
                                         .transport = alone ? NULL : comm_find_table("threads")};
     enum status st = program_create_all(p->model->graph, &how, NULL, false, &all);
     if (st == STATUS_OK)
-        st = prove(&all);
+        st = verify_programs((const struct program *const *)all.programs, all.n_workers);
     program_destroy_all(&all);
     return st;
 }

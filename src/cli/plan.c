@@ -10,6 +10,7 @@
 #include "model/network.h"
 #include "program/program.h"
 #include "runtime/plan_choice.h"
+#include "verify/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,11 +108,6 @@ out:
 
 /* ---- check ---- */
 
-static enum status prove(const struct study *s)
-{
-    return program_check_all((const struct program *const *)s->all.programs, s->plan->n_workers);
-}
-
 static int stage_of(const struct plan *plan, int worker)
 {
     for (int i = 0; i < plan->n_stages; i++)
@@ -204,7 +200,8 @@ static enum status check(const struct plan_options *o, struct study *s)
     struct program_options how;
     TRY(study_prepare(o, s, &how));
     TRY(program_create_all(s->graph, &how, NULL, false, &s->all));
-    enum status st = prove(s);
+    enum status st =
+        verify_programs((const struct program *const *)s->all.programs, s->plan->n_workers);
     log_progress_end();
     TRY(st);
     return o->json ? print_json(s) : print_workers(s);

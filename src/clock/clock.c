@@ -240,7 +240,7 @@ static int first_unended(const struct worker *w, int n, const int *instrs)
     return -1;
 }
 
-/* Fails if a worker has not come to its end. Programs that passed program_check_all always do. */
+/* Fails if a worker has not come to its end. Programs that passed verify_programs always do. */
 static enum status check_ended(const struct clock_run *c)
 {
     for (int i = 0; i < c->n_workers; i++) {

@@ -218,7 +218,7 @@ double turns_sleep_s(turns *t, int who, int instr)
     return 0;
 }
 
-/* Programs that passed program_check_all never wait for each other in a circle, and what comes from
+/* Programs that passed verify_programs never wait for each other in a circle, and what comes from
  * outside is there; should nobody be ready all the same, anybody goes on. */
 int turns_pass(turns *t, int who)
 {

@@ -117,10 +117,6 @@ enum status lowering_create(const struct lowering *given, const struct program_o
         return st;
     }
     st = lower(p, given);
-#ifndef NDEBUG
-    if (st == STATUS_OK)
-        st = program_check(p);
-#endif
     if (st != STATUS_OK) {
         program_destroy(p);
         return st;

@@ -16,8 +16,8 @@
  *      chooses layouts on the way;
  *   5. places: every buffer gets its live range and its offset in one slab per class;
  *   6. waits: what must be done before an instruction may start, from who touches which memory.
- * The runtime allocates the slabs, and nothing more. program_check proves a program sound,
- * program_check_all the programs of all workers together. program_dump prints all of it.
+ * The runtime allocates the slabs, and nothing more. verify/verify.h proves programs sound;
+ * program_dump prints all of one.
  *
  * Two streams run at the same time. Computation runs in order, one instruction after the other.
  * Communication (send, receive, reduce) starts in order and ends when it ends. Waits name the
@@ -276,14 +276,6 @@ int program_study_items(const struct program_study *s);
 /* `thread`: below n_threads, and of one caller at a time. */
 enum status program_study_do(struct program_study *s, int item, int thread) MUST_USE;
 void program_study_close(struct program_study *s); /* NULL is fine */
-
-/* Proves the program sound from its instructions alone; STATUS_FAILED names the instruction and
- * the buffer. */
-enum status program_check(const struct program *p) MUST_USE;
-
-/* Proves the programs of all workers sound together: every message has its other side, reductions
- * agree, nothing waits for ever. programs[i] is worker i's. */
-enum status program_check_all(const struct program *const *programs, int n_programs) MUST_USE;
 
 /* Everything, as text, one line per buffer and instruction. */
 void program_dump(const struct program *p, FILE *out);

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "runtime/crew_parts.h"
 #include "runtime/pin.h"
+#include "verify/verify.h"
 
 #include <stdio.h>
 
@@ -86,7 +87,11 @@ static enum status create_program(struct crew_worker *w, enum crew_program which
                                       .transport = crew_transport(w->crew),
                                       .n_steps = which == CREW_TRAIN ? 0 : 1,
                                       .shares_params_of = w->programs[CREW_TRAIN]};
-    return program_create(o->graphs[which], &options, &w->programs[which]);
+    TRY(program_create(o->graphs[which], &options, &w->programs[which]));
+#ifndef NDEBUG
+    TRY(verify_program(w->programs[which]));
+#endif
+    return STATUS_OK;
 }
 
 static enum status create_programs(struct crew_worker *w)

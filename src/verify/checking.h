@@ -1,11 +1,10 @@
-/* checking.h: the steps of program_check and program_check_all, one file each. Not for use outside
- * this room. Nothing here calls the lowering; what a step must do is derived once more, from the
- * graph, the plan and the op table. */
-#ifndef CLEAVE_PROGRAM_CHECKING_H
-#define CLEAVE_PROGRAM_CHECKING_H
+/* checking.h: the steps of verify_program and verify_programs, one file each. Not for use outside
+ * this room. */
+#ifndef CLEAVE_VERIFY_CHECKING_H
+#define CLEAVE_VERIFY_CHECKING_H
 
-#include "program/contents.h"
-#include "program/program.h"
+#include "verify/contents.h"
+#include "verify/verify.h"
 
 /* STATUS_FAILED: "program check: instruction 12 (forward conv1) ..." */
 enum status check_fail(const struct program *p, int number, const char *format, ...)

@@ -13,8 +13,8 @@
  * contents have equal fingerprints, whatever boxes they are put together from; different ones with
  * a chance far below one in a million.
  */
-#ifndef CLEAVE_PROGRAM_CONTENTS_H
-#define CLEAVE_PROGRAM_CONTENTS_H
+#ifndef CLEAVE_VERIFY_CONTENTS_H
+#define CLEAVE_VERIFY_CONTENTS_H
 
 #include "base/arena.h"
 #include "model/op.h"

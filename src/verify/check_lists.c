@@ -1,6 +1,6 @@
 /* What every instruction reads and writes, found once more from the table entry that the runtime
  * will use, and compared with the lists that places and waits were made from. */
-#include "program/checking.h"
+#include "verify/checking.h"
 
 struct lists {
     int n_reads, reads[64], n_writes, writes[64];

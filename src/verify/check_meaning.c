@@ -9,8 +9,8 @@
  *
  * Proved is what is computed from what, not that kernels and transports do what they are asked, nor
  * that memory is used in order (check_memory.c). Of one program alone nothing is known of what
- * others send, and nothing is proved of what depends on it; program_check_all proves it all. */
-#include "program/checking.h"
+ * others send, and nothing is proved of what depends on it; verify_programs proves it all. */
+#include "verify/checking.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
  * their whole are one). Each access is checked against the segments it meets. That is enough: an
  * earlier access that is no longer noted in a segment was followed there by a write that is ordered
  * behind it. */
-#include "program/checking.h"
+#include "verify/checking.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What buffers hold before the first instruction, and must hold behind the last: weights, optimizer
  * state and results. */
-#include "program/checking.h"
+#include "verify/checking.h"
 
 static enum status fail_param(const struct program *p, int param, const char *what)
 {

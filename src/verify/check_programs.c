@@ -10,7 +10,7 @@
  *     gradients of all holders, each once;
  *   - every sample of the batch has its loss, once. */
 #include "base/progress.h"
-#include "program/checking.h"
+#include "verify/checking.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -378,13 +378,13 @@ static enum status check_kinship(const struct program *const *programs, int n_pr
     return STATUS_OK;
 }
 
-enum status program_check_all(const struct program *const *programs, int n_programs)
+enum status verify_programs(const struct program *const *programs, int n_programs)
 {
     TRY(check_kinship(programs, n_programs));
     struct progress progress = {0};
     for (int u = 0; u < n_programs; u++) {
         progress_show(&progress, (double)u / n_programs, "checking the workers' programs");
-        TRY(program_check(programs[u]));
+        TRY(verify_program(programs[u]));
     }
     struct world w = {.graph = programs[0]->graph,
                       .plan = programs[0]->plan,

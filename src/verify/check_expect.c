@@ -1,6 +1,6 @@
 /* What must be where, from the graph, the plan and the op table alone: pieces, who holds which
  * parameters, and for any region of any tensor the symbols of its value and of its gradient. */
-#include "program/checking.h"
+#include "verify/checking.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "program/contents.h"
+#include "verify/contents.h"
 
 #include <string.h>
 

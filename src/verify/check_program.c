@@ -10,8 +10,8 @@
  *   - every instruction is given what graph and plan say it must be given, so nothing is left out,
  *     done twice or done to something else; as far as that does not depend on what other workers
  *     send (check_meaning.c).
- * program_check_all proves the last for all workers together, with what they send. */
-#include "program/checking.h"
+ * verify_programs proves the last for all workers together, with what they send. */
+#include "verify/checking.h"
 
 #include <stdarg.h>
 
@@ -109,7 +109,7 @@ static enum status check_places(const struct program *p)
     return STATUS_OK;
 }
 
-enum status program_check(const struct program *p)
+enum status verify_program(const struct program *p)
 {
     TRY(check_places(p));
     TRY(check_lists(p));
