@@ -1,15 +1,12 @@
 /* The cpu backend against the reference: every op case, forward and gradients, from plain and from
- * blocked inputs, with one thread, with three, and with another one that helps. */
+ * blocked inputs, with one thread and with three. */
 #include "opcases.h"
 
 #include "backend/cpu/cpu.h"
 #include "backend/reference/reference.h"
-#include "base/timer.h"
 
 #include <dirent.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* A layout of the backend's own choice for a tensor: that of a sum's output. */
@@ -90,17 +87,12 @@ static void compare_case(const struct opdevice *cpu, const struct opdevice *refe
     oprun_close(&o);
 }
 
-static void open_cpu_at(struct opdevice *d, int threads, board *b)
+static void open_cpu(struct opdevice *d, int threads)
 {
-    struct device_options options = {.threads = threads, .board = b};
+    struct device_options options = {.threads = threads};
     d->backend = &backend_cpu;
     assert_ok(backend_cpu.device_open(&options, &d->device));
     assert_ok(backend_cpu.stream_create(d->device, &d->stream));
-}
-
-static void open_cpu(struct opdevice *d, int threads)
-{
-    open_cpu_at(d, threads, NULL);
 }
 
 /* Cases without a shape of their output yet, each with the activations before `end`. */
@@ -120,11 +112,11 @@ static void compare_list(const struct opdevice *cpu, const struct opcase *cases,
     opdevice_close(&reference);
 }
 
-static void compare_all_at(int threads, bool blocked, board *b)
+static void compare_all(int threads, bool blocked)
 {
     struct opdevice cpu, reference;
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
-    open_cpu_at(&cpu, threads, b);
+    open_cpu(&cpu, threads);
     for (int i = 0; i < opcase_count(); i++) {
         const struct opcase *c = opcase_get(i);
         struct group_layouts given = {0};
@@ -136,11 +128,6 @@ static void compare_all_at(int threads, bool blocked, board *b)
     }
     opdevice_close(&cpu);
     opdevice_close(&reference);
-}
-
-static void compare_all(int threads, bool blocked)
-{
-    compare_all_at(threads, blocked, NULL);
 }
 
 static void test_plain_inputs(void **state)
@@ -161,29 +148,10 @@ static void test_three_threads(void **state)
     compare_all(3, true);
 }
 
-/* ---- loops that another thread joins in ---- */
-
-struct helper {
-    board *board;
-    pthread_t thread;
-    atomic_bool over;
-    atomic_llong n_helped;
-};
-
-static void *help_until_over(void *user)
+/* Few tiles of many channels, and images that three threads cannot share alike. */
+static void test_uneven_convolutions(void **state)
 {
-    enum { SCRATCH_BYTES = 1 << 25 };
-    struct helper *h = user;
-    void *scratch = aligned_alloc(64, SCRATCH_BYTES);
-    while (scratch && !atomic_load(&h->over))
-        atomic_fetch_add(&h->n_helped, board_help(h->board, 1, scratch, SCRATCH_BYTES));
-    free(scratch);
-    return NULL;
-}
-
-/* Few tiles of many channels, and images that cannot be cut alike. */
-static void compare_offered(board *b)
-{
+    (void)state;
     const struct opcase cases[] = {
         {.name = "3x3 of 256 channels",
          OPCASE_CONV(SHAPE4(6, 256, 6, 6), 272, OPCASE_WINDOW(3, 3, 1, 1), OPCASE_PAD(1, 1, 1, 1),
@@ -196,41 +164,9 @@ static void compare_offered(board *b)
                      .groups = 1)},
     };
     struct opdevice cpu;
-    open_cpu_at(&cpu, 1, b);
+    open_cpu(&cpu, 3);
     compare_list(&cpu, cases, sizeof cases / sizeof cases[0], ACTIVATION_NONE + 1);
     opdevice_close(&cpu);
-}
-
-static void compare_blocked(board *b)
-{
-    compare_all_at(1, true, b);
-}
-
-/* Other programs may have the helper's core during a whole pass: then there is another one. False:
- * nobody helped for a minute. */
-static bool compare_until_helped(struct helper *h, void (*pass)(board *))
-{
-    const int64_t until_ns = timer_now_ns() + INT64_C(60000000000);
-    long long before = atomic_load(&h->n_helped);
-    do {
-        pass(h->board);
-    } while (atomic_load(&h->n_helped) == before && timer_now_ns() < until_ns);
-    return atomic_load(&h->n_helped) > before;
-}
-
-static void test_helped(void **state)
-{
-    (void)state;
-    struct helper h = {.over = false};
-    assert_ok(board_create(2, &h.board));
-    assert_int_equal(pthread_create(&h.thread, NULL, help_until_over, &h), 0);
-    compare_all_at(1, false, h.board); /* nothing of plain inputs is offered */
-    bool helped =
-        compare_until_helped(&h, compare_blocked) && compare_until_helped(&h, compare_offered);
-    atomic_store(&h.over, true);
-    (void)pthread_join(h.thread, NULL);
-    board_destroy(h.board);
-    assert_true(helped);
 }
 
 /* Layers that read images: no gradient of the input, and long strides over few channels. */
@@ -351,7 +287,7 @@ int main(void)
         cmocka_unit_test(test_plain_inputs),
         cmocka_unit_test(test_blocked_inputs),
         cmocka_unit_test(test_three_threads),
-        cmocka_unit_test(test_helped),
+        cmocka_unit_test(test_uneven_convolutions),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_threads_stay),
         cmocka_unit_test(test_double_is_refused),

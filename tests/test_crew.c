@@ -474,28 +474,6 @@ static void test_words_reach_everybody(void **state)
     graph_destroy(graph);
 }
 
-/* Processes have no memory in common, in which one could compute for another. */
-static void test_no_balance_among_processes(void **state)
-{
-    (void)state;
-    struct graph_variant v = {8, 1, 28, 28, 10, true, -1};
-    struct crew_options o = {.timeout_s = 20, .threads = 1, .balance = true};
-    struct plan_request request = {.n_workers = 1};
-    struct graph *graph;
-    struct plan *plan;
-    crew *c;
-    assert_ok(network_build("mlp", &v, &graph));
-    assert_ok(plan_build("serial", graph, &request, &plan));
-    assert_ok(backend_find("reference", &o.backend));
-    assert_ok(comm_threads_create(1, 20, &o.process));
-    o.plan = plan;
-    o.graphs[CREW_TRAIN] = graph;
-    assert_fails(crew_create(&o, &c), STATUS_USAGE, "only threads of one process");
-    o.process->table->destroy(o.process);
-    plan_destroy(plan);
-    graph_destroy(graph);
-}
-
 /* ---- failures of one worker ---- */
 
 /* Noise whose sample number `bad` cannot be read, or takes its time. */
@@ -742,7 +720,6 @@ int main(void)
         cmocka_unit_test(test_hardly_any_samples),
         cmocka_unit_test(test_checkpoints_know_no_plan),
         cmocka_unit_test(test_words_reach_everybody),
-        cmocka_unit_test(test_no_balance_among_processes),
         cmocka_unit_test(test_a_worker_fails),
         cmocka_unit_test(test_a_worker_is_late),
         cmocka_unit_test(test_refusals),

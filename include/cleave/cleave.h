@@ -492,10 +492,6 @@ struct cleave_train_options {
     int (*on_step)(void *user, const struct cleave_step *step);
     int (*on_epoch)(void *user, const struct cleave_epoch *epoch);
     void *user;
-
-    /* Workers that wait compute for those that are behind. For plans whose workers have one thread
-     * and a core each. What is predicted is without it. Default false. */
-    bool balance;
 };
 static inline struct cleave_train_options cleave_train_defaults(void)
 {

@@ -64,7 +64,6 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->threads = o->threads;
     to->plan = t->plan->text;
     to->timeout_s = o->timeout_s;
-    to->balance = o->balance;
     to->evaluate = o->evaluate;
     to->eval_batch = o->eval_batch;
     to->weights = o->weights;

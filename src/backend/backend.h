@@ -18,7 +18,6 @@
 #ifndef CLEAVE_BACKEND_BACKEND_H
 #define CLEAVE_BACKEND_BACKEND_H
 
-#include "base/board.h"
 #include "base/status.h"
 #include "model/op.h"
 
@@ -38,10 +37,6 @@ struct device_options {
     /* Groups give the layouts and needs that those of a real device would, but no code is made for
      * them: running one is STATUS_FAILED. For programs that are looked at, not run. */
     bool describe_only;
-    /* Not NULL: the loops of this device's kernels are offered on the board, under this seat, to
-     * devices of the same process that wait. A backend may have none to offer. */
-    board *board;
-    int seat;
 };
 
 /* Threads of a device. What OpenMP cannot start it does not refuse: it ends the process. */

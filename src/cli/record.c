@@ -215,7 +215,7 @@ static json_t *config_json(const struct record_about *a)
     const struct trainer_options *o = a->options;
     const struct trainer_info *i = a->info;
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:i, s:s, s:i, "
-                     "s:s, s:b, s:f, s:o, "
+                     "s:s, s:f, s:o, "
                      "s:b, s:I, s:s?, s:s?, s:I, s:b, s:I, s:I, s:I, s:o}",
                      "model", i->model, "data", o->data, "data_limit", (json_int_t)o->data_limit,
                      "batch", (json_int_t)i->batch, "epochs", (json_int_t)o->epochs, "max_steps",
@@ -223,12 +223,12 @@ static json_t *config_json(const struct record_about *a)
                      "steps_per_epoch", (json_int_t)i->steps_per_epoch, "seed", (json_int_t)o->seed,
                      "augment", o->augment, "backend", i->backend, "precision", a->precision,
                      "threads", i->threads, "plan", i->plan, "workers", i->workers, "transport",
-                     o->process ? "mpi" : "threads", "balance", o->balance, "timeout_s",
-                     o->timeout_s, "optimizer", rule_json(a), "evaluate", o->evaluate, "eval_batch",
-                     (json_int_t)i->eval_batch, "weights", o->weights, "checkpoint", o->checkpoint,
-                     "checkpoint_every", (json_int_t)o->checkpoint_every_steps, "resumed",
-                     i->resumed, "first_step", (json_int_t)i->first_step, "n_train",
-                     (json_int_t)i->n_train, "n_test", (json_int_t)i->n_test, "dropout",
+                     o->process ? "mpi" : "threads", "timeout_s", o->timeout_s, "optimizer",
+                     rule_json(a), "evaluate", o->evaluate, "eval_batch", (json_int_t)i->eval_batch,
+                     "weights", o->weights, "checkpoint", o->checkpoint, "checkpoint_every",
+                     (json_int_t)o->checkpoint_every_steps, "resumed", i->resumed, "first_step",
+                     (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train, "n_test",
+                     (json_int_t)i->n_test, "dropout",
                      o->drop_probability >= 0 ? json_real(o->drop_probability) : json_null());
 }
 

@@ -33,7 +33,7 @@ struct train_options {
     double rate, weight_decay, timeout;
     struct forecast_run run_as;
     struct split_options split;
-    bool nesterov, no_eval, resume, balance, json, quiet;
+    bool nesterov, no_eval, resume, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
 
@@ -114,9 +114,6 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         SPLIT_OPTIONS(&o->split),
-        OPTION_FLAG("--balance", &o->balance,
-                    "workers that wait compute for those that are behind: threads of this "
-                    "process, a core each; the times that are predicted are without it"),
         OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
                     "how long a worker waits for others that do not move"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
@@ -175,7 +172,6 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->plan = o->plan;
     TRY(split_request(&o->split, &t->request));
     t->timeout_s = o->timeout;
-    t->balance = o->balance;
     t->trace = o->trace;
     TRY(trainer_set_usual(t->model, &t->rule));
     t->rule.learning_rate = o->rate < 0 ? t->rule.learning_rate : o->rate;
@@ -329,16 +325,16 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
     double predicted_s = v->options->planned.step_s, error_s = v->options->planned.error_s;
     if (predicted_s <= 0 && v->record)
         predicted_s = record_predicted_step(v->record, &error_s);
-    return json_pack(
-        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:f, s:I, s:i, s:s}", "event", "done",
-        "steps", (json_int_t)d->steps, "median_step_s",
-        number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-        number_if(d->steps_run > 0, d->images_per_s), "memory_bytes", (json_int_t)d->memory_bytes,
-        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "predicted_error_s",
-        number_if(predicted_s > 0, error_s), "test_accuracy",
-        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "help_share",
-        d->help_share, "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
-        v->info->workers, "plan", v->info->plan);
+    return json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
+                     "done", "steps", (json_int_t)d->steps, "median_step_s",
+                     number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+                     number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
+                     (json_int_t)d->memory_bytes, "predicted_step_s",
+                     number_if(predicted_s > 0, predicted_s), "predicted_error_s",
+                     number_if(predicted_s > 0, error_s), "test_accuracy",
+                     number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
+                     "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
+                     v->info->workers, "plan", v->info->plan);
 }
 
 static void log_places(const struct train_view *v)
@@ -366,8 +362,6 @@ static enum status on_done(const struct trainer_done *d, void *user)
                100 * d->data_share);
     if (v->info->workers > 1)
         printf(", for other workers %.1f %%", 100 * (d->wait_share - d->data_share));
-    if (v->options->balance)
-        printf(", computing for them %.1f %%", 100 * d->help_share);
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
     if (d->evaluated)
         printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);

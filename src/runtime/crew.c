@@ -151,26 +151,6 @@ static enum status find_neighbours(crew *c)
     return STATUS_OK;
 }
 
-/* Who has no core of its own would take it from those whom it is to help. */
-static enum status set_up_board(crew *c)
-{
-    const struct crew_options *o = &c->options;
-    if (!o->balance || (!o->process && c->info.n_local == 1))
-        return STATUS_OK;
-    if (o->process)
-        return status_fail(STATUS_USAGE, "only threads of one process can compute for each other: "
-                                         "no balance among processes");
-    if (c->threads != 1)
-        return status_fail(STATUS_USAGE,
-                           "workers that compute for each other have one thread each, not %d",
-                           c->threads);
-    if (c->n_places <= pin_count_cores())
-        return board_create(c->info.n_local, &c->board);
-    log_warn("%d workers have %d cores: none is free to compute for another", c->n_places,
-             pin_count_cores());
-    return STATUS_OK;
-}
-
 static enum status make_workers(crew *c)
 {
     const struct crew_options *o = &c->options;
@@ -182,7 +162,6 @@ static enum status make_workers(crew *c)
     TRY(find_neighbours(c));
     int cores = c->n_places > 0 ? pin_count_cores() / c->n_places : 0;
     c->threads = o->threads ? o->threads : c->n_places == 1 ? 0 : cores > 1 ? cores : 1;
-    TRY(set_up_board(c));
     if (o->process || c->info.n_local == 1)
         return STATUS_OK;
     comm **ends;
@@ -313,7 +292,6 @@ void crew_destroy(crew *c)
     gang_destroy(c->gang);
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         crew_worker_close(&c->workers[i]);
-    board_destroy(c->board);
     free(c->room);
     (void)pthread_mutex_destroy(&c->lock);
     arena_destroy(c->memory);

@@ -45,9 +45,6 @@ struct crew_options {
      * plan->n_workers processes. */
     comm *process;
     double timeout_s; /* of waiting for another worker */
-    /* Workers that wait compute for those that are behind. For threads of this process with a core
-     * each: others are refused, or, where there are not so many cores, go without. */
-    bool balance;
 
     /* By program; NULL: there is none. CREW_TRAIN must be there. CREW_TRAIN_ONE has the graph of
      * CREW_TRAIN, if the plan's window is more than 1. */
@@ -65,7 +62,6 @@ struct crew_result {
     double loss_sum;
     int64_t n_samples, correct;
     int64_t compute_ns;     /* inside computing instructions */
-    int64_t help_ns;        /* computing for other workers (balance) */
     int64_t wait_ns;        /* computation waited for communication */
     int64_t communicate_ns; /* something was under way */
     int64_t data_ns;        /* computation waited for data */

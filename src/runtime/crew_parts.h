@@ -56,7 +56,6 @@ struct crew {
     int most_steps;
     int64_t clock_ns; /* this process's clock when the crew was complete */
 
-    board *board;        /* on which they help each other; NULL: they do not */
     gang *gang;          /* the workers' threads; NULL: there is one worker, which has none */
     struct pin_mask own; /* where worker 0 runs, since its first work has bound it */
     crew_work *work;     /* that they do */

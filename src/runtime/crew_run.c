@@ -72,7 +72,6 @@ static void add_result(struct crew_result *to, const struct crew_result *r)
     to->n_samples += r->n_samples;
     to->correct += r->correct;
     to->compute_ns += r->compute_ns;
-    to->help_ns += r->help_ns;
     to->wait_ns += r->wait_ns;
     to->communicate_ns += r->communicate_ns;
     to->data_ns += r->data_ns;
@@ -90,7 +89,6 @@ static void sum_local(crew *c, enum crew_program which, int n_steps, struct crew
                                       .n_samples = r->n_samples,
                                       .correct = r->correct,
                                       .compute_ns = r->compute_ns,
-                                      .help_ns = r->help_ns,
                                       .wait_ns = r->wait_ns,
                                       .communicate_ns = r->communicate_ns,
                                       .data_ns = s == 0 ? feed_of(w, which)->wait_ns : 0};

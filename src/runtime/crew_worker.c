@@ -111,10 +111,7 @@ static enum status create_executor(struct crew_worker *w)
             w->executor_program[p] = n;
             all[n++] = w->programs[p];
         }
-    TRY(executor_create(all, n, w->end, &w->executor));
-    if (w->crew->board)
-        executor_help_others(w->executor, w->crew->board, w->place);
-    return STATUS_OK;
+    return executor_create(all, n, w->end, &w->executor);
 }
 
 static int64_t largest_region(const struct program *p)
@@ -169,10 +166,7 @@ enum status crew_worker_lower(struct crew_worker *w, void *user)
     (void)user;
     const crew *c = w->crew;
     bind_to_cores(w);
-    struct device_options wanted = {.precision = c->options.precision,
-                                    .threads = c->threads,
-                                    .board = c->board,
-                                    .seat = w->place};
+    struct device_options wanted = {.precision = c->options.precision, .threads = c->threads};
     TRY(c->options.backend->device_open(&wanted, &w->device));
     return create_programs(w);
 }

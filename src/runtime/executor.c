@@ -145,12 +145,6 @@ enum status executor_create(const struct program *const *programs, int n_program
     return create(programs, n_programs, end, false, out);
 }
 
-void executor_help_others(executor *e, board *b, int seat)
-{
-    e->board = b;
-    e->seat = seat;
-}
-
 /* The one whose memory stays, see executor_destroy; held here, it is not lost. */
 static executor *_Atomic left_behind;
 
@@ -357,11 +351,9 @@ static enum status compute(struct run *r, int number)
     executor *e = r->e;
     const struct instr *instr = &r->b->program->instrs[number];
     struct executor_result *result = &r->results[step_of(r->b->program, instr)];
-    int64_t reached_ns = timer_now_ns(), helped_ns = e->helped_ns, waited_ns;
+    int64_t reached_ns = timer_now_ns(), waited_ns;
     TRY(wait_before(r, number, &waited_ns));
-    helped_ns = e->helped_ns - helped_ns;
-    result->wait_ns += waited_ns - helped_ns;
-    result->help_ns += helped_ns;
+    result->wait_ns += waited_ns;
     enum status st = run_instr(r, instr);
     if (st != STATUS_OK)
         return executor_name_instr(st, r->b->program, number, r->states[0].step);

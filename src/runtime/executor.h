@@ -42,7 +42,6 @@ struct executor_result {
     int64_t n_samples;      /* whose loss this worker has */
     int64_t correct;        /* evaluation programs: samples whose largest logit is their label */
     int64_t compute_ns;     /* time inside computing instructions, loading not counted */
-    int64_t help_ns;        /* computed for others that it would have waited for */
     int64_t wait_ns;        /* computation waited for communication */
     int64_t communicate_ns; /* something was under way */
 };
@@ -58,10 +57,6 @@ struct executor_time {
  * alone. */
 enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out) MUST_USE;
-/* From now on, while it waits for others, it does what they offer on the board (base/board.h), in
- * its own memory for the scratch data of an instruction, which is free then. For transports whose
- * work the computing thread does itself. */
-void executor_help_others(executor *e, board *b, int seat);
 
 /* NULL is fine. After a failure under MPI, which may still write what was to be received, its
  * memory stays until the process ends. */

@@ -13,9 +13,7 @@
 #include <time.h>
 
 enum { SPIN_NS = 20000 };
-static const double PAUSE_S = 0.05; /* the longest sleep without a look around */
-/* Where workers help each other: how long one looks for something to do before it sleeps. */
-static const int64_t LOOK_OUT_NS = 50000000;
+static const double PAUSE_S = 0.05;         /* the longest sleep without a look around */
 static const int64_t PEERS_NS = 1000000000; /* between two looks at the peers */
 
 /* ---- telling the other thread ---- */
@@ -271,31 +269,14 @@ static enum status attend_once(executor *e)
     return given_error(e);
 }
 
-/* Does something for those who are behind, or looks out for it; false: there was nothing for so
- * long that it had better sleep. */
-static bool help(executor *e, int64_t *since_ns)
-{
-    if (!e->board)
-        return false;
-    int64_t start_ns = timer_now_ns();
-    if (board_help(e->board, e->seat, e->slab[BUFFER_WORKSPACE], e->slab_bytes[BUFFER_WORKSPACE])) {
-        *since_ns = timer_now_ns();
-        e->helped_ns += *since_ns - start_ns;
-        return true;
-    }
-    thread_relax();
-    return start_ns - *since_ns < LOOK_OUT_NS;
-}
-
 /* Until the instruction at *done is, or, if it is NULL, all are. */
 static enum status attend(executor *e, const atomic_bool *done)
 {
     enum status st = STATUS_OK;
-    int64_t since_ns = e->board ? timer_now_ns() : 0;
     while (st == STATUS_OK && !(done ? atomic_load(done) : is_over(&e->flight))) {
         bool moved;
         st = advance(e, &e->flight, &moved);
-        if (st == STATUS_OK && !moved && !help(e, &since_ns))
+        if (st == STATUS_OK && !moved)
             st = look_around(e, &e->flight);
     }
     if (st == STATUS_OK)

@@ -47,10 +47,7 @@ struct executor {
     executor_wait *wait; /* in place of it, or NULL */
     void *wait_user;
     const atomic_bool *over; /* a rehearsal ends when it is true; NULL: never */
-    board *board;            /* NULL: it helps nobody */
-    int seat;
-    int64_t helped_ns; /* in all, so far */
-    float *numbers;    /* REHEARSAL_NUMBERS of them, to fill memory with */
+    float *numbers;          /* REHEARSAL_NUMBERS of them, to fill memory with */
 
     /* The computing thread communicates, too: between instructions and while it waits. Else, where
      * a transport must be looked after all the time, a thread of its own does. */

@@ -236,7 +236,6 @@ static enum status gather_crew(trainer *t)
         .n_states = update_rule_states(&o->rule),
         .process = o->process,
         .timeout_s = o->timeout_s,
-        .balance = o->balance,
         .train_set = t->train_set,
         .test_set = t->test_set,
         .train_loader = {.batch = t->info.batch,

@@ -57,8 +57,6 @@ struct trainer_options {
     struct plan_request request; /* for a strategy; its n_workers is ignored */
     double timeout_s;            /* default 60: how long a worker waits for another that does not
                                     move */
-    bool balance;                /* workers that wait compute for those that are behind; for threads
-                                    of one process with a core each; default false */
     const char *trace;           /* where the times of the last steps go (trace.h); NULL (default):
                                     nowhere */
     int trace_steps;             /* how many; 0 (default): TRACE_STEPS */
@@ -119,7 +117,6 @@ struct trainer_step {
     int64_t step_ns; /* all of it: waiting, loading, computing */
     /* Of a worker, the mean of all. */
     int64_t compute_ns;     /* inside computing instructions */
-    int64_t help_ns;        /* computing for workers that are behind */
     int64_t communicate_ns; /* something was on its way, computation going on or not */
     int64_t wait_ns;        /* computation stood still: for data and for other workers */
     int64_t data_ns;        /* for data alone */
@@ -142,8 +139,7 @@ struct trainer_done {
     double last_loss;
     double median_step_s; /* of the last 4096 steps */
     double images_per_s;  /* batch over the median step */
-    double help_share;    /* of the time of all steps; computing for workers that are behind */
-    double wait_share;    /* likewise; for data and for other workers */
+    double wait_share;    /* of the time of all steps; waiting for data and for other workers */
     double data_share;    /* for data alone */
     int64_t memory_bytes; /* as in trainer_info */
     int64_t bytes_moved;  /* likewise */

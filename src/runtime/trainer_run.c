@@ -95,7 +95,6 @@ static void take_times(trainer *t, struct trainer_step *s)
     t->n_steps_run++;
     t->steps_ns += s->step_ns;
     t->waits_ns += s->wait_ns;
-    t->helps_ns += s->help_ns;
     t->data_ns += s->data_ns;
     s->images_per_s = (double)t->info.batch / fmax(t->smooth_step_s, 1e-9);
     s->eta_s = t->smooth_step_s * (double)(s->steps_total - s->step);
@@ -118,7 +117,6 @@ static struct trainer_step count_step(trainer *t, const struct crew_result *r, d
                              .learning_rate = rate,
                              .step_ns = step_ns,
                              .compute_ns = r->compute_ns / t->info.workers,
-                             .help_ns = r->help_ns / t->info.workers,
                              .communicate_ns = r->communicate_ns / t->info.workers,
                              .wait_ns = (r->wait_ns + r->data_ns) / t->info.workers,
                              .data_ns = r->data_ns / t->info.workers};
@@ -291,7 +289,6 @@ static void summarise(trainer *t, int64_t start_ns)
     d->steps_run = t->n_steps_run;
     d->median_step_s = median_step_s(t);
     d->images_per_s = d->median_step_s > 0 ? (double)t->info.batch / d->median_step_s : 0;
-    d->help_share = t->steps_ns > 0 ? (double)t->helps_ns / (double)t->steps_ns : 0;
     d->wait_share = t->steps_ns > 0 ? (double)t->waits_ns / (double)t->steps_ns : 0;
     d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;
     d->memory_bytes = t->info.memory_bytes;

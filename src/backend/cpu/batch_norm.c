@@ -375,44 +375,11 @@ static void gradient_item(const struct norm *m, int64_t block, int64_t chunk)
 typedef void item_function(const struct norm *m, int64_t block, int64_t chunk);
 typedef void block_function(const struct norm *m, int64_t block);
 
-/* The items of one pass, offered to whoever waits. */
-struct item_pass {
-    const struct norm *m;
-    item_function *run;
-};
-
-static enum status run_item(const void *pass, int64_t i, void *scratch)
-{
-    (void)scratch;
-    const struct item_pass *p = pass;
-    p->run(p->m, i % p->m->view.blocks, i / p->m->view.blocks);
-    return STATUS_OK;
-}
-
-static enum status share_items(const struct norm *m, item_function *run)
-{
-    const device *d = m->g->device;
-    const struct item_pass pass = {m, run};
-    const struct board_loop loop = {run_item, &pass, m->view.blocks * m->chunks, 0};
-    return run ? board_share(d->board, d->seat, &loop, NULL) : STATUS_OK;
-}
-
-static enum status run_offered(const struct norm *m, item_function *first, block_function *between,
-                               item_function *second)
-{
-    TRY(share_items(m, first));
-    for (int64_t b = 0; b < m->view.blocks; b++)
-        between(m, b);
-    return share_items(m, second);
-}
-
 /* Either item function may be NULL. */
-static enum status run_items(const struct norm *m, item_function *first, block_function *between,
-                             item_function *second)
+static void run_items(const struct norm *m, item_function *first, block_function *between,
+                      item_function *second)
 {
     int64_t blocks = m->view.blocks, chunks = m->chunks;
-    if (m->g->device->board && !(first && second))
-        return run_offered(m, first, between, second);
     if (blocks >= 2 * m->g->device->threads) {
 #pragma omp parallel for num_threads(m->g->device->threads) schedule(dynamic)
         for (int64_t b = 0; b < blocks; b++) {
@@ -422,7 +389,7 @@ static enum status run_items(const struct norm *m, item_function *first, block_f
             for (int64_t c = 0; second && c < chunks; c++)
                 second(m, b, c);
         }
-        return STATUS_OK;
+        return;
     }
 #pragma omp parallel num_threads(m->g->device->threads)
     {
@@ -438,7 +405,6 @@ static enum status run_items(const struct norm *m, item_function *first, block_f
             if (second)
                 second(m, i % blocks, i / blocks);
     }
-    return STATUS_OK;
 }
 
 static bool shares(const group *g)
@@ -452,11 +418,11 @@ static enum status forward(group *g, const struct group_args *args, const struct
     struct norm m;
     init(g, args, &m);
     if (shares(g))
-        TRY(run_items(&m, NULL, use_moments, apply_item));
+        run_items(&m, NULL, use_moments, apply_item);
     else if (g->spec.training)
-        TRY(run_items(&m, measure_item, finish_moments, apply_item));
+        run_items(&m, measure_item, finish_moments, apply_item);
     else
-        TRY(run_items(&m, NULL, use_running, apply_item));
+        run_items(&m, NULL, use_running, apply_item);
     if (g->spec.activation == ACTIVATION_LOGISTIC) /* the one that does not keep zero */
         clear_added_channels(g->device, g->layouts.output, args->output);
     return STATUS_OK;
@@ -468,7 +434,8 @@ static enum status forward_statistics(group *g, const struct group_args *args,
     (void)step;
     struct norm m;
     init(g, args, &m);
-    return run_items(&m, measure_item, hand_out_moments, NULL);
+    run_items(&m, measure_item, hand_out_moments, NULL);
+    return STATUS_OK;
 }
 
 static void init_backward(const group *g, const struct group_args *args, struct norm *m)
@@ -485,7 +452,8 @@ static enum status backward(group *g, const struct group_args *args, const struc
     init_backward(g, args, &m);
     bool shared = shares(g);
     item_function *gradient = args->input_grad[0] ? gradient_item : NULL;
-    return run_items(&m, shared ? NULL : sum_item, shared ? use_sums : finish_sums, gradient);
+    run_items(&m, shared ? NULL : sum_item, shared ? use_sums : finish_sums, gradient);
+    return STATUS_OK;
 }
 
 static enum status backward_statistics(group *g, const struct group_args *args,
@@ -494,7 +462,8 @@ static enum status backward_statistics(group *g, const struct group_args *args,
     (void)step;
     struct norm m;
     init_backward(g, args, &m);
-    return run_items(&m, sum_item, hand_out_sums, NULL);
+    run_items(&m, sum_item, hand_out_sums, NULL);
+    return STATUS_OK;
 }
 
 const struct kernel_family cpu_batch_norm = {

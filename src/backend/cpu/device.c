@@ -95,8 +95,6 @@ static enum status device_open(const struct device_options *options, device **ou
         return status_no_memory(sizeof *d);
     d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
     d->describe_only = options->describe_only;
-    d->board = d->threads == 1 ? options->board : NULL;
-    d->seat = options->seat;
     cpu_use_threads(d);
     d->loops = choose_loops();
     const dnnl_version_t *v = dnnl_version();

@@ -40,8 +40,7 @@ static enum status time_primitive(device *d, struct primitive *p, double *second
     enum status st = STATUS_OK;
     for (int i = 0; i <= p->n_args && st == STATUS_OK; i++) {
         const dnnl_memory_desc_t *md;
-        TRY_GOTO(st, cpu_check(dnnl_memory_get_memory_desc(p->args[0][i].memory, &md), "memory"),
-                 out);
+        TRY_GOTO(st, cpu_check(dnnl_memory_get_memory_desc(p->args[i].memory, &md), "memory"), out);
         int64_t n_bytes = (int64_t)dnnl_memory_desc_get_size(md);
         TRY_GOTO(st, cpu_memory_alloc(d, n_bytes ? n_bytes : 64, &memory[i]), out);
         for (int64_t k = 0; k < n_bytes / (int64_t)sizeof(float); k++)

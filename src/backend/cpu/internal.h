@@ -24,8 +24,6 @@ struct device {
     const struct cpu_loops *loops;
     int threads;
     bool describe_only;
-    board *board; /* NULL: nobody helps, or the device has threads of its own */
-    int seat;
     char description[96];
     layout *layouts[DEVICE_BUCKETS];             /* all that were handed out, by hash */
     struct described *described[DEVICE_BUCKETS]; /* described.c */
@@ -108,16 +106,13 @@ void layout_view(const device *d, const layout *l, struct view *view);
 
 /* ---- primitives.c: a oneDNN primitive with its arguments ---- */
 
-enum { PRIMITIVE_MAX_ARGS = 8, PRIMITIVE_MAX_SETS = 8 };
+enum { PRIMITIVE_MAX_ARGS = 8 };
 
 struct primitive {
     dnnl_primitive_t primitive;
     dnnl_primitive_desc_t desc;
     int n_args;
-    /* One set of arguments for each that may run it at the same time; the last argument is the
-     * scratchpad. */
-    int n_sets; /* 0: one */
-    dnnl_exec_arg_t args[PRIMITIVE_MAX_SETS][PRIMITIVE_MAX_ARGS + 1];
+    dnnl_exec_arg_t args[PRIMITIVE_MAX_ARGS + 1]; /* the last of them is the scratchpad */
     int64_t scratch_bytes;
 };
 
@@ -129,16 +124,12 @@ enum status primitive_attributes(enum activation activation, dnnl_primitive_attr
 enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
                                const struct primitive *hint, bool allow_reference,
                                struct primitive *p, bool *found) MUST_USE;
-/* Creates it, with one memory per argument and set; `args` are DNNL_ARG_... numbers, ended by 0. On
+/* Creates it, with one memory per argument; `args` are DNNL_ARG_... numbers, ended by 0. On
  * a device that only describes, nothing is made, but scratch_bytes is set. */
 enum status primitive_finish(device *d, struct primitive *p, const int *args) MUST_USE;
 /* pointers[i] belongs to args[i] of primitive_finish. */
 enum status primitive_run(const struct primitive *p, const device *d, void *const *pointers,
                           void *scratch) MUST_USE;
-/* The same for several threads at a time, each with a set of its own. */
-enum status primitive_run_set(const struct primitive *p, const device *d, int set,
-                              void *const *pointers, void *scratch) MUST_USE;
-int64_t primitive_arg_bytes(const struct primitive *p, int i);
 void primitive_deinit(struct primitive *p);
 const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t what);
 

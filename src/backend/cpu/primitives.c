@@ -49,10 +49,8 @@ const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t w
 static enum status add_memory(device *d, struct primitive *p, int slot, int arg,
                               const dnnl_memory_desc_t *md)
 {
-    for (int set = 0; set < p->n_sets; set++) {
-        p->args[set][slot].arg = arg;
-        TRY_DNNL(dnnl_memory_create(&p->args[set][slot].memory, md, d->engine, DNNL_MEMORY_NONE));
-    }
+    p->args[slot].arg = arg;
+    TRY_DNNL(dnnl_memory_create(&p->args[slot].memory, md, d->engine, DNNL_MEMORY_NONE));
     return STATUS_OK;
 }
 
@@ -60,7 +58,6 @@ enum status primitive_finish(device *d, struct primitive *p, const int *args)
 {
     const dnnl_memory_desc_t *scratch = primitive_md(p, dnnl_query_scratchpad_md);
     p->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
-    p->n_sets = p->n_sets ? p->n_sets : 1;
     if (d->describe_only)
         return STATUS_OK;
     TRY_DNNL(dnnl_primitive_create(&p->primitive, p->desc)); /* generates its code */
@@ -72,10 +69,10 @@ enum status primitive_finish(device *d, struct primitive *p, const int *args)
     return add_memory(d, p, p->n_args, DNNL_ARG_SCRATCHPAD, scratch);
 }
 
-enum status primitive_run_set(const struct primitive *p, const device *d, int set,
-                              void *const *pointers, void *scratch)
+enum status primitive_run(const struct primitive *p, const device *d, void *const *pointers,
+                          void *scratch)
 {
-    const dnnl_exec_arg_t *args = p->args[set];
+    const dnnl_exec_arg_t *args = p->args;
     for (int i = 0; i < p->n_args; i++)
         TRY_DNNL(dnnl_memory_set_data_handle(args[i].memory, pointers[i]));
     TRY_DNNL(dnnl_memory_set_data_handle(args[p->n_args].memory, scratch));
@@ -83,25 +80,11 @@ enum status primitive_run_set(const struct primitive *p, const device *d, int se
     return STATUS_OK;
 }
 
-enum status primitive_run(const struct primitive *p, const device *d, void *const *pointers,
-                          void *scratch)
-{
-    return primitive_run_set(p, d, 0, pointers, scratch);
-}
-
-int64_t primitive_arg_bytes(const struct primitive *p, int i)
-{
-    const dnnl_memory_desc_t *md = NULL;
-    (void)dnnl_memory_get_memory_desc(p->args[0][i].memory, &md);
-    return (int64_t)dnnl_memory_desc_get_size(md);
-}
-
 void primitive_deinit(struct primitive *p)
 {
-    for (int set = 0; set < p->n_sets; set++)
-        for (int i = 0; i <= PRIMITIVE_MAX_ARGS; i++)
-            if (p->args[set][i].memory)
-                (void)dnnl_memory_destroy(p->args[set][i].memory);
+    for (int i = 0; i <= PRIMITIVE_MAX_ARGS; i++)
+        if (p->args[i].memory)
+            (void)dnnl_memory_destroy(p->args[i].memory);
     if (p->primitive)
         (void)dnnl_primitive_destroy(p->primitive);
     if (p->desc)

@@ -30,57 +30,27 @@ static enum status create_reorder(device *d, const dnnl_memory_desc_t *from,
     return primitive_finish(d, p, args);
 }
 
-/* The first `images` of a tensor, whatever its format: images come one after the other. */
-static enum status take_images(const dnnl_memory_desc_t *whole, int64_t images,
-                               dnnl_memory_desc_t *out)
-{
-    dnnl_dims_t dims, begin = {0};
-    memcpy(dims, whole->dims, sizeof dims);
-    dims[0] = images;
-    TRY_DNNL(dnnl_memory_desc_init_submemory(out, whole, dims, begin));
-    return STATUS_OK;
-}
-
-/* Where others may help, a convolution is run in slices of the images. */
-static int choose_slices(const struct product_group *g,
-                         product_describe *const describe[PASS_COUNT])
-{
-    int64_t images = g->base.spec.op.input[0].dim[0];
-    bool helped = g->base.device->board && describe == conv_describe;
-    if (!helped || g->plain_source || g->plain_target)
-        return 1;
-    int slices = PRIMITIVE_MAX_SETS;
-    while (images % slices != 0)
-        slices--;
-    return slices;
-}
-
 /* All passes are described even where only some will run, so that a training and an evaluation
  * group of the same layer agree on whether these tensors suit, and so on the form of the weights.
  */
-static enum status describe_all(struct product_group *g, const struct product_tensors *tensors,
+static enum status describe_all(struct product_group *g, const struct product_tensors *t,
                                 product_describe *const describe[PASS_COUNT], bool allow_reference,
                                 bool *found)
 {
     struct group *b = &g->base;
     const struct op_case *op = &b->spec.op;
-    struct product_tensors t = *tensors, slice = t;
-    if (g->slices > 1) {
-        TRY(take_images(&t.source, t.source.dims[0] / g->slices, &slice.source));
-        TRY(take_images(&t.target, t.target.dims[0] / g->slices, &slice.target));
-    }
     union product_desc desc;
     enum activation folded = g->after == ACTIVATION_NONE ? b->spec.activation : ACTIVATION_NONE;
-    TRY(cpu_check(describe[PASS_FORWARD](op, &slice, &desc), "forward descriptor"));
+    TRY(cpu_check(describe[PASS_FORWARD](op, t, &desc), "forward descriptor"));
     TRY(primitive_describe(b->device, &desc, folded, NULL, allow_reference, &g->forward, found));
     if (!*found)
         return STATUS_OK;
-    TRY(cpu_check(describe[PASS_BACKWARD_WEIGHTS](op, &t, &desc), "weight gradient descriptor"));
+    TRY(cpu_check(describe[PASS_BACKWARD_WEIGHTS](op, t, &desc), "weight gradient descriptor"));
     TRY(primitive_describe(b->device, &desc, ACTIVATION_NONE, &g->forward, allow_reference,
                            &g->weights, found));
     if (!*found || !b->spec.input_gradient)
         return STATUS_OK;
-    TRY(cpu_check(describe[PASS_BACKWARD_DATA](op, &slice, &desc), "data gradient descriptor"));
+    TRY(cpu_check(describe[PASS_BACKWARD_DATA](op, t, &desc), "data gradient descriptor"));
     return primitive_describe(b->device, &desc, ACTIVATION_NONE, &g->forward, allow_reference,
                               &g->data, found);
 }
@@ -105,7 +75,6 @@ static enum status finish_all(struct product_group *g)
 {
     bool bias = g->base.spec.op.attrs.bias;
     device *d = g->base.device;
-    g->forward.n_sets = g->data.n_sets = g->slices;
     TRY(primitive_finish(d, &g->forward, product_args(PASS_FORWARD, bias)));
     if (!g->base.spec.training) {
         primitive_deinit(&g->weights);
@@ -210,7 +179,6 @@ enum status product_create(struct product_group *g, const struct product_tensors
 {
     if (!folds_into_primitive(g->base.spec.activation))
         g->after = g->base.spec.activation;
-    g->slices = choose_slices(g, describe);
     TRY(describe_all(g, tensors, describe, allow_reference, found));
     if (!*found) {
         product_destroy(&g->base);
@@ -273,37 +241,6 @@ static void *writable(const void *p)
     return (void *)(uintptr_t)p; /* oneDNN takes all arguments as plain pointers */
 }
 
-/* A pass over the slices of the images; arguments 0 and 2, what is read and what is written, move
- * on with them. */
-struct sliced_pass {
-    const struct primitive *primitive;
-    const device *device;
-    void *const *pointers;
-    int64_t read_bytes, written_bytes; /* of a slice */
-};
-
-static enum status run_slice(const void *pass, int64_t slice, void *scratch)
-{
-    const struct sliced_pass *s = pass;
-    const int64_t moves[PRIMITIVE_MAX_ARGS] = {[0] = s->read_bytes, [2] = s->written_bytes};
-    void *pointers[PRIMITIVE_MAX_ARGS] = {0};
-    for (int i = 0; i < s->primitive->n_args; i++)
-        pointers[i] = moves[i] ? (char *)s->pointers[i] + slice * moves[i] : s->pointers[i];
-    return primitive_run_set(s->primitive, s->device, (int)slice, pointers, scratch);
-}
-
-static enum status run_slices(const struct product_group *g, const struct primitive *p,
-                              void *const *pointers, void *scratch)
-{
-    const device *d = g->base.device;
-    if (g->slices == 1)
-        return primitive_run(p, d, pointers, scratch);
-    const struct sliced_pass pass = {p, d, pointers, primitive_arg_bytes(p, 0),
-                                     primitive_arg_bytes(p, 2)};
-    const struct board_loop loop = {run_slice, &pass, g->slices, p->scratch_bytes};
-    return board_share(d->board, d->seat, &loop, scratch);
-}
-
 enum status product_forward(group *base, const struct group_args *args,
                             const struct step_state *step)
 {
@@ -315,7 +252,7 @@ enum status product_forward(group *base, const struct group_args *args,
     void *target = plain_place(g->plain_target, args->output, &workspace);
     TRY(prepare_weights(g, &g->to_forward, args->param[0], &workspace, &weights));
     void *const pointers[] = {writable(source), weights, target, args->param[1]};
-    TRY(run_slices(g, &g->forward, pointers, workspace));
+    TRY(primitive_run(&g->forward, base->device, pointers, workspace));
     from_plain(base, g->plain_target, target, args->output);
     if (g->after != ACTIVATION_NONE)
         cpu_activate(base->device, base->layouts.output, g->after, args->output, args->output);
@@ -332,7 +269,7 @@ enum status product_backward_data(group *base, const struct group_args *args,
     const void *from = as_plain(base, g->plain_target, args->output_grad[0], &workspace);
     TRY(prepare_weights(g, &g->to_data, args->param[0], &workspace, &weights));
     void *const pointers[] = {writable(from), weights, to};
-    TRY(run_slices(g, &g->data, pointers, workspace));
+    TRY(primitive_run(&g->data, base->device, pointers, workspace));
     from_plain(base, g->plain_source, to, args->input_grad[0]);
     return STATUS_OK;
 }

@@ -30,7 +30,6 @@ struct product_group {
     /* Set if the primitives want these as plain though the tensors are blocked (input) or shall be
      * (output): converted through the workspace. */
     const layout *plain_source, *plain_target;
-    int slices;            /* of the images, in which forward and data are run */
     enum activation after; /* an activation that oneDNN cannot fold in */
 };
 

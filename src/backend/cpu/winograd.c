@@ -225,17 +225,15 @@ static void transform_block(const struct convolution *c, transform *f,
           place);
 }
 
-/* What the items of one pass have in common: an item is a chunk of tiles and a part of the output's
- * channels. */
-struct pass_items {
+/* What the chunks of tiles of one pass have in common. */
+struct chunk_pass {
     const struct convolution *c;
     enum activation activation;
     const float *x, *u, *bias;
     float *y;
-    int64_t parts; /* of the output's channels */
 };
 
-static void write_tiles(const struct pass_items *t, int64_t block, int64_t first, int64_t count,
+static void write_tiles(const struct chunk_pass *t, int64_t block, int64_t first, int64_t count,
                         const float *m, int64_t m_place)
 {
     const struct convolution *c = t->c;
@@ -246,65 +244,42 @@ static void write_tiles(const struct pass_items *t, int64_t block, int64_t first
             m_place, t->bias + block * lanes, t->y + (r.image * c->k_blocks + block) * plane);
 }
 
-static enum status convolve_item(const void *pass, int64_t item, void *work)
+static void convolve_chunk(const struct chunk_pass *t, int64_t number, float *work)
 {
-    const struct pass_items *t = pass;
     const struct convolution *c = t->c;
     const struct cpu_loops *loops = c->device->loops;
-    int64_t lanes = loops->lanes, block = c->chunk * lanes, first = item / t->parts * c->chunk;
+    int64_t lanes = loops->lanes, block = c->chunk * lanes, first = number * c->chunk;
     int64_t count = c->tiles - first < c->chunk ? c->tiles - first : c->chunk;
     int64_t v_place = c->c_blocks * block, m_place = even(c->k_blocks) * block;
-    int64_t part = item % t->parts, begin = part * c->k_pairs / t->parts;
-    int64_t end = (part + 1) * c->k_pairs / t->parts;
     float *v = work, *m = v + PLACES * v_place;
     for (int64_t b = 0; b < c->c_blocks; b++)
         transform_block(c, loops->winograd_input, &c->in, c->c_blocks, b, first, count, t->x,
                         v + b * block, v_place);
     int64_t panel = c->c_blocks * lanes * 2 * lanes, rows = round_up(count, loops->winograd_rows);
     for (int e = 0; e < PLACES; e++)
-        for (int64_t pair = begin; pair < end; pair++)
+        for (int64_t pair = 0; pair < c->k_pairs; pair++)
             loops->winograd_product(rows, c->c_blocks, block, v + e * v_place,
                                     t->u + (e * c->k_pairs + pair) * panel, block,
                                     m + e * m_place + 2 * pair * block);
-    for (int64_t b = 2 * begin; b < 2 * end && b < c->k_blocks; b++)
+    for (int64_t b = 0; b < c->k_blocks; b++)
         write_tiles(t, b, first, count, m, m_place);
-    return STATUS_OK;
 }
 
-/* Where others may help and there are few chunks, more items: every one transforms its tiles, which
- * is little next to many channels. */
-static int64_t choose_parts(const struct convolution *c, int64_t n_chunks)
-{
-    enum { ENOUGH = 16, LEAST_PAIRS = 4 };
-    int64_t most = c->k_pairs / LEAST_PAIRS, parts = (ENOUGH + n_chunks - 1) / n_chunks;
-    parts = parts < most ? parts : most;
-    return c->device->board && parts > 1 ? parts : 1;
-}
-
-/* Sets what the pass lacks: the transformed weights, and the parts. */
-static enum status convolve(struct pass_items *pass, bool turned, const float *w, float *workspace)
+static void convolve(struct chunk_pass *pass, bool turned, const float *w, float *workspace)
 {
     const struct convolution *c = pass->c;
     const device *d = c->device;
     float *u = workspace, *chunks = workspace + weights_floats(c);
     int64_t n_chunks = (c->tiles + c->chunk - 1) / c->chunk;
     pass->u = u;
-    pass->parts = choose_parts(c, n_chunks);
-    if (d->board) {
-        const struct board_loop loop = {convolve_item, pass, n_chunks * pass->parts,
-                                        chunk_floats(c) * (int64_t)sizeof(float)};
-        transform_weights(c, turned, w, u);
-        return board_share(d->board, d->seat, &loop, chunks);
-    }
 #pragma omp parallel num_threads(d->threads)
     {
         transform_weights(c, turned, w, u);
         float *own = chunks + omp_get_thread_num() * chunk_floats(c);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < n_chunks; i++)
-            (void)convolve_item(pass, i, own);
+            convolve_chunk(pass, i, own);
     }
-    return STATUS_OK;
 }
 
 /* Added to what has no bias. */
@@ -316,12 +291,12 @@ static enum status forward(group *g, const struct group_args *args, const struct
     struct convolution c = forward_of(g);
     enum activation a = g->spec.activation;
     bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
-    struct pass_items pass = {.c = &c,
+    struct chunk_pass pass = {.c = &c,
                               .activation = folds ? a : ACTIVATION_NONE,
                               .x = args->input[0],
                               .bias = args->param[1] ? args->param[1] : no_bias,
                               .y = args->output};
-    TRY(convolve(&pass, false, args->param[0], args->workspace));
+    convolve(&pass, false, args->param[0], args->workspace);
     if (!folds && a != ACTIVATION_NONE)
         cpu_activate(g->device, g->layouts.output, a, args->output, args->output);
     return STATUS_OK;
@@ -332,12 +307,13 @@ static enum status backward_data(group *g, const struct group_args *args,
 {
     (void)step;
     struct convolution c = data_gradient_of(g);
-    struct pass_items pass = {.c = &c,
+    struct chunk_pass pass = {.c = &c,
                               .activation = ACTIVATION_NONE,
                               .x = args->output_grad[0],
                               .bias = no_bias,
                               .y = args->input_grad[0]};
-    return convolve(&pass, true, args->param[0], args->workspace);
+    convolve(&pass, true, args->param[0], args->workspace);
+    return STATUS_OK;
 }
 
 /* ---- the gradient of the weights ---- */
