@@ -1,6 +1,8 @@
-/* src/base: status, arena, text, random, progress. */
+/* src/base: status, arena, array, numbers, text, random, progress. */
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -9,6 +11,7 @@
 #include "testing.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 
@@ -267,6 +270,45 @@ static void test_parse_real(void **state)
         assert_fails(text_parse_real("--lr", bad[i], 0, 10, &value), STATUS_USAGE,
                      "must be a number from 0 to 10");
     assert_fails(text_parse_real("--lr", "0,1", 0, 10, &value), STATUS_USAGE, "with a point");
+}
+
+static void test_array(void **state)
+{
+    (void)state;
+    arena *memory;
+    assert_ok(arena_create(&memory));
+    for (int k = 0; k < 2; k++) { /* on the heap, in the arena */
+        int *items = NULL, capacity = 0;
+        for (int n = 0; n < 1000; n++) {
+            int before = capacity;
+            assert_ok(array_reserve(k ? memory : NULL, &items, n + 1, &capacity, sizeof *items));
+            assert_true(capacity > n && (capacity == before || capacity >= 2 * before));
+            items[n] = n;
+        }
+        assert_ok(array_reserve(k ? memory : NULL, &items, 5000, &capacity, sizeof *items));
+        assert_int_equal(capacity, 5000);
+        for (int n = 0; n < 1000; n++)
+            assert_int_equal(items[n], n);
+        assert_int_equal(array_reserve(k ? memory : NULL, &items, INT_MAX, &capacity, SIZE_MAX / 4),
+                         STATUS_FAILED);
+        status_clear();
+        assert_int_equal(capacity, 5000);
+        if (!k)
+            free(items);
+    }
+    arena_destroy(memory);
+}
+
+static void test_median(void **state)
+{
+    (void)state;
+    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
+    int64_t times[] = {5, 1, 2, 4};
+    assert_near(numbers_median(odd, 3), 2, 0);
+    assert_near(numbers_median(even, 4), 2.5, 0);
+    assert_near(numbers_median(even, 0), 0, 0);
+    assert_near(numbers_median_ns(times, 4), 3, 0);
+    assert_near(numbers_median_ns(times, 0), 0, 0);
 }
 
 static void test_numbers_for_people(void **state)
@@ -530,6 +572,8 @@ int main(void)
         cmocka_unit_test(test_unknown_name_says_what_is_allowed),
         cmocka_unit_test(test_parse_integer),
         cmocka_unit_test(test_parse_real),
+        cmocka_unit_test(test_array),
+        cmocka_unit_test(test_median),
         cmocka_unit_test(test_numbers_for_people),
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_random_depends_on_every_part_of_the_key),

@@ -14,6 +14,24 @@ void numbers_sort(double *numbers, int n)
     qsort(numbers, (size_t)n, sizeof *numbers, compare);
 }
 
+double numbers_median(double *numbers, int n)
+{
+    numbers_sort(numbers, n);
+    return n > 0 ? (numbers[(n - 1) / 2] + numbers[n / 2]) / 2 : 0;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+double numbers_median_ns(int64_t *times_ns, int64_t n)
+{
+    qsort(times_ns, (size_t)n, sizeof *times_ns, compare_times);
+    return n > 0 ? (double)(times_ns[(n - 1) / 2] + times_ns[n / 2]) / 2 : 0;
+}
+
 double numbers_quantile(const double *sorted, int n, double share)
 {
     double at = share * (n - 1);

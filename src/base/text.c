@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include "base/numbers.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -9,11 +11,6 @@
 #include <strings.h>
 
 enum { WORD_MAX = 63, BEGINNING = 3 };
-
-static int least_of(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* Optimal string alignment distance: three rows of the dynamic programme suffice. */
 static int edit_distance(const char *a, const char *b)
@@ -28,11 +25,11 @@ static int edit_distance(const char *a, const char *b)
         now[0] = i;
         for (int j = 1; j <= lb; j++) {
             int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
-            int best = least_of(above[j] + 1, now[j - 1] + 1);
-            best = least_of(best, above[j - 1] + (ca != cb));
+            int best = int_min(above[j] + 1, now[j - 1] + 1);
+            best = int_min(best, above[j - 1] + (ca != cb));
             if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
                 cb == tolower((unsigned char)a[i - 2]))
-                best = least_of(best, above2[j - 2] + 1);
+                best = int_min(best, above2[j - 2] + 1);
             now[j] = best;
         }
     }

@@ -1,5 +1,6 @@
 /* Image folders: one folder per class, listed when opened, decoded when read. */
 #include "base/arena.h"
+#include "base/array.h"
 #include "data/image.h"
 #include "data/source.h"
 
@@ -18,7 +19,7 @@ enum { FILE_BYTES_MAX = 1 << 28, TEST_EVERY = 10, PATH_BYTES = SPEC_PATH_BYTES +
 /* Names in an arena, sorted by bytes so that every machine sees the same order. */
 struct names {
     const char **items;
-    size_t n, capacity;
+    int n, capacity;
 };
 
 struct image_file {
@@ -31,21 +32,14 @@ struct folder_source {
     char root[SPEC_PATH_BYTES + 16]; /* holds the class folders */
     struct names classes;
     struct image_file *files;
-    size_t n_files, capacity;
+    int n_files, capacity;
     int size;
     struct image_pool pool;
 };
 
 static enum status names_add(struct names *names, arena *a, const char *name)
 {
-    if (names->n == names->capacity) {
-        size_t capacity = names->capacity ? 2 * names->capacity : 64;
-        const char **items = realloc(names->items, capacity * sizeof *items);
-        if (!items)
-            return status_no_memory(capacity * sizeof *items);
-        names->items = items;
-        names->capacity = capacity;
-    }
+    TRY(array_reserve(NULL, &names->items, names->n + 1, &names->capacity, sizeof name));
     TRY(arena_copy_text(a, name, &names->items[names->n]));
     names->n++;
     return STATUS_OK;
@@ -93,26 +87,19 @@ static enum status list(const char *path, bool (*wanted)(int, const struct diren
         st = status_fail(STATUS_FAILED, "%s: cannot read folder: %s", path, strerror(errno));
     (void)closedir(folder);
     if (st == STATUS_OK && out->n)
-        qsort(out->items, out->n, sizeof *out->items, compare_names);
+        qsort(out->items, (size_t)out->n, sizeof *out->items, compare_names);
     return st;
 }
 
 static enum status add_file(struct folder_source *self, const char *name, int32_t label)
 {
-    if (self->n_files == self->capacity) {
-        size_t capacity = self->capacity ? 2 * self->capacity : 256;
-        struct image_file *files = realloc(self->files, capacity * sizeof *files);
-        if (!files)
-            return status_no_memory(capacity * sizeof *files);
-        self->files = files;
-        self->capacity = capacity;
-    }
+    TRY(array_reserve(NULL, &self->files, self->n_files + 1, &self->capacity, sizeof *self->files));
     self->files[self->n_files++] = (struct image_file){name, label};
     return STATUS_OK;
 }
 
 /* Which of a class's images belong to the split, where the folder itself is not split. */
-static bool picked(size_t place, bool whole, enum dataset_split split)
+static bool picked(int place, bool whole, enum dataset_split split)
 {
     return whole || (place % TEST_EVERY == TEST_EVERY - 1) == (split == DATASET_TEST);
 }
@@ -128,7 +115,7 @@ static enum status add_class(struct folder_source *self, int32_t label, bool who
     if (found->n == 0 && split == DATASET_TRAIN)
         return status_fail(STATUS_FAILED, "%s: class folder holds no .jpg, .jpeg or .png file",
                            path);
-    for (size_t i = 0; i < found->n; i++)
+    for (int i = 0; i < found->n; i++)
         if (picked(i, whole, split))
             TRY(add_file(self, found->items[i], label));
     return STATUS_OK;
@@ -144,8 +131,8 @@ static bool folder_exists(const char *path)
 static enum status check_test_classes(struct folder_source *self, struct names *found)
 {
     TRY(list(self->root, is_folder, self->arena, found));
-    for (size_t i = 0; i < found->n; i++)
-        if (!bsearch(&found->items[i], self->classes.items, self->classes.n,
+    for (int i = 0; i < found->n; i++)
+        if (!bsearch(&found->items[i], self->classes.items, (size_t)self->classes.n,
                      sizeof *self->classes.items, compare_names))
             return status_fail(STATUS_FAILED, "%s/%s: class has no folder in the train split",
                                self->root, found->items[i]);
@@ -185,7 +172,7 @@ static enum status list_split(const char *path, enum dataset_split split,
     enum status st = STATUS_OK;
     if (whole && present && split == DATASET_TEST)
         st = check_test_classes(self, &found);
-    for (size_t c = 0; present && st == STATUS_OK && c < self->classes.n; c++)
+    for (int c = 0; present && st == STATUS_OK && c < self->classes.n; c++)
         st = add_class(self, (int32_t)c, whole, split, &found);
     free(found.items);
     return st;

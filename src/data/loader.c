@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/random.h"
 #include "base/timer.h"
 #include "data/augment.h"
@@ -61,14 +62,9 @@ struct loader {
     struct reader *readers;
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t global_size(const loader *l, int64_t batch)
 {
-    return least(l->options.batch, l->n_samples - batch * l->options.batch);
+    return int64_min(l->options.batch, l->n_samples - batch * l->options.batch);
 }
 
 static bool has_short_part(const loader *l, int64_t batch)
@@ -86,7 +82,7 @@ static int64_t part_size(const loader *l, int64_t batch)
 {
     if (has_short_part(l, batch))
         return l->options.short_count;
-    int64_t end = least(l->options.first + l->options.count, global_size(l, batch));
+    int64_t end = int64_min(l->options.first + l->options.count, global_size(l, batch));
     return end > l->options.first ? end - l->options.first : 0;
 }
 
@@ -124,7 +120,7 @@ static bool claim(loader *l, struct chunk *out)
         }
         if (s->n_claimed < s->n) {
             *out = (struct chunk){s, l->epoch, s->batch, s->n_claimed,
-                                  least(s->n, s->n_claimed + l->chunk)};
+                                  int64_min(s->n, s->n_claimed + l->chunk)};
             s->n_claimed = out->end;
             return true;
         }
@@ -257,7 +253,7 @@ static enum status check_options(const struct dataset_info *info, struct loader_
     if (o->threads == 0 && info->in_memory)
         o->threads = 1;
     else if (o->threads == 0)
-        o->threads = (int)least(LOADER_MOST_THREADS, sysconf(_SC_NPROCESSORS_ONLN));
+        o->threads = (int)int64_min(LOADER_MOST_THREADS, sysconf(_SC_NPROCESSORS_ONLN));
     return STATUS_OK;
 }
 
@@ -267,7 +263,7 @@ static enum status allocate(loader *l)
     /* A dataset smaller than the batch needs no more room than it has samples. */
     int64_t count =
         l->options.count > l->options.short_count ? l->options.count : l->options.short_count;
-    size_t part = (size_t)least(count > 0 ? count : 1, l->n_samples);
+    size_t part = (size_t)int64_min(count > 0 ? count : 1, l->n_samples);
     size_t floats, bytes;
     if (__builtin_mul_overflow(part, (size_t)l->sample_floats, &floats) ||
         __builtin_mul_overflow((floats + 15) / 16 * 16, depth * sizeof(float), &bytes))

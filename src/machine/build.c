@@ -1,4 +1,5 @@
 /* Machines, part by part. Lists grow in the arena; what they outgrow stays there until the end. */
+#include "base/array.h"
 #include "machine/parts.h"
 
 #include <limits.h>
@@ -7,26 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-enum { FIRST_ROOM = 8, NAME_BYTES = 64 };
+enum { NAME_BYTES = 64 };
 
 /* 100 Gbit/s, and what a message takes over a network that serves memory directly. */
 const struct machine_port machine_usual_network = {12.5e9, 5e-6};
-
-/* Makes room for one more element; `list` is a pointer to the list's pointer. */
-static enum status grow(arena *memory, void *list, int n, int *room, size_t element_bytes)
-{
-    if (n < *room)
-        return STATUS_OK;
-    int wanted = *room ? 2 * *room : FIRST_ROOM;
-    void *old, *grown;
-    memcpy(&old, list, sizeof old);
-    TRY(arena_alloc_array(memory, (size_t)wanted, element_bytes, &grown));
-    if (n)
-        memcpy(grown, old, (size_t)n * element_bytes);
-    memcpy(list, &grown, sizeof grown);
-    *room = wanted;
-    return STATUS_OK;
-}
 
 static enum status copy(arena *memory, const char *text, const char **out)
 {
@@ -90,7 +75,7 @@ enum status machine_finish(struct machine_builder *b, struct machine **out)
 enum status machine_add_kind(struct machine_builder *b, const struct machine_kind *kind, int *out)
 {
     struct machine *m = b->m;
-    TRY(grow(m->memory, &m->kinds, m->n_kinds, &b->kinds_room, sizeof *m->kinds));
+    TRY(array_reserve(m->memory, &m->kinds, m->n_kinds + 1, &b->kinds_room, sizeof *m->kinds));
     struct machine_kind *k = &m->kinds[m->n_kinds];
     *k = *kind;
     TRY(copy(m->memory, kind->name, &k->name));
@@ -151,10 +136,10 @@ enum status machine_add_node(struct machine_builder *b, const struct machine_nod
 {
     struct machine *m = b->m;
     int room = b->nodes_room, n = m->n_nodes;
-    TRY(grow(m->memory, &m->nodes, n, &b->nodes_room, sizeof *m->nodes));
+    TRY(array_reserve(m->memory, &m->nodes, n + 1, &b->nodes_room, sizeof *m->nodes));
     int again = room;
-    TRY(grow(m->memory, &m->node_out, n, &again, sizeof *m->node_out));
-    TRY(grow(m->memory, &m->node_in, n, &room, sizeof *m->node_in));
+    TRY(array_reserve(m->memory, &m->node_out, n + 1, &again, sizeof *m->node_out));
+    TRY(array_reserve(m->memory, &m->node_in, n + 1, &room, sizeof *m->node_in));
     struct machine_node *to = &m->nodes[n];
     *to = (struct machine_node){.first_device = m->n_devices,
                                 .memory_bytes = node->memory_bytes,
@@ -178,9 +163,9 @@ enum status machine_add_device(struct machine_builder *b, int kind)
     if (n == MACHINE_MAX_DEVICES)
         return status_fail(STATUS_USAGE, "machine '%.80s' has more than %d devices", m->name,
                            MACHINE_MAX_DEVICES);
-    TRY(grow(m->memory, &m->devices, n, &b->devices_room, sizeof *m->devices));
-    TRY(grow(m->memory, &m->device_out, n, &again, sizeof *m->device_out));
-    TRY(grow(m->memory, &m->device_in, n, &room, sizeof *m->device_in));
+    TRY(array_reserve(m->memory, &m->devices, n + 1, &b->devices_room, sizeof *m->devices));
+    TRY(array_reserve(m->memory, &m->device_out, n + 1, &again, sizeof *m->device_out));
+    TRY(array_reserve(m->memory, &m->device_in, n + 1, &room, sizeof *m->device_in));
     m->devices[n] = (struct machine_device){.kind = kind, .node = m->n_nodes - 1};
     m->device_out[n] = m->device_in[n] = MACHINE_NO_LINK;
     m->nodes[m->n_nodes - 1].n_devices++;
@@ -194,7 +179,7 @@ enum status machine_add_link(struct machine_builder *b, const char *name, struct
                              int *out)
 {
     struct machine *m = b->m;
-    TRY(grow(m->memory, &m->links, m->n_links, &b->links_room, sizeof *m->links));
+    TRY(array_reserve(m->memory, &m->links, m->n_links + 1, &b->links_room, sizeof *m->links));
     struct machine_link *link = &m->links[m->n_links];
     *link = (struct machine_link){.bytes_per_s = port.bytes_per_s, .latency_s = port.latency_s};
     TRY(copy(m->memory, name, &link->name));
@@ -234,7 +219,7 @@ enum status machine_add_node_port(struct machine_builder *b, struct machine_port
 enum status machine_add_pair(struct machine_builder *b, struct machine_pair pair)
 {
     struct machine *m = b->m;
-    TRY(grow(m->memory, &m->pairs, m->n_pairs, &b->pairs_room, sizeof *m->pairs));
+    TRY(array_reserve(m->memory, &m->pairs, m->n_pairs + 1, &b->pairs_room, sizeof *m->pairs));
     m->pairs[m->n_pairs++] = pair;
     return STATUS_OK;
 }
@@ -272,7 +257,7 @@ static enum status copy_curve(arena *memory, const struct machine_curve *from,
 enum status machine_add_curve(struct machine_builder *b, const struct machine_curve *curve)
 {
     struct machine *m = b->m;
-    TRY(grow(m->memory, &m->curves, m->n_curves, &b->curves_room, sizeof *m->curves));
+    TRY(array_reserve(m->memory, &m->curves, m->n_curves + 1, &b->curves_room, sizeof *m->curves));
     TRY(copy_curve(m->memory, curve, &m->curves[m->n_curves]));
     m->n_curves++;
     return STATUS_OK;

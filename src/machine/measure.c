@@ -1,6 +1,7 @@
 /* Measuring a host's threads, and processes. The measurements themselves are in survey.c. */
 #include "machine/measure.h"
 
+#include "base/numbers.h"
 #include "machine/measure_host.h"
 #include "machine/parts.h"
 #include "machine/survey.h"
@@ -132,7 +133,7 @@ static double half_latency(const struct survey *s, int node, bool out)
         if (l->bytes_per_s > 0)
             values[n++] = l->latency_s / 2;
     }
-    return n ? survey_median(values, n) : 0;
+    return numbers_median(values, n);
 }
 
 /* The way on which most went through: a slower one is slow because of the other node. */

@@ -1,5 +1,6 @@
 #include "machine/measure_host.h"
 
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "machine/survey.h"
 
@@ -151,8 +152,8 @@ enum status machine_measure_wake(const struct machine_measure_options *o, double
     enum status st = machine_run_threads(2, take_part_in_waking, &w);
     free(w.memory);
     TRY(st);
-    *wake_s = survey_median(w.times, ROUNDS);
-    *ring_s = survey_median(w.rings, ROUNDS);
+    *wake_s = numbers_median(w.times, ROUNDS);
+    *ring_s = numbers_median(w.rings, ROUNDS);
     return STATUS_OK;
 }
 
@@ -215,7 +216,7 @@ enum status machine_measure_step(const struct machine_measure_options *o, double
                          .started = PTHREAD_COND_INITIALIZER,
                          .finished = PTHREAD_COND_INITIALIZER};
     TRY(machine_run_threads(s.n_workers + 1, take_part_in_steps, &s));
-    *seconds = survey_median(s.times, ROUNDS);
+    *seconds = numbers_median(s.times, ROUNDS);
     return STATUS_OK;
 }
 

@@ -16,6 +16,7 @@
 #include "machine/survey.h"
 
 #include "base/memory.h"
+#include "base/numbers.h"
 #include "base/thread.h"
 #include "base/timer.h"
 
@@ -42,18 +43,6 @@ struct survey_case {
 };
 
 /* ---- small things ---- */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double survey_median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 static int node_of(const struct survey *s, int worker)
 {
@@ -248,9 +237,9 @@ static struct machine_point find_medians(const struct survey *s, const struct su
         sent_s[i] = p.sent_s;
     }
     struct machine_point p = {.bytes = (double)c->bytes,
-                              .seconds = survey_median(seconds, repeats),
-                              .cpu_s = survey_median(cpu_s, repeats),
-                              .sent_s = survey_median(sent_s, repeats)};
+                              .seconds = numbers_median(seconds, repeats),
+                              .cpu_s = numbers_median(cpu_s, repeats),
+                              .sent_s = numbers_median(sent_s, repeats)};
     p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
     p.sent_s = p.sent_s > p.seconds ? p.seconds : p.sent_s;
     return p;
@@ -452,7 +441,7 @@ static enum status measure_exchange(struct survey *s)
         TRY(s->end->table->exchange(s->end, &nothing, sizeof nothing, s->all));
         times[i] = (double)(timer_now_ns() - begin_ns) / 1e9;
     }
-    s->exchange_s = survey_median(times, EXCHANGES);
+    s->exchange_s = numbers_median(times, EXCHANGES);
     return s->end->table->broadcast(s->end, 0, &s->exchange_s, sizeof s->exchange_s);
 }
 

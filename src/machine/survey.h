@@ -62,7 +62,4 @@ enum status survey_measure_wait(struct survey *s) MUST_USE;
 /* far_byte_s, after the links and wait_share. */
 enum status survey_measure_streams(struct survey *s) MUST_USE;
 
-/* Sorts; the middle one. */
-double survey_median(double *values, int n);
-
 #endif

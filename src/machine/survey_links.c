@@ -8,6 +8,7 @@
  * something else than the link. How much less a message takes after a rest is the burst. */
 #include "machine/survey.h"
 
+#include "base/numbers.h"
 #include "base/timer.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static enum status time_median(struct survey *s, int peer, int64_t n_bytes, doub
     double times[PINGS];
     for (int i = 0; i < PINGS; i++)
         TRY(time_message(s, peer, n_bytes, &times[i]));
-    *seconds = survey_median(times, PINGS);
+    *seconds = numbers_median(times, PINGS);
     return STATUS_OK;
 }
 
@@ -104,7 +105,7 @@ static enum status find_burst(struct survey *s, int peer, double there_and_back,
         rest();
         TRY(time_message(s, peer, (int64_t)bytes, &times[i]));
     }
-    double took_s = survey_median(times, RESTED) - there_and_back;
+    double took_s = numbers_median(times, RESTED) - there_and_back;
     double burst = bytes - out->bytes_per_s * took_s;
     out->burst_bytes = burst > least_burst * bytes ? burst : 0;
     return STATUS_OK;

@@ -8,6 +8,7 @@
  * What they take is more than a thread's own time: packets are handled in whatever runs. */
 #include "machine/survey.h"
 
+#include "base/numbers.h"
 #include "base/thread.h"
 #include "base/timer.h"
 
@@ -171,7 +172,7 @@ enum status survey_measure_streams(struct survey *s)
         if (takes_part)
             TRY(take_stream_turn(s, &w, round_s, &found[i]));
     }
-    mine = takes_part ? survey_median(found, TURNS) : 0;
+    mine = takes_part ? numbers_median(found, TURNS) : 0;
     TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
     for (int i = 0; i < s->end->size; i++)
         s->far_byte_s = fmax(s->far_byte_s, all[i]);
@@ -213,7 +214,7 @@ enum status survey_measure_wait(struct survey *s)
             TRY(take_turn(s, survey_first_worker(s, (node + n - 1) % n),
                           survey_first_worker(s, (node + 1) % n), rounds, &shares[i]));
     }
-    mine = takes_part ? survey_median(shares, TURNS) : 0;
+    mine = takes_part ? numbers_median(shares, TURNS) : 0;
     TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
     for (int i = 0; i < s->end->size; i++)
         s->wait_share = fmax(s->wait_share, fmin(0.9, all[i]));

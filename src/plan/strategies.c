@@ -1,14 +1,10 @@
 /* Named strategies: functions that write a plan, and nothing else. */
+#include "base/numbers.h"
 #include "base/text.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static int least_of(int64_t a, int64_t b)
-{
-    return (int)(a < b ? a : b);
-}
 
 /* ---- the frame of every plan ---- */
 
@@ -113,13 +109,13 @@ static int choose_channel_parts(const struct draft *d, int node, const struct lo
 {
     if (loop < 0 || nest->loop[loop].cut == CUT_NEVER)
         return 1;
-    int wanted = least_of(d->model, nest->loop[loop].extent);
+    int wanted = (int)int64_min(d->model, nest->loop[loop].extent);
     int feeder = d->graph->nodes[node].input[0];
     if (feeder == 0 || !keeps_channels(nest, loop))
         return wanted;
     int parts = count_channel_parts(d, feeder);
     if (parts > 1)
-        return least_of(parts, wanted);
+        return (int)int64_min(parts, wanted);
     return nest->loop[0].cut == CUT_FREE ? 1 : wanted; /* not batch norm: it would exchange */
 }
 
@@ -246,7 +242,7 @@ static int count_spatial_parts(const struct loop_nest *nest, int loop, int wante
 {
     if (loop < 0 || nest->loop[loop].cut == CUT_NEVER)
         return 1;
-    return least_of(wanted, nest->loop[loop].extent);
+    return (int)int64_min(wanted, nest->loop[loop].extent);
 }
 
 /* Rows and columns over the mesh, of which `data` is the larger side. Where a piece would read
@@ -330,7 +326,7 @@ static enum status build_with_replicas(const struct pipeline *kind, const struct
     TRY(start_plan(kind->name, graph, request, n_stages, replicas, &d.plan));
     d.plan->schedule = kind->schedule;
     if (!request->micro_batches && kind->micro_batches)
-        d.plan->micro_batches = least_of(graph->batch, 4 * (int64_t)n_stages);
+        d.plan->micro_batches = (int)int64_min(graph->batch, 4 * (int64_t)n_stages);
     if (kind->schedule == PLAN_PIPEDREAM)
         d.plan->window = request->window ? request->window : 4 * n_stages;
     enum status st = fill_pipeline(&d, replicas);

@@ -1,6 +1,7 @@
 #include "predict/forecast.h"
 
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
@@ -151,25 +152,20 @@ static enum status build_graph(const struct forecast *f, int64_t batch, struct g
                      : STATUS_OK;
 }
 
-static int64_t least_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* As the trainer has them: of few images a step takes all. */
 static enum status build_graphs(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
     TRY(dataset_describe(o->data, &f->data));
     if (o->run.limit)
-        f->data.n_train = least_of(f->data.n_train, o->run.limit);
+        f->data.n_train = int64_min(f->data.n_train, o->run.limit);
     if (f->data.n_train < 1)
         return status_fail(STATUS_FAILED, "%s has no training samples", o->data);
-    int64_t batch = o->shape_only ? o->batch : least_of(o->batch, f->data.n_train);
+    int64_t batch = o->shape_only ? o->batch : int64_min(o->batch, f->data.n_train);
     TRY(build_graph(f, batch, &f->graph));
     TRY(build_graph(f, o->shape_only ? 0 : f->data.n_train % batch, &f->train_short));
     int64_t asked = o->eval_batch ? o->eval_batch : o->batch;
-    int64_t eval = o->no_eval ? 0 : least_of(asked, f->data.n_test);
+    int64_t eval = o->no_eval ? 0 : int64_min(asked, f->data.n_test);
     TRY(build_graph(f, eval, &f->eval));
     return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
 }

@@ -1,29 +1,16 @@
+#include "base/array.h"
 #include "program/lowering.h"
 
 #include <string.h>
 
-static enum status append(arena *memory, void *table, int *n, int *capacity, size_t size,
-                          const void *item)
-{
-    char **items = table;
-    if (*n == *capacity) {
-        int more = *capacity ? 2 * *capacity : 64;
-        char *larger;
-        TRY(arena_alloc_array(memory, (size_t)more, size, &larger));
-        if (*n)
-            memcpy(larger, *items, (size_t)*n * size);
-        *items = larger;
-        *capacity = more;
-    }
-    memcpy(*items + (size_t)*n * size, item, size);
-    *n += 1;
-    return STATUS_OK;
-}
-
 enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
                         const void *item)
 {
-    return append(e->scratch, table, n, capacity, size, item);
+    char **items = table;
+    TRY(array_reserve(e->scratch, items, *n + 1, capacity, size));
+    memcpy(*items + (size_t)*n * size, item, size);
+    *n += 1;
+    return STATUS_OK;
 }
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,

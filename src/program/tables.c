@@ -3,6 +3,7 @@
  * How long they become is known only at the end. So they grow here, in memory that is used again
  * for the next worker and is warm by then, and a program that is kept gets a copy of just their
  * length: pages that were never touched before cost more than what is written to them. */
+#include "base/array.h"
 #include "program/lowering.h"
 
 #include <assert.h>
@@ -50,24 +51,12 @@ void tables_deinit(struct tables *t)
         free(t->table[k].items);
 }
 
-static enum status grow(struct table *t, size_t size)
-{
-    int more = t->capacity ? 2 * t->capacity : 256;
-    char *larger = realloc(t->items, (size_t)more * size);
-    if (!larger)
-        return status_no_memory((size_t)more * size);
-    t->items = larger;
-    t->capacity = more;
-    return STATUS_OK;
-}
-
 enum status tables_extend(struct tables *t, struct program *p, enum table_kind kind, void *out)
 {
     const struct row *row = &rows[kind];
     struct table *table = &t->table[kind];
     int *n = count_of(p, kind);
-    if (*n == table->capacity)
-        TRY(grow(table, row->size));
+    TRY(array_reserve(NULL, &table->items, *n + 1, &table->capacity, row->size));
     set_items(p, kind, table->items); /* it may lie elsewhere now */
     void *item = table->items + (size_t)(*n)++ * row->size;
     memcpy(out, &item, sizeof item);

@@ -7,6 +7,7 @@
  *     source    |--0--|--1--|--2--|--3--|          sorted by where they begin; the longest is L
  *     view              |---1---|                   tried: begins in (begin - L, end)
  */
+#include "base/array.h"
 #include "program/groundwork.h"
 
 #include <stdlib.h>
@@ -92,15 +93,7 @@ static int first_behind(const struct finder *f, int64_t at)
 
 static enum status add_pair(struct finder *f, int source, int view)
 {
-    if (f->n_pairs == f->capacity) {
-        int more = f->capacity ? 2 * f->capacity : 4 * f->n_workers;
-        struct pair *larger;
-        TRY(arena_alloc_array(f->scratch, (size_t)more, sizeof *larger, &larger));
-        if (f->n_pairs)
-            memcpy(larger, f->pairs, (size_t)f->n_pairs * sizeof *larger);
-        f->pairs = larger;
-        f->capacity = more;
-    }
+    TRY(array_reserve(f->scratch, &f->pairs, f->n_pairs + 1, &f->capacity, sizeof *f->pairs));
     f->pairs[f->n_pairs++] = (struct pair){source, view};
     return STATUS_OK;
 }

@@ -16,6 +16,7 @@
  * behind all that it waited for; and a computation behind whatever an earlier one waited for. The
  * computations that are behind a communication are all from some number on, so one number each
  * says it (`seen_at`), and so does one for the computations that a communication is behind. */
+#include "base/array.h"
 #include "program/lowering.h"
 
 #include <limits.h>
@@ -74,15 +75,7 @@ static int find_segment(const struct zone *l, int64_t offset)
 /* Room for two more: no access adds more than that. */
 static enum status make_room(struct tracker *t, struct zone *l)
 {
-    if (l->n + 2 <= l->capacity)
-        return STATUS_OK;
-    struct segment *larger;
-    int more = 2 * l->capacity;
-    TRY(arena_alloc_array(t->scratch, (size_t)more, sizeof *larger, &larger));
-    memcpy(larger, l->segments, (size_t)l->n * sizeof *larger);
-    l->segments = larger;
-    l->capacity = more;
-    return STATUS_OK;
+    return array_reserve(t->scratch, &l->segments, l->n + 2, &l->capacity, sizeof *l->segments);
 }
 
 /* Makes segment i begin at `offset`, which lies in it or at its begin; its number then. */

@@ -1,5 +1,7 @@
 /* The JSON lines of a training, thinned out to what a chart can show: of a run of many steps,
  * neighbours are put together as their mean. */
+#include "base/array.h"
+#include "base/numbers.h"
 #include "report/parts.h"
 
 #include <errno.h>
@@ -17,19 +19,12 @@ enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
 struct steps {
     double (*rows)[N_COLUMNS];
-    size_t n, room;
+    int n, capacity;
 };
 
 static enum status add_step(struct steps *s, const json_t *event)
 {
-    if (s->n == s->room) {
-        size_t room = s->room ? 2 * s->room : 1024;
-        void *rows = realloc(s->rows, room * sizeof *s->rows);
-        if (!rows)
-            return status_no_memory(room * sizeof *s->rows);
-        s->rows = rows;
-        s->room = room;
-    }
+    TRY(array_reserve(NULL, &s->rows, s->n + 1, &s->capacity, sizeof *s->rows));
     for (int k = 0; k < N_COLUMNS; k++) {
         const json_t *value = json_object_get(event, columns[k]);
         s->rows[s->n][k] = json_is_number(value) ? json_number_value(value) : NAN;
@@ -39,12 +34,12 @@ static enum status add_step(struct steps *s, const json_t *event)
 }
 
 /* null where nothing finite is among the steps: a loss that ran away. */
-static json_t *mean_json(const struct steps *s, size_t begin, size_t end, int column)
+static json_t *mean_json(const struct steps *s, int begin, int end, int column)
 {
     double sum = 0;
     if (column == 0)
         return json_real(s->rows[end - 1][0]);
-    for (size_t i = begin; i < end; i++)
+    for (int i = begin; i < end; i++)
         sum += s->rows[i][column];
     return isfinite(sum) ? json_real(sum / (double)(end - begin)) : json_null();
 }
@@ -52,12 +47,12 @@ static json_t *mean_json(const struct steps *s, size_t begin, size_t end, int co
 static json_t *steps_json(const struct steps *s)
 {
     json_t *all = json_object();
-    size_t n_points = s->n < MOST_POINTS ? s->n : MOST_POINTS;
+    int n_points = int_min(s->n, MOST_POINTS);
     for (int k = 0; k < N_COLUMNS; k++) {
         json_t *column = json_array();
-        for (size_t i = 0; i < n_points; i++)
-            (void)json_array_append_new(
-                column, mean_json(s, i * s->n / n_points, (i + 1) * s->n / n_points, k));
+        for (int64_t i = 0; i < n_points; i++)
+            (void)json_array_append_new(column, mean_json(s, (int)(i * s->n / n_points),
+                                                          (int)((i + 1) * s->n / n_points), k));
         (void)json_object_set_new(all, columns[k], column);
     }
     return all;

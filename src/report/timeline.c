@@ -15,6 +15,7 @@
  *
  * A measured trace has many steps: that of median duration is taken, among those of the full batch.
  */
+#include "base/array.h"
 #include "report/parts.h"
 
 #include "base/log.h"
@@ -56,7 +57,7 @@ struct trace {
     json_t *names;   /* by number */
     json_t *numbers; /* by name */
     struct slice *slices;
-    size_t n, room;
+    int n, capacity;
 };
 
 /* ---- reading ---- */
@@ -98,17 +99,6 @@ static unsigned char category_of(const json_t *event)
     return 0;
 }
 
-static enum status grow(struct trace *t)
-{
-    size_t room = t->room ? 2 * t->room : 4096;
-    struct slice *slices = realloc(t->slices, room * sizeof *slices);
-    if (!slices)
-        return status_no_memory(room * sizeof *slices);
-    t->slices = slices;
-    t->room = room;
-    return STATUS_OK;
-}
-
 static enum status take_event(struct trace *t, const json_t *event)
 {
     const json_t *begin = json_object_get(event, "ts"), *duration = json_object_get(event, "dur");
@@ -120,8 +110,7 @@ static enum status take_event(struct trace *t, const json_t *event)
         !json_is_number(duration))
         return status_fail(STATUS_USAGE, "%s: a slice of worker %lld, of %d, or without times",
                            t->path, (long long)worker, t->n_workers);
-    if (t->n == t->room)
-        TRY(grow(t));
+    TRY(array_reserve(NULL, &t->slices, t->n + 1, &t->capacity, sizeof *t->slices));
     struct slice *s = &t->slices[t->n++];
     *s = (struct slice){.begin_us = json_number_value(begin),
                         .duration_us = fmax(json_number_value(duration), 0),
@@ -234,7 +223,7 @@ static size_t list_spans(const struct trace *t, struct span *spans)
 
 static void measure_spans(const struct trace *t, bool measured, struct span *spans, size_t n)
 {
-    for (size_t i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n; i++) {
         const struct slice *s = &t->slices[i];
         for (size_t k = 0; k < n && s->measured == measured; k++)
             if (spans[k].step == s->step) {
@@ -248,7 +237,7 @@ static void measure_spans(const struct trace *t, bool measured, struct span *spa
 static struct span choose_whole(const struct trace *t, bool measured)
 {
     struct span all = {-1, INFINITY, -INFINITY};
-    for (size_t i = 0; i < t->n; i++) {
+    for (int i = 0; i < t->n; i++) {
         const struct slice *s = &t->slices[i];
         if (s->measured != measured)
             continue;
@@ -369,12 +358,13 @@ static void pack_lanes(struct packing *p)
 static enum status order_slices(struct packing *p, bool measured)
 {
     const struct trace *t = p->trace;
-    p->order = calloc(t->n + 1, sizeof(struct slice *));
-    p->packed.bytes = calloc(t->n + 1, (size_t)3 * VARINT_BYTES);
+    size_t most = (size_t)t->n + 1;
+    p->order = calloc(most, sizeof(struct slice *));
+    p->packed.bytes = calloc(most, (size_t)3 * VARINT_BYTES);
     p->counts = json_array();
     if (!p->order || !p->packed.bytes || !p->counts)
-        return status_no_memory(t->n * sizeof *p->order);
-    for (size_t i = 0; i < t->n; i++) {
+        return status_no_memory(most * sizeof *p->order);
+    for (int i = 0; i < t->n; i++) {
         struct slice *s = &t->slices[i];
         if (s->measured == measured && s->step == p->span.step)
             p->order[p->n++] = s;

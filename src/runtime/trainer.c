@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "model/network.h"
 #include "runtime/plan_choice.h"
@@ -127,11 +128,6 @@ static enum status set_checkpoint(trainer *t)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static int64_t least_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void count_steps(trainer *t)
 {
     const struct trainer_options *o = &t->options;
@@ -140,7 +136,7 @@ static void count_steps(trainer *t)
     int64_t all, most = o->max_steps ? o->max_steps : INT64_MAX;
     if (__builtin_mul_overflow(o->epochs, i->steps_per_epoch, &all))
         all = INT64_MAX;
-    i->steps_total = o->epochs ? least_of(all, most) : o->max_steps;
+    i->steps_total = o->epochs ? int64_min(all, most) : o->max_steps;
     t->schedule_steps = o->epochs ? all : o->max_steps;
 }
 
@@ -153,7 +149,7 @@ static enum status open_train_data(trainer *t)
     t->info.n_train = t->info.data.n_samples;
     if (t->info.n_train < 1)
         return status_fail(STATUS_FAILED, "%s has no training samples", o->data);
-    t->info.batch = least_of(o->batch, t->info.n_train);
+    t->info.batch = int64_min(o->batch, t->info.n_train);
     if (t->info.batch < o->batch && t->info.root)
         log_warn("batch %lld: there are only %lld samples, each step takes all of them",
                  (long long)o->batch, (long long)t->info.batch);
@@ -178,7 +174,7 @@ static enum status open_test_data(trainer *t)
                            o->data, info->channels, info->height, info->width, info->classes,
                            train->channels, train->height, train->width, train->classes);
     t->info.n_test = info->n_samples;
-    t->info.eval_batch = least_of(o->eval_batch ? o->eval_batch : o->batch, info->n_samples);
+    t->info.eval_batch = int64_min(o->eval_batch ? o->eval_batch : o->batch, info->n_samples);
     return STATUS_OK;
 }
 

@@ -1,3 +1,4 @@
+#include "base/numbers.h"
 #include "base/progress.h"
 #include "base/timer.h"
 #include "runtime/stop.h"
@@ -265,29 +266,13 @@ static enum status run_epoch(trainer *t, const struct listener *to)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static int compare_times(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts the ring, which is not needed any more. */
-static double median_step_s(trainer *t)
-{
-    int64_t n = t->n_steps_run < STEP_TIMES ? t->n_steps_run : STEP_TIMES;
-    if (n == 0)
-        return 0;
-    qsort(t->step_times_ns, (size_t)n, sizeof *t->step_times_ns, compare_times);
-    int64_t low = t->step_times_ns[(n - 1) / 2], high = t->step_times_ns[n / 2];
-    return (double)(low + high) * 0.5e-9;
-}
-
 static void summarise(trainer *t, int64_t start_ns)
 {
     struct trainer_done *d = &t->done;
     d->steps = t->state.step;
     d->steps_run = t->n_steps_run;
-    d->median_step_s = median_step_s(t);
+    int64_t n_times = int64_min(t->n_steps_run, STEP_TIMES);
+    d->median_step_s = numbers_median_ns(t->step_times_ns, n_times) * 1e-9; /* sorts the ring */
     d->images_per_s = d->median_step_s > 0 ? (double)t->info.batch / d->median_step_s : 0;
     d->wait_share = t->steps_ns > 0 ? (double)t->waits_ns / (double)t->steps_ns : 0;
     d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;

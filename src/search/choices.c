@@ -1,5 +1,7 @@
 #include "search/choices.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +77,7 @@ struct lister {
     int loop[USE_COUNT]; /* -1: none */
     int n_counts;
     int count[MAX_COUNTS]; /* numbers of parts that are tried */
-    int max_choices, n, room;
+    int max_choices, n, capacity;
     struct choice *choices;
     /* Workers of so many pieces, by place; made once. */
     struct seats {
@@ -298,15 +300,7 @@ static bool is_sensible(const struct lister *l, const int parts[USE_COUNT], int 
 
 static enum status add_choice(struct lister *l, const struct choice *c)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 64;
-        struct choice *choices;
-        TRY(arena_alloc_array(l->memory, (size_t)room, sizeof *choices, &choices));
-        if (l->n)
-            memcpy(choices, l->choices, (size_t)l->n * sizeof *choices);
-        l->choices = choices;
-        l->room = room;
-    }
+    TRY(array_reserve(l->memory, &l->choices, l->n + 1, &l->capacity, sizeof *c));
     l->choices[l->n++] = *c;
     return STATUS_OK;
 }

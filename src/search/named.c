@@ -1,4 +1,5 @@
 /* The named strategies with the variants of each that make sense on so many workers. */
+#include "base/array.h"
 #include "search/candidates.h"
 
 #include <math.h>
@@ -7,25 +8,13 @@
 
 /* ---- the list ---- */
 
-static enum status grow(struct candidate_list *to)
-{
-    int capacity = to->capacity ? 2 * to->capacity : 64;
-    struct candidate *larger;
-    TRY(arena_alloc_array(to->memory, (size_t)capacity, sizeof *larger, &larger));
-    if (to->n)
-        memcpy(larger, to->list, (size_t)to->n * sizeof *larger);
-    to->list = larger;
-    to->capacity = capacity;
-    return STATUS_OK;
-}
-
 enum status candidate_append(struct candidate_list *to, const char *name,
                              enum candidate_family family, struct plan *plan)
 {
     enum status st;
-    if (to->n == to->capacity)
-        TRY_GOTO(st, grow(to), fail);
-    struct candidate *c = &to->list[to->n];
+    struct candidate *c;
+    TRY_GOTO(st, array_reserve(to->memory, &to->list, to->n + 1, &to->capacity, sizeof *c), fail);
+    c = &to->list[to->n];
     *c = (struct candidate){.family = family, .plan = plan};
     (void)snprintf(c->name, sizeof c->name, "%s", name);
     c->stale = plan_is_stale(plan);

@@ -1,5 +1,7 @@
 #include "search/split.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +19,7 @@ struct way {
 };
 
 struct ways {
-    int n, room;
+    int n, capacity;
     struct way *all; /* sum ascends, longest falls */
 };
 
@@ -68,15 +70,7 @@ static enum status add_way(struct splitter *s, struct ways *to, const struct way
         return STATUS_OK;
     while (at + drop < to->n && to->all[at + drop].cost.longest >= w->cost.longest)
         drop++;
-    if (drop == 0 && to->n == to->room) {
-        struct way *all;
-        int room = to->room ? 2 * to->room : 4;
-        TRY(arena_alloc_array(s->memory, (size_t)room, sizeof *all, &all));
-        if (to->n)
-            memcpy(all, to->all, (size_t)to->n * sizeof *all);
-        to->all = all;
-        to->room = room;
-    }
+    TRY(array_reserve(s->memory, &to->all, to->n + 1, &to->capacity, sizeof *w));
     memmove(to->all + at + 1, to->all + at + drop, (size_t)(to->n - at - drop) * sizeof *to->all);
     to->all[at] = *w;
     to->n += 1 - drop;

@@ -15,6 +15,7 @@
  * their whole are one). Each access is checked against the segments it meets. That is enough: an
  * earlier access that is no longer noted in a segment was followed there by a write that is ordered
  * behind it. */
+#include "base/array.h"
 #include "verify/checking.h"
 
 #include <string.h>
@@ -100,15 +101,7 @@ static enum status find_order(struct memory *m)
 
 static enum status insert_segment(struct memory *m, struct line *l, int at, struct segment s)
 {
-    if (l->n == l->capacity) {
-        struct segment *larger;
-        int more = l->capacity ? 2 * l->capacity : 64;
-        TRY(arena_alloc_array(m->scratch, (size_t)more, sizeof *larger, &larger));
-        if (l->n)
-            memcpy(larger, l->segments, (size_t)l->n * sizeof *larger);
-        l->segments = larger;
-        l->capacity = more;
-    }
+    TRY(array_reserve(m->scratch, &l->segments, l->n + 1, &l->capacity, sizeof s));
     memmove(&l->segments[at + 1], &l->segments[at], (size_t)(l->n - at) * sizeof s);
     l->segments[at] = s;
     l->n++;

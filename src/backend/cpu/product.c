@@ -1,6 +1,7 @@
 #include "backend/cpu/product.h"
 
 #include "backend/cpu/convert.h"
+#include "base/numbers.h"
 
 #include <string.h>
 
@@ -122,11 +123,6 @@ static enum status lay_out_weights(struct product_group *g)
     return STATUS_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t padded(int64_t n_bytes)
 {
     return round_up(n_bytes, 64);
@@ -159,7 +155,7 @@ static void find_needs(struct product_group *g)
                       padded(g->weights.scratch_bytes);
     int64_t data = converted_bytes(g) + reordered_bytes(&g->to_data, dnnl_query_dst_md) +
                    padded(g->data.scratch_bytes);
-    n->backward_workspace_bytes = larger(weights, data);
+    n->backward_workspace_bytes = int64_max(weights, data);
 }
 
 void product_destroy(group *base)
