@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What predicting costs, and how it grows with workers, layers and micro-batches.
 
-    bench/predict_growth.py > docs/measurements/prediction-cost.md       on an idle machine
+    bench/predict_growth.py > growth.md                      on an idle machine
     bench/predict_growth.py --cleave build/cleave --rounds 5
     bench/predict_growth.py --beside ANOTHER                 both programs in turns, 16 workers
 

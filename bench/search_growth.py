@@ -143,19 +143,18 @@ def page(held, grown):
         "# What searching for a plan costs", "", "    bench/search_growth.py", "",
         "One core, nothing else running; costs are known (rooflines of P100, four to a node, 32",
         "images per worker). `search` is the best cut of every layer: listing the choices, pricing",
-        "layers and edges, the exact solution, the plan. `with pipelines` is that and the search for",
-        "stages of any width, for six numbers of micro-batches and three schedules. `plans` is how",
-        "many of one stage there are to choose from. Building the network and the clock are not in",
-        "it. The middle of five rounds; one where a round takes more than 2 s.", "",
+        "layers and edges, the exact solution, the plan. `with pipelines` also searches for stages of",
+        "any width, for six numbers of micro-batches and three schedules. `plans` is how many plans of",
+        "one stage there are. Building the network and the clock are not in it. A figure is the middle",
+        "of five rounds, or one round where that takes more than 2 s.", "",
         "## The bars", "", *bars_table(held), "",
         "## Growth", "", "![Search time by workers](../images/search-growth.svg)", "",
         *growth_table(grown), "",
-        "What it grows with: the number of choices of a layer, squared, for each different edge",
-        "between two layers. More workers can be cut up in more ways, but of a layer the most",
-        "promising 400 are kept at most. Up to 8 workers any number of parts is tried, beyond that",
-        "those that divide them and powers of two: 8 take longer than 16. Pipelines have at most 16",
-        "slots, each of several workers where there are more; what grows from there on is pricing",
-        "stages of many workers.", ""])
+        "The time grows with the square of a layer's number of choices, for each different edge between",
+        "two layers. A layer has at most 400 choices, the most promising ones. Up to 8 workers any",
+        "number of parts is tried, beyond that divisors and powers of two: 8 workers take longer than 16.",
+        "Pipelines have at most 16 slots, each of several workers where there are more; beyond that the",
+        "time to price stages of many workers grows.", ""])
 
 
 def main():
