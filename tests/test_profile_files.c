@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <sqlite3.h>
+
 /* ---- files that are no profiles ---- */
 
 static void assert_refused(const char *path)

@@ -2,6 +2,8 @@
 
 #include "data/image.h"
 
+#include <zlib.h>
+
 static void decode(const uint8_t *bytes, size_t n_bytes)
 {
     enum { SIDE = 10 };
