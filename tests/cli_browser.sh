@@ -5,7 +5,7 @@ export CLEAVE_PROFILE=$TEST_FOLDER/profile.db HOME=$TEST_FOLDER
 # Debian's python3 has Debian's python3-selenium, whatever other Python stands before it.
 python=/usr/bin/python3
 command -v chromium >/dev/null && command -v chromedriver >/dev/null && $python -c 'import selenium' ||
-    { echo "skipped: chromium, chromium-driver or python3-selenium is not installed"; exit 77; }
+    skip "chromium, chromium-driver or python3-selenium is not installed"
 
 data=synthetic:1x28x28/10/1200
 run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --run a

@@ -1,6 +1,6 @@
 # Manual pages: one for each command, without a warning of mandoc, and with all that --help says.
 source "$CLEAVE_SOURCE/tests/expect.sh"
-command -v mandoc >/dev/null || { echo "mandoc is not installed" >&2; exit 77; }
+command -v mandoc >/dev/null || skip "mandoc is not installed"
 
 # The text of a page as people see it, in one line, without its layout.
 flat() {

@@ -7,7 +7,7 @@ mpirun=$1 ranks=$2 way=$3 what=$4
 shift 4
 
 if [[ ! -x $mpirun ]]; then
-    echo "skipped: mpirun is not installed (Debian package openmpi-bin)"
+    echo "SKIP: mpirun is not installed (Debian package openmpi-bin)"
     exit 77
 fi
 # Containers run tests as root, and have fewer cores than ranks.

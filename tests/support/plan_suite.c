@@ -5,6 +5,14 @@ const char *const suite_networks[] = {"lenet5",      "alexnet",   "vgg11",      
 
 const int suite_workers[] = {2, 3, 4, 7};
 
+int suite_size(void)
+{
+    int n_strategies = 0;
+    while (plan_strategies()[n_strategies].name)
+        n_strategies++;
+    return SUITE_NETWORKS * n_strategies * SUITE_WORKERS;
+}
+
 struct graph_variant suite_variant(const char *model, int64_t batch)
 {
     static const struct {

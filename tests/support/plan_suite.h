@@ -14,6 +14,9 @@ enum { SUITE_NETWORKS = 7, SUITE_WORKERS = 4 };
 extern const char *const suite_networks[SUITE_NETWORKS];
 extern const int suite_workers[SUITE_WORKERS];
 
+/* How many (network, strategy, number of workers) there are: the size of the matrix. */
+int suite_size(void);
+
 /* The smallest images that the network takes, or nearly. */
 struct graph_variant suite_variant(const char *model, int64_t batch);
 

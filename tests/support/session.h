@@ -16,27 +16,6 @@
 #include "runtime/executor.h"
 #include "testing.h"
 
-/* Whether memory and time are a sanitizer's (address or thread) and not our own. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define TEST_UNDER_SANITIZER 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TEST_UNDER_SANITIZER 1
-#endif
-#endif
-#ifndef TEST_UNDER_SANITIZER
-#define TEST_UNDER_SANITIZER 0
-#endif
-
-/* Ends the test as skipped and says why. */
-#define skip_because(...)           \
-    do {                            \
-        print_message("skipped: "); \
-        print_message(__VA_ARGS__); \
-        print_message("\n");        \
-        skip();                     \
-    } while (0)
-
 enum { SESSION_MAX_PROGRAMS = 4 };
 
 struct session {

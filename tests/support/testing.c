@@ -1,5 +1,7 @@
 #include "testing.h"
 
+#include "base/random.h"
+
 #include <ftw.h>
 
 void test_check_ok(enum status status, const char *what, const char *file, int line)
@@ -33,10 +35,47 @@ void test_check_near(double actual, double expected, double tolerance, const cha
     _fail(file, line);
 }
 
-long long test_number(const char *name, long long otherwise)
+bool test_runs_all(void)
+{
+    const char *all = getenv("CLEAVE_TEST_ALL");
+    return all && *all == '1';
+}
+
+/* A number from the environment. */
+static long long test_number(const char *name, long long otherwise)
 {
     const char *text = getenv(name);
     return text && *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
+uint64_t test_seed(void)
+{
+    return (uint64_t)test_number("CLEAVE_TEST_SEED", 1);
+}
+
+long long test_count(long long n)
+{
+    return test_number("CLEAVE_TEST_CASES", test_runs_all() ? 10 * n : n);
+}
+
+struct test_sample test_sample(const char *what, int n_all, int n_wanted)
+{
+    struct test_sample s = {.seed = test_seed(), .n_all = n_all, .n_wanted = n_wanted};
+    if (test_runs_all() || n_wanted > n_all)
+        s.n_wanted = n_all;
+    print_message("%s: %d of %d cases, CLEAVE_TEST_SEED=%llu\n", what, s.n_wanted, n_all,
+                  (unsigned long long)s.seed);
+    return s;
+}
+
+/* The matrix is cut into as many stretches as cases are wanted, of which each gives one. */
+bool test_sample_takes(struct test_sample *s)
+{
+    int64_t n = s->n_all, k = s->n_wanted, i = s->n_seen++, stretch = i * k / n;
+    struct random_key key = {.seed = s->seed, .use = RANDOM_TEST, .stream = 55};
+    int64_t first = (stretch * n + k - 1) / k, end = ((stretch + 1) * n + k - 1) / k;
+    assert_true(i < n);
+    return i == first + random_word(key, 0, (uint64_t)stretch) % (end - first);
 }
 
 static char test_folder_path[PATH_MAX / 2];
@@ -59,6 +98,12 @@ const char *test_path(char buffer[PATH_MAX], const char *name)
 {
     (void)snprintf(buffer, PATH_MAX, "%s/%s", test_folder(), name);
     return buffer;
+}
+
+void test_make_folder(const char *name)
+{
+    char path[PATH_MAX];
+    assert_int_equal(mkdir(test_path(path, name), 0777), 0);
 }
 
 void test_write_file(const char *path, const void *bytes, size_t n_bytes)

@@ -31,6 +31,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -74,14 +75,66 @@ void test_check_fails(enum status status, enum status expected, const char *part
 void test_check_near(double actual, double expected, double tolerance, const char *what,
                      const char *file, int line);
 
-/* A number from the environment: how many cases, which seed. */
-long long test_number(const char *name, long long otherwise);
+/* ---- how much of a test is run ---- */
+
+/* Memory and time are those of a sanitizer (address or thread). */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define TEST_UNDER_SANITIZER 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_UNDER_SANITIZER 1
+#endif
+#endif
+#ifndef TEST_UNDER_SANITIZER
+#define TEST_UNDER_SANITIZER 0
+#endif
+
+/* Ends the test as skipped and prints "SKIP: reason", which tools/test.sh lists at the end. */
+#define skip_because(...)           \
+    do {                            \
+        print_message("SKIP: ");    \
+        print_message(__VA_ARGS__); \
+        print_message("\n");        \
+        skip();                     \
+    } while (0)
+
+/* CLEAVE_TEST_ALL=1 in the environment, as 'make test-all' sets it: large matrices run whole. */
+bool test_runs_all(void);
+
+/* CLEAVE_TEST_SEED from the environment, else 1: the seed of all random choices of a test. */
+uint64_t test_seed(void);
+
+/* CLEAVE_TEST_CASES from the environment, else `n`, and ten times as many with CLEAVE_TEST_ALL=1.
+ */
+long long test_count(long long n);
+
+/* A seeded sample spread evenly over a large matrix, or all of it with CLEAVE_TEST_ALL=1:
+ *
+ *     struct test_sample sample = test_sample("plans on cpu", n_all, 40);
+ *     for (...) // n_all cases
+ *         if (test_sample_takes(&sample)) // asked once a case, in the same order every time
+ *             ...
+ *
+ * Prints how many cases it takes and the seed that takes the same ones again. */
+struct test_sample {
+    uint64_t seed;
+    int n_all, n_wanted, n_seen;
+};
+
+struct test_sample test_sample(const char *what, int n_all, int n_wanted);
+
+bool test_sample_takes(struct test_sample *s);
+
+/* ---- files ---- */
 
 /* A temporary folder of this test program. */
 const char *test_folder(void);
 
 /* The path of `name` inside the temporary folder, in `buffer`, which is returned. */
 const char *test_path(char buffer[PATH_MAX], const char *name);
+
+/* Makes the folder `name` inside the temporary folder. */
+void test_make_folder(const char *name);
 
 void test_write_file(const char *path, const void *bytes, size_t n_bytes);
 
@@ -100,7 +153,7 @@ int test_remove_folder(void **state);
     } while (0)
 
 /* How often this thread went to sleep. Unlike its share of a core, that does not depend on what
- * else runs: who gives a core away does not sleep. */
+ * else runs: a thread that gives its core away does not sleep. */
 long test_count_sleeps(void);
 
 /* Runs an array of struct CMUnitTest; the value for main to return. */
