@@ -31,7 +31,7 @@ while read -r -a words; do
     page "${words[@]}"
     run 0 "${words[@]}" --help </dev/null
     flat page.txt >flat
-    # every option, with what stands for its value
+    # every option, with the name of its value
     while read -r option; do
         grep -qF -e " $option " flat || fail "cleave ${words[*]}: $option is not in its page"
     done < <(grep -oE '^  -[^ ]+( [^ ]+)?' stdout | sed -E 's/^ +//; s/ $//')

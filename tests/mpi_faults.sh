@@ -149,7 +149,7 @@ none_left "$(now_ms)"
 [[ $rc -eq 5 ]] || fail "a stopped worker: exit $rc, expected 5"
 grep -q "worker 2 (process [0-9]*) is stopped" stderr || fail "the stopped worker is not named"
 grep -q "^cleave: error: worker [01], step [0-9]*.* $timeout_s s" stderr ||
-    fail "who waits, in which step, and how long, is not said"
+    fail "the error does not name the waiting worker, its step and the time"
 ((took_ms >= timeout_s * 1000 - 100 && took_ms < timeout_s * 1000 + 20000)) ||
     fail "a stopped worker: ended after $took_ms ms"
 echo "stopped: exit code 5 after $took_ms ms"

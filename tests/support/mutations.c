@@ -93,8 +93,8 @@ struct wait_list {
     int n, items[512];
 };
 
-/* What is named by a wait for old instruction `number`: where it is now (place, -1: gone), or else
- * what came before it. Nothing that is not earlier than `now`. */
+/* Adds a wait for old instruction `number`: for its new place, or, where it is gone (place -1), for
+ * the instructions before it. Only places before `now` are added. */
 static void add_wait(const struct program *old, const int *place, int number, int now,
                      struct wait_list *l)
 {
@@ -187,7 +187,8 @@ static bool drop_instr(struct mutant *m)
     return true;
 }
 
-/* Harmless where what is done twice is the same thing again: what it reads is not changed by it. */
+/* Harmless where the second run does the same again, because the first changed none of its inputs.
+ */
 static bool repeat_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -663,7 +664,7 @@ static bool update_another(struct mutant *m)
     return true;
 }
 
-/* A send waits for what comes back for it:  worker u  send A .. receive B   becomes
+/* A send waits for the answer to it:  worker u  send A .. receive B   becomes
  * receive B, send A waits for it; while worker v's B waits for A. */
 static bool make_deadlock(struct mutant *m)
 {

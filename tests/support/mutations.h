@@ -3,7 +3,7 @@
  *     struct mutant m;
  *     mutant_begin(&m, &team);
  *     if (mutations[k].apply(&m)) // false: there is nothing of the kind to break
- *         assert_true(team_check(&m.team) != STATUS_OK); // m.what says what was broken
+ *         assert_true(team_check(&m.team) != STATUS_OK); // m.what describes the fault
  *     arena_destroy(m.memory);
  */
 #ifndef CLEAVE_TESTS_MUTATIONS_H

@@ -219,7 +219,7 @@ static void cut_loop(struct dice *dice, int64_t extent, int parts, int64_t *bord
     border[parts] = extent;
 }
 
-/* What is folded behind the op needs whole sums before it. */
+/* An activation or residual folded behind the op needs whole sums before it. */
 static bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;

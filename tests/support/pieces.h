@@ -62,8 +62,7 @@ void assert_near_all(const char *name, const char *what, const struct tensor *t,
 
 void *writable(const void *p);
 
-/* Memory of a run holds what was there before: whatever a pass does not write, rounded-up elements
- * too, is NaN. */
+/* Fills the memory of a run with NaN, rounded-up elements too, so that a missing write shows. */
 void poison(struct oprun *r);
 
 /* ---- the whole op ---- */

@@ -30,7 +30,7 @@ struct session {
 bool session_has_backend(const char *name);
 
 /* Behind a plan_build that failed: any strategy can use any number of workers, but for these two.
- * So a loop over strategies that leaves out what is refused cannot come to leave out all. */
+ * So a loop that leaves out refused strategies cannot come to leave out all. */
 void session_expect_refusal(const char *strategy, int n_workers);
 
 void session_open(struct session *s, const char *backend, enum precision precision);

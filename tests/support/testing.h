@@ -19,8 +19,8 @@
  *         return test_run(tests);
  *     }
  *
- * The folder of test_folder() is made at the first call and removed, with what is in it, at the end
- * of test_run. Files under version control are found under TESTS_DIR "/fixtures/...".
+ * The folder of test_folder() is made at the first call and removed with its content at the end of
+ * test_run. Files under version control are found under TESTS_DIR "/fixtures/...".
  */
 #ifndef CLEAVE_TESTS_TESTING_H
 #define CLEAVE_TESTS_TESTING_H
@@ -143,7 +143,8 @@ char *test_read_file(const char *path, size_t *n_bytes);
 
 int test_remove_folder(void **state);
 
-/* In a child process, which cannot use cmocka's checks: says what is wrong, and returns 1. */
+/* In a child process, which cannot use cmocka's checks: prints the failed condition, and returns 1.
+ */
 #define child_check(condition)                                                        \
     do {                                                                              \
         if (!(condition)) {                                                           \
@@ -152,8 +153,8 @@ int test_remove_folder(void **state);
         }                                                                             \
     } while (0)
 
-/* How often this thread went to sleep. Unlike its share of a core, that does not depend on what
- * else runs: a thread that gives its core away does not sleep. */
+/* How often this thread went to sleep. Unlike its share of a core, that does not depend on
+ * other programs: a thread that gives its core away does not sleep. */
 long test_count_sleeps(void);
 
 /* Runs an array of struct CMUnitTest; the value for main to return. */
