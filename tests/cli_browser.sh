@@ -1,4 +1,5 @@
-# Pages of cleave report opened in headless Chromium, checked by report_browser.py. One page has all parts, one compares two runs, one is of 1024 workers. SHOTS=DIR keeps pictures.
+# Pages of cleave report opened in headless Chromium, checked by report_browser.py. One page has
+# all parts, one compares two runs, one is of 1024 workers. SHOTS=DIR keeps pictures.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 export CLEAVE_PROFILE=$TEST_FOLDER/profile.db HOME=$TEST_FOLDER
 # Debian's python3 has Debian's python3-selenium, whatever other Python stands before it.
