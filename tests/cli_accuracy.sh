@@ -67,7 +67,7 @@ true_of_lines 'near(done["mean_error"], statistics.mean(abs(c["error"]) for c in
 true_of_lines 'near(done["within_error_share"], statistics.mean(
                abs(c["error"]) * c["measured_step_s"] <= c["error_s"] for c in cases))'
 
-# whose error is in doubt has more turns, and nobody else; in doubt means after the turns before
+# only plans whose error is in doubt have more turns; in doubt means after the turns before
 run 0 bench accuracy --models lenet5 --data synthetic:mnist --steps 2 --rounds 2 --most-rounds 5 \
     --plans serial,data,owt,layers --profile costs.db --json
 cat >>lines.py <<'PYTHON'

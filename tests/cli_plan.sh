@@ -25,7 +25,7 @@ done
 says stdout "classifier.6"
 narrow
 [[ ! -s stderr ]] || fail "something on stderr"
-[[ ! -e profile.db ]] || fail "a machine of paper made a profile"
+[[ ! -e profile.db ]] || fail "a described machine made a profile"
 
 run 0 "${alexnet[@]}" --json -o best.json
 holds 'set(d) >= {"candidates", "best", "search_s", "model", "machine", "workers", "layers", "limits", "complete", "measured"}'

@@ -19,7 +19,7 @@ for class in weights optimizer gradients activations workspace all "there are"; 
 done
 says stdout "dev3.in"
 [[ ! -s stderr ]] || fail "something on stderr"
-[[ ! -e profile.db ]] || fail "a machine of paper made a profile"
+[[ ! -e profile.db ]] || fail "a described machine made a profile"
 
 run 0 "${alexnet[@]}" --machine $p100 --json
 holds 'set(d) >= {"plan", "model", "machine", "n_workers", "step_s", "error_s", "epoch_s", "images_per_s", "memory_bytes", "bytes_moved", "fits", "advice", "costs", "measured", "predict_s", "workers", "links"}'

@@ -121,7 +121,7 @@ for ((kills = 0; kills < n_kills;)); do
     took_ms=$(($(now_ms) - killed_ms))
     none_left "$killed_ms"
     if [[ $rc -eq 0 ]] && ! grep -q "lost" stderr; then
-        continue # it had just come to its end: nobody was left to be killed
+        continue # the job ended before: no worker was left to be killed
     fi
     [[ $rc -eq 4 ]] || fail "kill $kills of worker $victim: exit $rc, expected 4"
     grep -q "^cleave: worker $victim was lost: killed by SIGKILL" stderr ||

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Starts a program as ranks of an MPI job:  mpi_run.sh MPIRUN RANKS shared|messages WHAT PROGRAM ...
-# WHAT 'exit' says that one rank ends without a word: then the job must fail, and soon, because of that
-# and of nothing else.
+# WHAT 'exit': one rank ends without a message. The job must fail soon, for that reason alone.
 set -uo pipefail
 mpirun=$1 ranks=$2 way=$3 what=$4
 shift 4

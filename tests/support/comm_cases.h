@@ -50,8 +50,8 @@ bool cases_run_many_at_once(comm *c, struct cases_report *report);
 
 /* ---- transfers ---- */
 
-/* Everybody to everybody, with two tags that are received in the other order than they are sent,
- * in several steps without a pause in between. */
+/* Every worker sends to every other one, with two tags that are received in the other order than
+ * sent, in several steps without a pause in between. */
 bool cases_run_transfers(comm *c, struct cases_report *report);
 
 /* One worker runs ahead with sends of the same tag; they arrive in order. */

@@ -56,7 +56,7 @@ void scene_cost(struct scene *s, int worker, int instr, double seconds);
 
 void scene_cost_nothing(struct scene *s);
 
-/* What all computing instructions of a worker take together with nobody else there. */
+/* What all computing instructions of a worker take together while the others are idle. */
 double scene_sum(const struct scene *s, int worker);
 
 /* The number-th RUN (from 0; from the end if negative: -1 is the last) of a micro-batch that is

@@ -237,7 +237,7 @@ static void *team_thread(void *user)
     (void)pthread_barrier_wait(w->built);
     if (w->run->check) {
         enum status st = w->number == 0 && w->status == STATUS_OK ? team_check_all(w) : STATUS_OK;
-        (void)pthread_barrier_wait(w->built); /* nobody looks at the others any more */
+        (void)pthread_barrier_wait(w->built); /* no worker reads the others any more */
         if (st != STATUS_OK)
             team_note(w, st);
     }
