@@ -89,7 +89,7 @@ cp my.json first.json
 run 0 train mlp --data $data --steps 3 --no-eval --trace my.json --run traced-again
 cmp my.json traced-again/trace.json || fail "--trace and --run, again"
 cmp first.json traced/trace.json || fail "a run wrote into the record of another"
-# a record by default that cannot be written does not end the run
+# a trace that is written by default does not end the run where it cannot be written
 mkdir -p spoilt/trace.json
 run 0 train mlp --data $data --steps 2 --no-eval --run spoilt
 says stderr "spoilt/trace.json: cannot write: Is a directory; this run has no trace"
