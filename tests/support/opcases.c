@@ -251,9 +251,10 @@ const struct opcase *opcase_find(const char *name)
 
 /* ---- a device ---- */
 
-void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision)
+void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,
+                   int threads)
 {
-    struct device_options options = {.precision = precision, .threads = 1};
+    struct device_options options = {.precision = precision, .threads = threads};
     d->backend = backend;
     assert_ok(backend->device_open(&options, &d->device));
     assert_ok(backend->stream_create(d->device, &d->stream));

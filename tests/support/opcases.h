@@ -1,7 +1,7 @@
 /* opcases.h: the ops' test cases, and running one of them on any backend.
  *
  *     struct opdevice device;
- *     opdevice_open(&device, &backend_reference, PRECISION_DOUBLE);
+ *     opdevice_open(&device, &backend_reference, PRECISION_DOUBLE, 1);
  *     for (int i = 0; i < opcase_count(); i++) {
  *         struct oprun run;
  *         oprun_open(&run, &device, opcase_get(i), NULL); // group made, tensors filled
@@ -76,7 +76,8 @@ struct opdevice {
     stream *stream;
 };
 
-void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision);
+void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,
+                   int threads);
 
 void opdevice_close(struct opdevice *d);
 

@@ -16,20 +16,11 @@ const struct backend *find_cpu(void)
     return NULL;
 }
 
-void open_device(struct opdevice *d, const struct backend *backend, enum precision precision,
-                 int threads)
-{
-    struct device_options options = {.precision = precision, .threads = threads};
-    d->backend = backend;
-    assert_ok(backend->device_open(&options, &d->device));
-    assert_ok(backend->stream_create(d->device, &d->stream));
-}
-
 void open_both(struct opdevice *fast, struct opdevice *exact, int threads)
 {
     const struct backend *cpu = find_cpu();
-    open_device(fast, cpu ? cpu : &backend_reference, PRECISION_FLOAT, threads);
-    open_device(exact, &backend_reference, PRECISION_DOUBLE, 1);
+    opdevice_open(fast, cpu ? cpu : &backend_reference, PRECISION_FLOAT, threads);
+    opdevice_open(exact, &backend_reference, PRECISION_DOUBLE, 1);
 }
 
 static double tolerance_of(const struct opdevice *d)

@@ -28,9 +28,6 @@ int64_t roll(struct dice *d, int64_t sides);
 
 const struct backend *find_cpu(void);
 
-void open_device(struct opdevice *d, const struct backend *backend, enum precision precision,
-                 int threads);
-
 /* The two that everything runs on: the fast one (or the reference in float), and double. */
 void open_both(struct opdevice *fast, struct opdevice *exact, int threads);
 
