@@ -5,7 +5,7 @@
  *                                     lengths: to other hosts, so netns.sh starts this one
  *     mpirun -n 3 mpi_comm missing    rank 1 comes late: the others' time-outs name it
  *     mpirun -n 3 mpi_comm abort      rank 1 gives up: the others hear why, soon
- *     mpirun -n 3 mpi_comm exit       rank 1 ends without a message: the others notice
+ *     mpirun -n 3 mpi_comm exit       rank 1 ends without a word: the others notice
  *
  * Exit status 0 if this rank saw what it should.
  */

@@ -210,7 +210,7 @@ static void cut_loop(struct dice *dice, int64_t extent, int parts, int64_t *bord
     border[parts] = extent;
 }
 
-/* An activation or residual folded behind the op needs whole sums before it. */
+/* A folded residual or activation needs whole sums. */
 static bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
@@ -394,7 +394,7 @@ static void run_pass(struct pieces *p, enum pass pass)
     }
 }
 
-/* What the workers would agree on: the sums over all pieces of the same channels. */
+/* The statistics that workers would exchange: the sums over all pieces of the same channels. */
 static void sum_statistics(struct pieces *p)
 {
     double *sum[MAX_PIECES];

@@ -39,7 +39,7 @@ struct tensor {
     void *memory;
 };
 
-/* In the plain layout, or the one in which regions travel, which is nearer to what kernels like. */
+/* In the plain layout, or the one in which regions travel, which is nearer to the kernels' own. */
 const layout *choose_layout(const struct opdevice *d, const struct shape *shape, bool plain);
 
 /* `host` may be NULL: then all zero. */
