@@ -140,7 +140,7 @@ OLD = ("board seat gang bell ear wander weather pace paces turns hands roads pat
        "trail groundwork").split()
 OLD_PART = re.compile(r"\b(?:[A-Za-z0-9]+_)*(?:%s)(?:_[A-Za-z0-9]+)*\b" % "|".join(OLD))
 OLD_OPTION = re.compile(r"(?<![\w-])--(?:[a-z]+-)*(?:%s)(?:-[a-z]+)*\b" % "|".join(OLD))
-OLD_FILE = re.compile(r"(?:^|/|_|-)(?:%s)(?:[_.-]|$)|^src/search/draw\." % "|".join(OLD))
+OLD_FILE = re.compile(r"(?:^|/|_|-)(?:%s)(?:[_./-]|$)|^src/search/draw\." % "|".join(OLD))
 
 
 def name_finds(name, code, source):
