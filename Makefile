@@ -2,7 +2,9 @@
 #
 #   make             build ./build/cleave
 #   make quickstart  install what is missing, build, look at a network and train it
-#   make test        install what is missing, build and run everything that can fail
+#   make test        install what is missing, build and run everything that can fail; of large
+#                    matrices of tests a seeded sample
+#   make test-all    the same with the large matrices whole (hours); writes docs/test-all.md
 #   make bench       install what is missing, build, compare with the others
 #   make install     the program, the library, its headers (PREFIX=/usr/local, DESTDIR)
 #   make uninstall   removes them again (the same PREFIX and DESTDIR)
@@ -19,7 +21,7 @@ DEPS ?= yes
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export DEPS JOBS
 
-.PHONY: all build deps quickstart test bench tsan install uninstall deb golden format clean
+.PHONY: all build deps quickstart test test-all bench tsan install uninstall deb golden format clean
 .NOTPARALLEL:
 
 all: build
@@ -38,6 +40,10 @@ quickstart:
 test:
 	@tools/install-deps.sh build test
 	@tools/test.sh
+
+test-all:
+	@tools/install-deps.sh build test
+	@tools/test.sh all
 
 bench:
 	@tools/install-deps.sh build bench

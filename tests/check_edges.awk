@@ -138,7 +138,7 @@ function check_file(path,    room, line, n_lines, target, quoted) {
 }
 
 # Looks for a circle among the pairs (a, b) of `graph` by removing, again and again, the rooms that
-# lead nowhere or are led to by none; what stays is on a circle or between two.
+# lead nowhere or are led to by none; the rooms that stay are on a circle or between two.
 function check_circle(graph, what,    pair, ends, leads, led_to, alive, changed, room, text) {
     for (pair in graph) {
         split(pair, ends, SUBSEP)

@@ -1,5 +1,5 @@
-# What is predicted is what is run: memory and bytes of every plan to the byte, times within reason,
-# and the figures of the comparison hang together.
+# Predictions agree with runs: memory and moved bytes of every plan to the byte, times within reason.
+# The figures of the comparison agree with each other.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 unset CLEAVE_PROFILE
@@ -30,7 +30,7 @@ true_of_lines 'all(c["predicted_memory_bytes"] == c["memory_bytes"] > 0 for c in
 true_of_lines 'all(c["predicted_bytes_moved"] == c["bytes_moved"] for c in cases)'
 true_of_lines 'all((c["bytes_moved"] > 0) == (c["workers"] > 1) for c in cases)'
 # Other programs may disturb what one case takes, or what it was predicted from, by a lot, hardly
-# most of them; more workers than cores take turns, and how long that takes nobody knows.
+# most of them. More workers than cores take turns for a time that nothing predicts.
 cat >>lines.py <<'PYTHON'
 ratios = [c["predicted_step_s"] / min(c["rounds_s"]) for c in cases
           if c["workers"] <= len(os.sched_getaffinity(0))]
@@ -67,7 +67,7 @@ true_of_lines 'near(done["mean_error"], statistics.mean(abs(c["error"]) for c in
 true_of_lines 'near(done["within_error_share"], statistics.mean(
                abs(c["error"]) * c["measured_step_s"] <= c["error_s"] for c in cases))'
 
-# whose error is in doubt has more turns, and nobody else; in doubt means after the turns before
+# only plans whose error is in doubt have more turns; in doubt means after the turns before
 run 0 bench accuracy --models lenet5 --data synthetic:mnist --steps 2 --rounds 2 --most-rounds 5 \
     --plans serial,data,owt,layers --profile costs.db --json
 cat >>lines.py <<'PYTHON'
@@ -84,7 +84,7 @@ run 0 bench accuracy --models lenet5 --data synthetic:1x28x28/10/70 --batch 16 -
 true_of_lines 'len(cases) == 1 and cases[0]["plan"] == "data" and cases[0]["steps"] == 9'
 true_of_lines 'skipped[0]["plan"] == "pipedream" and "no 8 whole batches" in skipped[0]["reason"]'
 
-# what cannot be used is left out, and says why
+# plans that cannot be used are left out, with the reason
 run 0 bench accuracy --models lenet5 --data synthetic:mnist --plans serial,layers,data --workers 40 \
     --steps 1 --rounds 1 --no-measure --fresh
 says stdout "not run: layers, 40 workers: "
@@ -100,7 +100,7 @@ run 0 bench accuracy --models lenet5 --data synthetic:mnist --plans serial --ste
     --quiet
 [[ $(wc -l <stdout) -eq 5 && ! -s stderr ]] || fail "--quiet says more than the summary"
 
-# other runs than the usual one hold what is predicted, too (or exit code 1)
+# other runs than the usual one agree with their predictions, too (or exit code 1)
 other=(bench accuracy --models lenet5 --data synthetic:mnist --plans data --steps 1 --rounds 1 --fresh --json)
 run 0 "${other[@]}" --momentum 0
 mv stdout without

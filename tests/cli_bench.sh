@@ -1,4 +1,4 @@
-# The benchmarks run, and their figures hang together.
+# The benchmarks run, and their figures agree with each other.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 run 0 bench gemm --in 64 --out 48 --batch 4,2,1 --repeat 2 --json

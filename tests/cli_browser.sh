@@ -1,11 +1,11 @@
-# Pages of cleave report opened in headless Chromium: report_browser.py says what must hold. One page
-# has everything, one compares two runs, one is of 1024 workers. SHOTS=DIR keeps pictures.
+# Pages of cleave report opened in headless Chromium, checked by report_browser.py. One page has
+# all parts, one compares two runs, one is of 1024 workers. SHOTS=DIR keeps pictures.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 export CLEAVE_PROFILE=$TEST_FOLDER/profile.db HOME=$TEST_FOLDER
 # Debian's python3 has Debian's python3-selenium, whatever other Python stands before it.
 python=/usr/bin/python3
 command -v chromium >/dev/null && command -v chromedriver >/dev/null && $python -c 'import selenium' ||
-    { echo "skipped: chromium, chromium-driver or python3-selenium is not installed"; exit 77; }
+    skip "chromium, chromium-driver or python3-selenium is not installed"
 
 data=synthetic:1x28x28/10/1200
 run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --run a

@@ -1,4 +1,4 @@
-# Mistakes get one line with what was wrong, what is allowed and the nearest match; exit 2 for the
+# Mistakes get one line that names the mistake, the allowed values and the nearest match; exit 2 for the
 # request, 1 for files.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 

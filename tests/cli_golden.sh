@@ -3,7 +3,7 @@
 # and training is plain C on made-up images: so the numbers are part of it. What time decides is
 # masked. GOLDEN=write writes the files anew (make golden): look at the difference.
 source "$CLEAVE_SOURCE/tests/expect.sh"
-command -v script >/dev/null || { echo "script (bsdutils) is not installed" >&2; exit 77; }
+command -v script >/dev/null || skip "script (bsdutils) is not installed"
 folder=$CLEAVE_SOURCE/tests/golden
 unset NO_COLOR
 export TERM=xterm LC_ALL=C.UTF-8
@@ -104,7 +104,7 @@ done
 on_terminal 0 "$CLEAVE" "${train[@]}" --run none
 grep -qE $'\r\e\\[Kepoch 1/2  step [0-9]+/8  loss [0-9.]+  [0-9]+ images/s  [0-9]+ s left' raw ||
     fail "no progress of training on a terminal"
-# Of what takes longer there is a line with the time left, and it is wiped away at the end.
+# A longer measurement shows a line with the time left, and wipes it away at the end.
 # (Each size is measured for a fifth of a second.)
 on_terminal 0 "$CLEAVE" bench gemm --in 2048 --out 2048 --batch 128,128,128,128,128,128,128,128,128,128
 grep -qE $'\r\e\\[Kbatch 128: [0-9]+ %, [0-9]+ s left' raw || fail "no progress of a measurement"

@@ -1,7 +1,7 @@
-# What is installed can be used from another folder: the examples build against it as C and as C++,
-# with pkg-config (shared and static) and with find_package, and say what they should; it shows no
-# other symbols; 'make uninstall' leaves nothing; the Debian packages hold the same and depend on
-# what they need.
+# The installed library can be used from another folder: the examples build against it as C and as C++,
+# with pkg-config (shared and static) and with find_package, and print what they should. It shows no
+# other symbols, 'make uninstall' leaves nothing, and the Debian packages hold the same files and depend
+# on the packages that they need.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 build=$(dirname "$CLEAVE")
 root=$PWD/root
@@ -31,7 +31,7 @@ for standard in c99 c11 c2x; do
 done
 g++ -std=c++11 -pedantic "${strict[@]}" "${flags[0]}" -fsyntax-only -x c++ header.c || fail c++11
 
-# The static library needs what is behind it, and its inner names clash with nobody's.
+# The static library needs the libraries behind it, and its inner names clash with no other ones.
 read -ra static < <(pkg-config --static --libs cleave)
 cat >clash.c <<'C'
 #include <cleave/cleave.h>
@@ -105,8 +105,7 @@ fi
 
 # ---- Debian packages ----
 if ! command -v dpkg-shlibdeps >/dev/null || ! command -v file >/dev/null; then
-    echo "skipped: dpkg-dev or file is missing, so the packages are not tested" >&2
-    exit 77
+    skip "dpkg-dev or file is missing, so the packages are not tested"
 fi
 cpack -G DEB --config "$build/CPackConfig.cmake" -B "$PWD/deb" >log 2>&1 ||
     fail "cpack: $(tail -n 5 log)"

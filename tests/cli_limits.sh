@@ -1,5 +1,5 @@
-# How far a plan scales: the shape of the JSON, what must hold whatever the machine, mistakes; and
-# the published figures that must hold.
+# How far a plan scales: the shape of the JSON, relations that hold on any machine, mistakes, and the
+# published figures that must hold.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 limits() {
@@ -43,7 +43,7 @@ holds '[p["workers"] for p in d["growing"]["points"]] == [1, 2, 4, 16]'
 holds 'd["growing"]["communication_overtakes"] is None and d["growing"]["worth_workers"] == 16'
 holds 'd["growing"]["points"][3]["efficiency"] > 0.9'
 
-# many workers; more than images; a pipeline; what does not fit
+# many workers; more than images; a pipeline; a plan that does not fit
 limits lenet5 --data synthetic:mnist --workers 1,64,1024 --batch 100
 holds 'len(d["fixed"]["points"]) == 2 and "1024 workers" in d["fixed"]["ended"]'
 holds 'len(d["growing"]["points"]) == 3'

@@ -1,6 +1,6 @@
 # Manual pages: one for each command, without a warning of mandoc, and with all that --help says.
 source "$CLEAVE_SOURCE/tests/expect.sh"
-command -v mandoc >/dev/null || { echo "mandoc is not installed" >&2; exit 77; }
+command -v mandoc >/dev/null || skip "mandoc is not installed"
 
 # The text of a page as people see it, in one line, without its layout.
 flat() {
@@ -31,7 +31,7 @@ while read -r -a words; do
     page "${words[@]}"
     run 0 "${words[@]}" --help </dev/null
     flat page.txt >flat
-    # every option, with what stands for its value
+    # every option, with the name of its value
     while read -r option; do
         grep -qF -e " $option " flat || fail "cleave ${words[*]}: $option is not in its page"
     done < <(grep -oE '^  -[^ ]+( [^ ]+)?' stdout | sed -E 's/^ +//; s/ $//')

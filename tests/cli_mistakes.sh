@@ -1,6 +1,6 @@
-# The most likely mistakes of people who use Cleave for the first time, typed as they would: each is
-# answered with what to do. What is typed and answered here is what docs/mistakes.md shows:
-# GOLDEN=write writes that page anew (make golden).
+# The most likely mistakes of people who use Cleave for the first time, typed as they would: each answer
+# says what to do. docs/mistakes.md shows these commands and answers: GOLDEN=write writes that page
+# anew (make golden).
 source "$CLEAVE_SOURCE/tests/expect.sh"
 page=$CLEAVE_SOURCE/docs/mistakes.md
 
@@ -34,7 +34,7 @@ mistake() {
     fi
     { sed -n '/^fits with/,$p' stdout | tr '\n' ' ' | sed 's/ fits with/\nfits with/g; s/   */ /g; s/ *$/\n/'; grep -E 'error:|warning:|no checkpoint' stderr; } >answer
     says answer "$text"
-    # What depends on the machine: its cores.
+    # The number of cores depends on the machine.
     answer=$(sed -E 's/share [0-9]+ cores?/share 2 cores/; s/cores for [0-9]+/cores for 2/; s/^.*$/`&`/' answer |
         cell | sed 's/` `/`<br>`/g')
     printf '| `%scleave%s` | %s | %d |\n' "${CLEAVE_MEMORY_LIMIT:+CLEAVE_MEMORY_LIMIT=$CLEAVE_MEMORY_LIMIT }" \
@@ -122,7 +122,7 @@ mistake 1 "'cleave train' keeps its runs in the folder runs" report nowhere
     cat <<'HEAD'
 # Mistakes, and what Cleave answers
 
-What people type who use it for the first time. Each answer says what to do next; all go to stderr.
+Mistakes of people who use it for the first time. Each answer says what to do next; all go to stderr.
 `photos` and `empty` are empty folders here, `two-workers.json` is a plan of lenet5 for two workers,
 `saved` a checkpoint and `runs/first` a run of lenet5. `cleave` alone, without a command, lists what
 there is and how to begin.
@@ -135,4 +135,4 @@ if [[ ${GOLDEN:-} == write ]]; then
     cp mistakes.md "$page"
 fi
 diff "$page" mistakes.md >differs ||
-    { cat differs >&2; fail "docs/mistakes.md is not what is answered ('make golden' writes it anew)"; }
+    { cat differs >&2; fail "docs/mistakes.md has other answers ('make golden' writes it anew)"; }

@@ -1,5 +1,5 @@
-# Which way to train: the table of candidates, JSON, hand edits, studies, files that train; what does
-# not fit, and nonsense; this host; a lost node.
+# Which way to train: the table of candidates, JSON, hand edits, studies, files that train; plans that
+# do not fit, and nonsense; this host; a lost node.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 export CLEAVE_PROFILE=$PWD/profile.db
@@ -20,12 +20,12 @@ grep -qE '^  plan +step +\+- +epoch +speed +memory +moved +fits$' stdout || fail
 [[ $(grep -c '^\* ' stdout) -eq 1 ]] || fail "not one plan is marked"
 grep -qE '^Use .*times as fast as data parallelism' stdout || fail "no recommendation"
 for word in computing waiting links memory; do
-    grep -qE "^  $word +[^ ]" stdout || fail "what limits it: no $word"
+    grep -qE "^  $word +[^ ]" stdout || fail "no line $word among the limits"
 done
 says stdout "classifier.6"
 narrow
 [[ ! -s stderr ]] || fail "something on stderr"
-[[ ! -e profile.db ]] || fail "a machine of paper made a profile"
+[[ ! -e profile.db ]] || fail "a described machine made a profile"
 
 run 0 "${alexnet[@]}" --json -o best.json
 holds 'set(d) >= {"candidates", "best", "search_s", "model", "machine", "workers", "layers", "limits", "complete", "measured"}'
@@ -49,7 +49,7 @@ none, momentum, adamw = map(int, open("memory-told"))
 assert adamw - momentum == momentum - none >= 4 * 61100840
 PYTHON
 
-# the plan that was written is what was predicted
+# the written plan is the predicted one
 run 0 predict alexnet --data imagenet --batch 128 --machine 1x4:p100,intra=15GB/s --plan best.json --json
 holds '(lambda b: abs(d["step_s"] / b["step_s"] - 1) < 1e-6 and d["memory_bytes"] == b["memory_bytes"] and d["bytes_moved"] == b["bytes_moved"])([c for a in [json.load(open("plan-answer"))] for c in a["candidates"] if c["name"] == a["best"]][0])'
 run 0 plan check best.json alexnet --data imagenet --batch 128
@@ -135,7 +135,7 @@ says stderr "no plan keeps within the budget of 0.0001 worker-hours an epoch"
 run 3 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --named --budget 0.0001 --workers 1..2
 says stderr "keeps within the budget of 0.0001 worker-hours an epoch"
 
-# ---- what does not fit, and nonsense ----
+# ---- plans that do not fit, and nonsense ----
 
 run 0 plan vgg16 --data imagenet --batch 128 --machine 1x4:p100,memory=2600MiB --json
 holds 'd["best"] != "data" and not [c for c in d["candidates"] if c["name"] == "data"][0]["fits"]'
@@ -193,7 +193,7 @@ run 0 plan lenet5 --data synthetic:1x28x28/10/512 --batch 48 --workers 2 --limit
 holds 'd["measured"] and d["machine"] == "local" and d["best"] and d["workers"] == 2'
 holds 'sum(c["tried_s"] is not None for c in d["candidates"]) > 1'
 holds '[c for c in d["candidates"] if c["name"] == d["best"]][0]["tried_s"] > 0'
-[[ -e profile.db ]] || fail "nothing was kept of what was measured"
+[[ -e profile.db ]] || fail "the measurements were not kept"
 run 0 train "${small[@]}" --plan here.json --steps 3 --quiet --json
 run 0 train "${small[@]}" --plan auto --workers 2 --steps 12 --json
 holds 'd[-1]["event"] == "done" and d[-1]["predicted_step_s"] > 0 and d[-1]["steps"] == 12'

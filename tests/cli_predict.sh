@@ -1,5 +1,5 @@
-# What a plan would cost: text and JSON, on machines of paper and on this host; what does not fit and
-# what is advised then; timelines.
+# What a plan would cost: text and JSON, on described machines and on this host; plans that do not fit
+# and the advice that follows; timelines.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 export CLEAVE_PROFILE=$PWD/profile.db
@@ -19,7 +19,7 @@ for class in weights optimizer gradients activations workspace all "there are"; 
 done
 says stdout "dev3.in"
 [[ ! -s stderr ]] || fail "something on stderr"
-[[ ! -e profile.db ]] || fail "a machine of paper made a profile"
+[[ ! -e profile.db ]] || fail "a described machine made a profile"
 
 run 0 "${alexnet[@]}" --machine $p100 --json
 holds 'set(d) >= {"plan", "model", "machine", "n_workers", "step_s", "error_s", "epoch_s", "images_per_s", "memory_bytes", "bytes_moved", "fits", "advice", "costs", "measured", "predict_s", "workers", "links"}'
@@ -36,7 +36,7 @@ run 0 "${alexnet[@]}" --machine $p100 --plan pipedream --json
 holds '0 <= d["bytes_moved"] - sum(w["sent_bytes"] for w in d["workers"]) < len(d["workers"])'
 run 0 "${alexnet[@]}" --machine $p100 --json
 cp stdout first
-run 0 "${alexnet[@]}" --machine $p100 --json # predicting is a function of what is asked
+run 0 "${alexnet[@]}" --machine $p100 --json # a prediction depends on the request alone
 holds 'all(d[k] == v for k, v in json.load(open("first")).items() if k != "predict_s")'
 run 0 "${alexnet[@]}" --machine $p100 --json --calibrate 400 --plan serial --workers 1
 holds 'abs(d["images_per_s"] / 400 - 1) < 1e-6'
@@ -64,7 +64,7 @@ refused 2 "not even the launches of the kernels fit" predict alexnet --data imag
 refused 1 "none.json" predict alexnet --data imagenet --plan none.json --machine $p100
 refused 2 "--merge needs --trace" predict lenet5 --merge m.json
 
-# ---- what does not fit ----
+# ---- plans that do not fit ----
 
 vgg=(predict vgg16 --data imagenet --batch 512 --workers 4 --plan data --machine)
 run 3 "${vgg[@]}" 1x4:p100,memory=2GiB
@@ -83,8 +83,8 @@ run 3 "${vgg[@]}" 1x4:p100,memory=5GiB --batch 128 --eval-batch 2048 --json
 holds 'len(d["advice"]) == 1 and d["advice"][0]["change"].startswith("--eval-batch ")'
 run 0 "${vgg[@]}" 1x4:p100,memory=5GiB --batch 128 --eval-batch 2048 --no-eval
 
-# What is advised fits, and needs what was said: options are added to the command, what goes into
-# the plan's file is edited there.
+# The advised change makes the plan fit, in the memory that the advice gave: options are added to the
+# command, changes of the plan are edited in its file.
 follow() { # NUMBER_OF_ADVICES COMMAND...
     local least=$1 n i
     shift
@@ -151,7 +151,7 @@ holds 'd["measured"] == 0 and d["step_s"] == json.load(open("first"))["step_s"]'
 run 0 predict "${small[@]}" --workers 2 --plan data --no-measure --profile empty.db --json
 holds 'd["measured"] == 0 and d["costs"]["measured"] == 0 and d["step_s"] > 0'
 
-# The training of it needs just what was predicted: a byte less is too little.
+# The training of it needs just the predicted memory: a byte less is too little.
 run 0 predict "${small[@]}" --workers 2 --plan data --json
 both=$(python3 -c 'import json; print(sum(w["memory_bytes"] for w in json.load(open("stdout"))["workers"]))')
 CLEAVE_MEMORY_LIMIT=$both run 0 train "${small[@]}" --workers 2 --plan data --steps 2 --json
@@ -247,7 +247,7 @@ for plan in data 1f1b; do
     done
 done
 
-# beside what was measured: steps 12 to 15 come after the short last batch of an epoch
+# beside the measured steps: steps 12 to 15 come after the short last batch of an epoch
 run 0 train "${small[@]}" --workers 3 --plan plan.json --steps 15 --no-eval --trace m.json --quiet
 run 0 predict "${small[@]}" --plan plan.json --trace p.json --merge m.json --json
 look_at_trace p.json 'names == {2 * w + k: "worker %d (%s)" % (w, ("predicted", "measured")[k]) for w in range(3) for k in (0, 1)}'

@@ -41,11 +41,11 @@ run 0 profile export -o out.txt
 [[ ! -s stdout ]] || fail "export -o: something on stdout"
 run 0 profile import out.txt --profile sub/folder/second.db
 run 0 profile export --profile sub/folder/second.db
-cmp -s stdout out.txt || fail "what was imported is exported otherwise"
+cmp -s stdout out.txt || fail "the imported costs are exported otherwise"
 run 0 profile import home/.cache/cleave/profile.db --profile third.db
 says stdout "third.db: 8 new from"
 CLEAVE_PROFILE=third.db run 0 profile export
-cmp -s stdout out.txt || fail "what was merged is exported otherwise"
+cmp -s stdout out.txt || fail "the merged costs are exported otherwise"
 if [[ -e /dev/full ]]; then
     refused 1 "cannot write" profile export -o /dev/full
 fi

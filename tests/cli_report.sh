@@ -1,5 +1,5 @@
 # What a training leaves behind, and the page that cleave report makes of it and of other results:
-# every file of the record, what is in the page's data, mistakes. cli_browser.sh opens pages.
+# every file of the record, the page's data, mistakes. cli_browser.sh opens pages.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 export CLEAVE_PROFILE=$TEST_FOLDER/profile.db
 data=synthetic:1x28x28/10/400
@@ -89,7 +89,7 @@ cp my.json first.json
 run 0 train mlp --data $data --steps 3 --no-eval --trace my.json --run traced-again
 cmp my.json traced-again/trace.json || fail "--trace and --run, again"
 cmp first.json traced/trace.json || fail "a run wrote into the record of another"
-# one that nobody asked for, and that cannot be written, does not end the run
+# a trace that is written by default does not end the run where it cannot be written
 mkdir -p spoilt/trace.json
 run 0 train mlp --data $data --steps 2 --no-eval --run spoilt
 says stderr "spoilt/trace.json: cannot write: Is a directory; this run has no trace"
@@ -248,7 +248,7 @@ run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure
 run 0 report both.trace -o both.html
 page both.html
 holds 'sorted(t["kind"] for t in d["subjects"][0]["timelines"]) == ["measured", "predicted"]'
-# what would end a script element stays text
+# text that would end a script element stays text
 sed 's/"name": "data"/"name": "<\/script><b>"/' plan.json >odd.json
 run 0 report odd.json --data $data --batch 64 -o odd.html
 grep -qF '</script><b>' odd.html && fail "text of a plan got out of its element"

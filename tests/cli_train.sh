@@ -11,7 +11,7 @@ holds 'all(0 < e["compute_s"] <= e["step_s"] and e["communicate_s"] == 0 for e i
 holds 'd[5]["steps"] == 5 and d[5]["median_step_s"] > 0 and d[5]["memory_bytes"] > 0'
 holds 'd[5]["predicted_step_s"] > 0'
 holds 'd[5]["predicted_error_s"] > 0.2 * d[5]["predicted_step_s"]' # nothing was measured of it
-[[ -s $CLEAVE_PROFILE ]] || fail "what was measured was kept elsewhere"
+[[ -s $CLEAVE_PROFILE ]] || fail "the measurements were kept elsewhere"
 holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
 cp stdout first
 says stderr "61706 parameters"
@@ -46,7 +46,7 @@ near_losses
 python3 -c 'import json; t = json.load(open("run.trace"))["traceEvents"]
 assert {e["pid"] for e in t} == {0, 1, 2} and any(e.get("cat") == "wait" for e in t)' ||
     fail "the trace is not one of three workers"
-# a server keeps what is whole, the workers their parts of the linear layers; all of it is saved
+# a server keeps whole parameters, the workers their parts of the linear layers; all of it is saved
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 4 --plan owt \
     --sync server --servers 1
 near_losses
@@ -99,7 +99,7 @@ run 0 train mlp --data $data --batch 128 --epochs 2 --quiet
 [[ ! -s stderr ]] || fail "--quiet is not quiet"
 grep -q '^epoch' stdout && fail "--quiet prints epochs"
 
-# stopped by a signal: exit 6 with what was saved, and going on from there
+# stopped by a signal: exit 6 and a checkpoint, from which training goes on
 rm -f stdout stderr # else the loop could see the lines of the run before
 "$CLEAVE" train lenet5 --data $data --epochs 100000 --json --no-eval --checkpoint run \
     >stdout 2>stderr &

@@ -1,7 +1,7 @@
-# For the cli_*.sh tests: runs the program and looks at what it says. Source it:
+# For the scripts that test the program: runs it and checks what it prints. Source it:
 #   source "$CLEAVE_SOURCE/tests/expect.sh"
 
-# Ends the test with a message and what the program last said.
+# Ends the test with a message and what the program last printed.
 fail() {
     echo "FAILED: $*" >&2
     [[ -f stdout ]] && sed 's/^/  stdout: /' stdout | cut -c 1-400 | head -n 20 >&2
@@ -9,12 +9,18 @@ fail() {
     exit 1
 }
 
+# Ends the test as skipped, with the reason: skip REASON
+skip() {
+    echo "SKIP: $*"
+    exit 77
+}
+
 # run STATUS ARGUMENTS...: runs cleave; its output is then in the files stdout and stderr.
 run() {
     local expected=$1 status=0
     shift
     "$CLEAVE" "$@" >stdout 2>stderr </dev/null || status=$?
-    # tests share the cores with each other, and a measurement may say so
+    # Tests share the cores with each other, and a measurement may warn of it.
     if grep -q '^cleave: warning: other programs had cores in ' stderr; then
         sed -i '/^cleave: warning: other programs had cores in /d' stderr
     fi
@@ -38,8 +44,8 @@ refused() {
     [[ ! -s stdout ]] || fail "cleave $*: an error, but something on stdout"
 }
 
-# holds PYTHON: the expression is true of `d`, the JSON on stdout (a list for JSON lines). Of nothing at
-# all everything would be true, so nothing fails.
+# holds PYTHON: the expression is true of `d`, the JSON on stdout (a list for JSON lines). An empty
+# stdout fails.
 holds() {
     python3 - "$1" <<'PYTHON' || fail "not true: $1"
 import json, sys

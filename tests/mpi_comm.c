@@ -1,8 +1,8 @@
 /* The MPI transport: one rank of a job that tests/CMakeLists.txt starts with mpirun.
  *
  *     mpirun -n 3 mpi_comm cases      every case of comm_cases.h
- *     mpirun -n 2 mpi_comm order      what is sent first has come first, however long it is: to
- *                                     other hosts, so netns.sh starts this one
+ *     mpirun -n 2 mpi_comm order      messages arrive in the order of their sends, whatever their
+ *                                     lengths: to other hosts, so netns.sh starts this one
  *     mpirun -n 3 mpi_comm missing    rank 1 comes late: the others' time-outs name it
  *     mpirun -n 3 mpi_comm abort      rank 1 gives up: the others hear why, soon
  *     mpirun -n 3 mpi_comm exit       rank 1 ends without a word: the others notice
@@ -23,9 +23,9 @@ static bool run_cases(comm *c, struct cases_report *report)
            cases_run_control(c, report);
 }
 
-/* Two messages at once, of which the first is longer than what is started of one at a time: its end
- * must not queue up behind the second. The sender looks after them only when the second would long
- * have come. */
+/* Two messages at once, of which the first is longer than the part of one that is started at a
+ * time: its end must not queue up behind the second. The sender looks after them only when the
+ * second would long have come. */
 static bool run_order(comm *c, struct cases_report *report)
 {
     enum { LONG = 3 << 20, SHORT = 1 << 16 };

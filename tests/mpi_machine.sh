@@ -1,4 +1,4 @@
-# Ranks measure what passes between them: all come to one machine, and the first one shows it.
+# Ranks measure the links between them: all come to one machine, and the first one shows it.
 source "$CLEAVE_SOURCE/tests/mpi_job.sh"
 
 measure() { # RANKS ARGUMENTS...

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Starts a program as ranks of an MPI job:  mpi_run.sh MPIRUN RANKS shared|messages WHAT PROGRAM ...
-# WHAT 'exit' says that one rank ends without a word: then the job must fail, and soon, because of that
-# and of nothing else.
+# WHAT 'exit': one rank ends without a message. The job must fail soon, for that reason alone.
 set -uo pipefail
 mpirun=$1 ranks=$2 way=$3 what=$4
 shift 4
 
 if [[ ! -x $mpirun ]]; then
-    echo "skipped: mpirun is not installed (Debian package openmpi-bin)"
+    echo "SKIP: mpirun is not installed (Debian package openmpi-bin)"
     exit 77
 fi
 # Containers run tests as root, and have fewer cores than ranks.

@@ -12,10 +12,6 @@
 # real one: the kernel's frames of 64 KiB, which it splits only on real hardware, are turned off.
 source "$CLEAVE_SOURCE/tests/mpi_job.sh"
 
-skip() {
-    echo "skipped: $*"
-    exit 77
-}
 [[ $(id -u) -eq 0 ]] || skip "only root can make network namespaces"
 for tool in ip tc unshare hostname; do
     command -v $tool >/dev/null || skip "$tool is not installed (Debian packages iproute2, util-linux, hostname)"

@@ -1,5 +1,5 @@
 # A build without oneDNN, MPI and hwloc, which tools/test.sh makes: workers are threads that run plain C
-# where the system puts them, and what was left out says so.
+# where the system puts them, and requests for the missing parts are refused with a reason.
 source "$CLEAVE_SOURCE/tests/expect.sh"
 
 small=(train lenet5 --data synthetic:1x28x28/10/64 --batch 16 --steps 3 --no-eval)

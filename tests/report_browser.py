@@ -110,7 +110,7 @@ def near(a, b):
     return len(a) == len(b) and all(abs(x - y) <= 1e-6 * max(abs(x), abs(y), 1e-12) for x, y in zip(a, b))
 
 
-# ---- what is drawn is what was run ----
+# ---- the page draws the run that was made ----
 
 def check_data(page):
     for name in CHARTS:
@@ -177,7 +177,7 @@ def check_hover(page):
 
 
 def check_long(driver):
-    """A message that began long before what is in view is still shown."""
+    """A message that began long before the visible time is still shown."""
     page = Page(driver, "long.html")
     page.js("Object.assign(cleave.timelineChart.view, {t0: 0.0008, t1: 0.0009})")
     page.hover(page.find('[data-chart="timeline"] canvas'), 400, page.js("cleave.timelineChart.tops[0]") + 52)

@@ -76,7 +76,7 @@ def main():
             events = [dict(fields(r)) for r in records(file.read())]
         assert events[0][3] == b"brain.Event:2" and events[0][1] > 1.6e9
         for event in events[1:]:
-            if 7 in event:  # a restart: what came later than that is void
+            if 7 in event:  # a restart: later events are void
                 for list_ in shown.values():
                     list_[:] = [x for x in list_ if x[0] < event[2]]
             for number, value in fields(event.get(5, b"")):

@@ -603,10 +603,8 @@ static void test_full_and_read_only_disk(void **state)
     int how;
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how));
-    if (WEXITSTATUS(how) == NO_MOUNTS) {
-        print_message("skipped: no mount of a small disk is allowed here\n");
-        skip();
-    }
+    if (WEXITSTATUS(how) == NO_MOUNTS)
+        skip_because("mounting a small disk is not allowed");
     assert_int_equal(WEXITSTATUS(how), 0);
 }
 

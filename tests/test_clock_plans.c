@@ -1,7 +1,7 @@
 /* What holds for every plan on every machine: random networks under random plans with random costs.
  *
- *     CLEAVE_CASES=5000 test_clock_plans     more of them
- *     CLEAVE_SEED=17 test_clock_plans        others; a case's seed is this plus its number
+ *     CLEAVE_TEST_CASES=5000 test_clock_plans     more of them
+ *     CLEAVE_TEST_SEED=17 test_clock_plans        others; a case's seed is this plus its number
  */
 #include "random_plans.h"
 #include "scene.h"
@@ -214,10 +214,10 @@ static void test_random_plans(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    long long seed = test_number("CLEAVE_SEED", 1);
-    long long n_cases = test_number("CLEAVE_CASES", DEFAULT_CASES);
+    uint64_t seed = test_seed();
+    long long n_cases = test_count(DEFAULT_CASES);
     for (long long i = 0; i < n_cases; i++)
-        run_case((uint64_t)(seed + i), &tally);
+        run_case(seed + (uint64_t)i, &tally);
     print_message("%d cases; more bandwidth made %d slower, by up to %.3g %%\n", tally.n_run,
                   tally.n_slower, 100 * tally.most);
     assert_true(tally.n_run >= n_cases * 3 / 4);

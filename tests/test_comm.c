@@ -230,7 +230,7 @@ static void test_who_waits_looks_on(void **state)
     int cores = bell_cores();
     for (int size = cores; size <= cores + 1; size++) {
         if (size > CASES_MAX_WORKERS)
-            skip();
+            skip_because("this host has more than %d cores", CASES_MAX_WORKERS - 1);
         assert_ok(comm_threads_create(size, 60, ends));
         long before = test_count_sleeps();
         assert_ok(ends[0]->table->pause(ends[0], COMM_SPIN_S / 2));

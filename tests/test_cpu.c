@@ -100,7 +100,7 @@ static void compare_list(const struct opdevice *cpu, const struct opcase *cases,
                          enum activation end)
 {
     struct opdevice reference;
-    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE, 1);
     for (size_t i = 0; i < n; i++) {
         struct opcase c = cases[i];
         assert_ok(op_infer_shape(&c.spec.op));
@@ -115,7 +115,7 @@ static void compare_list(const struct opdevice *cpu, const struct opcase *cases,
 static void compare_all(int threads, bool blocked)
 {
     struct opdevice cpu, reference;
-    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE);
+    opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE, 1);
     open_cpu(&cpu, threads);
     for (int i = 0; i < opcase_count(); i++) {
         const struct opcase *c = opcase_get(i);

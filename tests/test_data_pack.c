@@ -11,20 +11,14 @@
 
 enum { SIDE = 12, FLOATS = 3 * SIDE * SIDE };
 
-static void make_folder(const char *name)
-{
-    char path[PATH_MAX];
-    assert_int_equal(mkdir(test_path(path, name), 0777), 0);
-}
-
 /* imagefolder of 3 classes, `n` images each, the last one a PNG; its spec. */
 static const char *make_images(char spec[PATH_MAX + 32], const char *folder, int n)
 {
     char name[PATH_MAX / 4], path[PATH_MAX];
-    make_folder(folder);
+    test_make_folder(folder);
     for (int c = 0; c < 3; c++) {
         (void)snprintf(name, sizeof name, "%s/class %c", folder, 'a' + c);
-        make_folder(name);
+        test_make_folder(name);
         for (int i = 0; i < n; i++) {
             bool last = i == n - 1;
             struct file_bytes f = last ? files_png(c, 15, 13, PNG_COLOR_TYPE_RGB, 8, false)
@@ -105,7 +99,7 @@ static void test_other_sources(void **state)
 {
     (void)state;
     char spec[PATH_MAX + 32], mnist[PATH_MAX + 32], path[PATH_MAX], file[PATH_MAX];
-    make_folder("mnist");
+    test_make_folder("mnist");
     struct file_bytes f = files_idx(5, 28, 28);
     test_write_file(test_path(file, "mnist/train-images-idx3-ubyte"), f.bytes, f.n);
     free(f.bytes);
@@ -219,7 +213,7 @@ static void test_failures_leave_what_was_there(void **state)
     (void)state;
     char images[PATH_MAX + 32], folder[PATH_MAX], path[PATH_MAX], file[PATH_MAX], out[PATH_MAX];
     (void)make_images(images, "source", 3);
-    make_folder("target");
+    test_make_folder("target");
     (void)test_path(folder, "target");
     assert_ok(pack_create(images, DATASET_TRAIN, test_path(path, "target/a.pack"), NULL));
     size_t n_before, n_after;

@@ -12,12 +12,6 @@ static void write_bytes(const char *name, struct file_bytes f)
     free(f.bytes);
 }
 
-static void make_folder(const char *name)
-{
-    char path[PATH_MAX];
-    assert_int_equal(mkdir(test_path(path, name), 0777), 0);
-}
-
 /* KIND:FOLDER, with FOLDER in the temporary folder. */
 static const char *spec_of(char buffer[PATH_MAX + 32], const char *kind, const char *folder)
 {
@@ -136,7 +130,7 @@ static void test_fashion_mnist(void **state)
 static void write_mnist(const char *folder, int n_images, int n_labels, int side)
 {
     char name[64];
-    make_folder(folder);
+    test_make_folder(folder);
     (void)snprintf(name, sizeof name, "%s/train-images-idx3-ubyte", folder);
     write_bytes(name, files_idx(n_images, side, side));
     (void)snprintf(name, sizeof name, "%s/train-labels-idx1-ubyte.gz", folder);
@@ -196,7 +190,7 @@ static void test_cifar(void **state)
     dataset *d;
     float pixels[3072];
     int32_t label;
-    make_folder("cifar");
+    test_make_folder("cifar");
     write_bytes("cifar/test_batch.bin", files_cifar(2));
     for (int i = 1; i < 5; i++) {
         (void)snprintf(name, sizeof name, "cifar/data_batch_%d.bin", i);
@@ -225,8 +219,8 @@ static void test_cifar_as_unpacked(void **state)
     (void)state;
     char spec[PATH_MAX + 32], name[64];
     dataset *d;
-    make_folder("above");
-    make_folder("above/cifar-10-batches-bin");
+    test_make_folder("above");
+    test_make_folder("above/cifar-10-batches-bin");
     write_bytes("above/cifar-10-batches-bin/test_batch.bin", files_cifar(2));
     for (int i = 1; i <= 5; i++) {
         (void)snprintf(name, sizeof name, "above/cifar-10-batches-bin/data_batch_%d.bin", i);
@@ -246,7 +240,7 @@ static void write_class(const char *folder, const char *class_name, int n, int s
 {
     char name[PATH_MAX / 4];
     (void)snprintf(name, sizeof name, "%s/%s", folder, class_name);
-    make_folder(name);
+    test_make_folder(name);
     for (int i = 0; i < n; i++) {
         (void)snprintf(name, sizeof name, "%s/%s/%02d.%s", folder, class_name, i,
                        i % 2 ? "png" : "JPG");
@@ -262,7 +256,7 @@ static void test_folder_in_one(void **state)
     dataset *d;
     float pixels[3 * 12 * 12];
     int32_t label;
-    make_folder("pets");
+    test_make_folder("pets");
     write_class("pets", "dog", 20, 1);
     write_class("pets", "cat", 11, 50);
     write_bytes("pets/cat/readme.txt", files_idx(1, 0, 0));
@@ -306,8 +300,8 @@ static void test_folder_called_mnist(void **state)
     dataset *d;
     float pixels[3 * 12 * 12];
     int32_t label;
-    make_folder("colour");
-    make_folder("colour/mnist");
+    test_make_folder("colour");
+    test_make_folder("colour/mnist");
     write_class("colour/mnist", "a", 2, 1);
     (void)spec_of(spec, "imagefolder", "colour/mnist@12");
     assert_ok(dataset_open(spec, DATASET_TRAIN, NULL, &d));
@@ -322,8 +316,8 @@ static void test_folder_split(void **state)
     (void)state;
     char spec[PATH_MAX + 32];
     dataset *d;
-    make_folder("split");
-    make_folder("split/train");
+    test_make_folder("split");
+    test_make_folder("split/train");
     write_class("split/train", "a", 3, 1);
     write_class("split/train", "b", 2, 1);
     assert_ok(dataset_open(spec_of(spec, "imagefolder", "split@8"), DATASET_TRAIN, NULL, &d));
@@ -331,7 +325,7 @@ static void test_folder_split(void **state)
     assert_int_equal(dataset_get_info(d)->n_test, 0);
     dataset_close(d);
     assert_fails(dataset_open(spec, DATASET_TEST, NULL, &d), STATUS_FAILED, "holds no test images");
-    make_folder("split/val");
+    test_make_folder("split/val");
     write_class("split/val", "b", 2, 9);
     assert_ok(dataset_open(spec, DATASET_TEST, NULL, &d));
     assert_int_equal(dataset_get_info(d)->n_samples, 2);
@@ -358,10 +352,10 @@ static void test_folder_failures(void **state)
     write_bytes("file", files_idx(1, 0, 0));
     assert_fails(dataset_open(spec_of(spec, "imagefolder", "file"), DATASET_TRAIN, NULL, &d),
                  STATUS_FAILED, "file: cannot open folder: Not a directory");
-    make_folder("empty");
+    test_make_folder("empty");
     assert_fails(dataset_open(spec_of(spec, "imagefolder", "empty"), DATASET_TRAIN, NULL, &d),
                  STATUS_FAILED, "empty: holds no class folders");
-    make_folder("empty/a");
+    test_make_folder("empty/a");
     assert_fails(dataset_open(spec, DATASET_TRAIN, NULL, &d), STATUS_FAILED,
                  "empty/a: class folder holds no .jpg");
     write_bytes("empty/a/1.jpg", files_idx(1, 2, 2));
@@ -369,7 +363,7 @@ static void test_folder_failures(void **state)
     struct file_bytes cut = files_jpeg(1, 16, 16, 3, false);
     cut.n -= 20;
     write_bytes("empty/a/3.jpg", cut);
-    make_folder("empty/a/4.jpg"); /* a folder is not an image */
+    test_make_folder("empty/a/4.jpg"); /* a folder is not an image */
     assert_ok(dataset_open(spec_of(spec, "imagefolder", "empty@8"), DATASET_TRAIN, NULL, &d));
     assert_int_equal(dataset_get_info(d)->n_samples, 3);
     assert_fails(dataset_read(d, 0, pixels, &label), STATUS_FAILED,

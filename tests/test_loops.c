@@ -10,7 +10,7 @@ static struct opdevice in_double;
 static int open_device(void **state)
 {
     (void)state;
-    opdevice_open(&in_double, &backend_reference, PRECISION_DOUBLE);
+    opdevice_open(&in_double, &backend_reference, PRECISION_DOUBLE, 1);
     return 0;
 }
 

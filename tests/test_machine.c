@@ -426,7 +426,7 @@ static void test_hwloc(void **state)
 {
     (void)state;
     if (!has_hwloc())
-        skip();
+        skip_because("this build has no hwloc");
     struct machine *m = parse("synthetic:package:2 core:4 pu:2");
     assert_int_equal(m->n_devices, 16);
     assert_int_equal(m->n_nodes, 1);

@@ -469,7 +469,7 @@ static void test_each_plan_has_its_own_pace(void **state)
     struct profile_cost own, first;
     char key[MEASURE_KEY_BYTES];
     if (pin_count_cores() < 2)
-        skip();
+        skip_because("this host has one core");
     assert_true(bench_open(&b, "lenet5", "data", 2));
     assert_ok(profile_measure(b.profile, &b.request, &result));
     (void)measure_plan_key(MEASURE_DRIFT_KEY, b.graph, b.plan, key, sizeof key);
@@ -494,7 +494,7 @@ static void test_a_slow_core_is_drift(void **state)
 {
     (void)state;
     if (pin_count_cores() < 2)
-        skip();
+        skip_because("this host has one core");
     assert_ok(backend_find("reference", &unequal.real));
     unequal.slow = pthread_self(); /* the first worker's thread is the caller's */
     struct backend backend = *unequal.real;

@@ -49,10 +49,7 @@ static void test_mutations(void **state)
     enum { N = sizeof cases / sizeof cases[0] };
     int by_kind[N_MUTATIONS] = {0}, missed = 0, all = 0;
     (void)state;
-    random_state = 1;
-    const char *seed = getenv("CLEAVE_TEST_SEED"); /* to look for more */
-    if (seed)
-        random_state = strtoull(seed, NULL, 10);
+    random_state = test_seed();
     for (int i = 0; i < N + N_BROKEN + N_FLATTENED; i++) {
         struct team t;
         if (i < N)
@@ -79,5 +76,5 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutations)};
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return cmocka_run_group_tests(tests, described_open, described_close);
 }

@@ -570,7 +570,7 @@ static void *work(void *argument)
     struct worker *w = argument;
     struct opdevice d;
     const struct backend *cpu = find_cpu();
-    open_device(&d, cpu ? cpu : &backend_reference, PRECISION_FLOAT, w->threads);
+    opdevice_open(&d, cpu ? cpu : &backend_reference, PRECISION_FLOAT, w->threads);
     w->count = 0;
     float *all = NULL;
     for (size_t i = 0; i < (size_t)ROUNDS * sizeof names / sizeof names[0]; i++) {
@@ -628,9 +628,9 @@ static void test_devices_in_one_thread(void **state)
     for (int k = 0; k < 2; k++) {
         struct opdevice first, second;
         struct oprun r;
-        open_device(&first, cpu ? cpu : &backend_reference, PRECISION_FLOAT, 1);
+        opdevice_open(&first, cpu ? cpu : &backend_reference, PRECISION_FLOAT, 1);
         if (k == 1)
-            open_device(&second, cpu ? cpu : &backend_reference, PRECISION_FLOAT, 4);
+            opdevice_open(&second, cpu ? cpu : &backend_reference, PRECISION_FLOAT, 4);
         oprun_open(&r, &first, &c, NULL);
         oprun_forward(&r);
         oprun_backward(&r);

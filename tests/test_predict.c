@@ -1,16 +1,9 @@
 /* Predictions are exact where they can be: memory to the byte, bytes moved to the byte, for every
- * plan that test_transparency trains with. All of them with CLEAVE_TEST_ALL=1 on the cpu backend,
- * too, which takes minutes; otherwise a part of them there. */
+ * plan that test_transparency trains with: a sample of them, or all with CLEAVE_TEST_ALL=1. */
 #include "plan_suite.h"
 #include "team.h"
 
 #include "predict/predict.h"
-
-static bool everything(void)
-{
-    const char *all = getenv("CLEAVE_TEST_ALL");
-    return all && *all == '1';
-}
 
 /* ---- a backend that counts ---- */
 
@@ -162,14 +155,14 @@ static bool try_strategy(const char *backend, const char *model, const char *str
     return st == STATUS_OK;
 }
 
-/* Every `part`-th plan. */
-static void check_matrix(const char *backend, int part)
+static void check_matrix(const char *backend, int n_wanted)
 {
-    int turn = 0, n_checked = 0;
+    struct test_sample sample = test_sample(backend, suite_size(), n_wanted);
+    int n_checked = 0;
     for (int m = 0; m < SUITE_NETWORKS; m++)
         for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
             for (int w = 0; w < SUITE_WORKERS; w++)
-                if (turn++ % part == 0)
+                if (test_sample_takes(&sample))
                     n_checked +=
                         try_strategy(backend, suite_networks[m], s->name, suite_workers[w]);
     print_message("%d plans on %s\n", n_checked, backend);
@@ -178,15 +171,15 @@ static void check_matrix(const char *backend, int part)
 static void test_matrix_on_reference(void **state)
 {
     (void)state;
-    check_matrix("reference", TEST_UNDER_SANITIZER ? 13 : 1);
+    check_matrix("reference", TEST_UNDER_SANITIZER ? 24 : 150);
 }
 
 static void test_matrix_on_cpu(void **state)
 {
     (void)state;
     if (!session_has_backend("cpu"))
-        skip_because("this build has no cpu backend");
-    check_matrix("cpu", everything() ? 1 : TEST_UNDER_SANITIZER ? 61 : 7);
+        skip_because("this build has no backend 'cpu'");
+    check_matrix("cpu", TEST_UNDER_SANITIZER ? 5 : 45);
 }
 
 static void check_hand_made(const char *backend)
@@ -280,12 +273,13 @@ static void run_strategy(const char *backend, const char *model, const char *str
 static void test_runs(void **state)
 {
     (void)state;
-    int turn = 0;
+    struct test_sample sample =
+        test_sample("with batch norm", suite_size() / SUITE_NETWORKS, TEST_UNDER_SANITIZER ? 1 : 5);
     const char *backend = session_has_backend("cpu") ? "cpu" : "reference";
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
-        for (int w = 0; w < SUITE_WORKERS; w++, turn++) {
+        for (int w = 0; w < SUITE_WORKERS; w++) {
             run_strategy(backend, "lenet5", s->name, suite_workers[w], PLAN_RING);
-            if (turn % (TEST_UNDER_SANITIZER ? 44 : 9) == 0) /* with batch norm */
+            if (test_sample_takes(&sample))
                 run_strategy(backend, "mobilenetv2", s->name, suite_workers[w], PLAN_RING);
         }
 }

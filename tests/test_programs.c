@@ -92,5 +92,5 @@ int main(void)
         cmocka_unit_test(test_written_plans),
         cmocka_unit_test(test_flattened),
     };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return cmocka_run_group_tests(tests, described_open, described_close);
 }

@@ -1,9 +1,9 @@
 /* Any valid plan trains as one worker does: random networks under random plans, run for real with
  * every worker a thread, against one worker on the reference backend.
  *
- *     CLEAVE_CASES=5000 test_random_plans     more of them (400 otherwise)
- *     CLEAVE_SEED=17 test_random_plans        others; a case's seed is this plus its number
- *     CLEAVE_SEED=423 CLEAVE_CASES=1 ...      one case again
+ *     CLEAVE_TEST_CASES=5000 test_random_plans     more of them (400 otherwise)
+ *     CLEAVE_TEST_SEED=17 test_random_plans        others; a case's seed is this plus its number
+ *     CLEAVE_TEST_SEED=423 CLEAVE_TEST_CASES=1 ...      one case again
  *
  * A failing case is made smaller as long as it fails, and printed with its seed, graph and plan.
  */
@@ -314,7 +314,8 @@ static void print_case(const struct trial *t, const struct sketch *s, const char
                        const char *why)
 {
     char *text = write_sketch(t->graph, s);
-    (void)fprintf(stderr, "%s: CLEAVE_SEED=%llu CLEAVE_CASES=1, backend %s, %d steps: %s\n%s",
+    (void)fprintf(stderr,
+                  "%s: CLEAVE_TEST_SEED=%llu CLEAVE_TEST_CASES=1, backend %s, %d steps: %s\n%s",
                   title, (unsigned long long)t->seed, t->backend, s->n_steps, why, text);
     free(text);
 }
@@ -400,12 +401,12 @@ static void test_random_plans_train_like_one_worker(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    long long seed = test_number("CLEAVE_SEED", 1);
-    long long n_cases = test_number("CLEAVE_CASES", DEFAULT_CASES);
+    uint64_t seed = test_seed();
+    long long n_cases = test_count(DEFAULT_CASES);
     bool has_cpu = session_has_backend("cpu");
     enum { ENOUGH_FAILURES = 5 };
     for (long long i = 0; i < n_cases && tally.n_failed < ENOUGH_FAILURES; i++) {
-        uint64_t own = (uint64_t)(seed + i);
+        uint64_t own = seed + (uint64_t)i;
         run_case(own, has_cpu && own % 4 == 0, &tally);
     }
     print_message("%d cases run, %d of them on the cpu backend, %d failed\n", tally.n_run,

@@ -9,8 +9,8 @@ static struct opdevice in_double, in_float;
 static int open_devices(void **state)
 {
     (void)state;
-    opdevice_open(&in_double, &backend_reference, PRECISION_DOUBLE);
-    opdevice_open(&in_float, &backend_reference, PRECISION_FLOAT);
+    opdevice_open(&in_double, &backend_reference, PRECISION_DOUBLE, 1);
+    opdevice_open(&in_float, &backend_reference, PRECISION_FLOAT, 1);
     return 0;
 }
 

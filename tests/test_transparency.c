@@ -1,23 +1,19 @@
 /* Transparency: whatever the plan, the losses are those of one worker.
  *
  * Every strategy and plans made by hand, on threads, against the serial run with the same
- * micro-batches; asynchronous plans against a serial run with the same staleness. By default a part
- * of the matrix, chosen so that every network, strategy and number of workers occurs; all of it
- * with CLEAVE_TEST_ALL=1 (some hours on two cores: the reference backend is plain C), of which
- * CLEAVE_TEST_ONLY=NETWORK/STRATEGY runs one row, CLEAVE_TEST_ONLY=by-hand/N the Nth plan made by
- * hand and CLEAVE_TEST_ONLY=others what is neither, so that many can run side by side. */
+ * micro-batches; asynchronous plans against a serial run with the same staleness. By default a
+ * sample of the matrix; all of it with CLEAVE_TEST_ALL=1 (some hours on two cores: the reference
+ * backend is plain C), of which CLEAVE_TEST_ONLY=NETWORK/STRATEGY runs one row,
+ * CLEAVE_TEST_ONLY=by-hand/N the Nth plan made by hand and CLEAVE_TEST_ONLY=others all others, so
+ * that many can run side by side; patterns choose several rows (lenet5/?*). */
 #include "plan_suite.h"
 #include "team.h"
 
 #include "plan/plan.h"
 
-enum { MOST_STEPS = 64 };
+#include <fnmatch.h>
 
-static bool everything(void)
-{
-    const char *all = getenv("CLEAVE_TEST_ALL");
-    return all && *all == '1';
-}
+enum { MOST_STEPS = 64 };
 
 static int n_asked_for;
 
@@ -26,7 +22,7 @@ static bool is_asked_for(const char *model, const char *strategy)
     const char *only = getenv("CLEAVE_TEST_ONLY");
     char name[64];
     (void)snprintf(name, sizeof name, "%s/%s", model, strategy);
-    bool asked = strcmp(strategy, "serial") != 0 && (!only || strcmp(only, name) == 0);
+    bool asked = strcmp(strategy, "serial") != 0 && (!only || fnmatch(only, name, 0) == 0);
     n_asked_for += asked;
     return asked;
 }
@@ -158,7 +154,7 @@ static void check_strategy(const char *model, const char *strategy, int workers,
     assert_ok(plan_build(strategy, g, &request, &plan));
     if (!plan_is_stale(plan)) {
         check_plan(what, t, g, plan, n_steps);
-        if (everything())
+        if (test_runs_all())
             print_message("%s on %s: %d losses agree\n", what, t->backend, n_steps + 1);
     }
     plan_destroy(plan);
@@ -168,7 +164,7 @@ static void check_strategy(const char *model, const char *strategy, int workers,
 static void test_strategies_on_reference(void **state)
 {
     (void)state;
-    int n_networks = everything() ? SUITE_NETWORKS : 1;
+    int n_networks = test_runs_all() ? SUITE_NETWORKS : 1;
     for (int m = 0; m < n_networks; m++)
         for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
             for (int w = 0; w < 4; w++)
@@ -181,17 +177,15 @@ static void test_strategies_on_cpu(void **state)
 {
     (void)state;
     if (!session_has_backend("cpu"))
-        skip_because("this build has no cpu backend");
-    int turn = 0;
+        skip_because("this build has no backend 'cpu'");
+    struct test_sample sample =
+        test_sample("strategies on cpu", suite_size(), TEST_UNDER_SANITIZER ? 7 : 16);
     for (int m = 0; m < SUITE_NETWORKS; m++)
-        for (const struct plan_strategy *s = plan_strategies(); s->name; s++, turn++)
-            for (int w = 0; w < 4; w++) {
-                bool chosen = (turn + m) % 4 == w && turn % (TEST_UNDER_SANITIZER ? 12 : 5) == 0;
-                chosen |= everything();
-                if (chosen && is_asked_for(suite_networks[m], s->name))
+        for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
+            for (int w = 0; w < SUITE_WORKERS; w++)
+                if (test_sample_takes(&sample) && is_asked_for(suite_networks[m], s->name))
                     check_strategy(suite_networks[m], s->name, suite_workers[w], &fast,
-                                   everything() ? fast.n_steps : 2);
-            }
+                                   test_runs_all() ? fast.n_steps : 2);
 }
 
 /* ---- plans made by hand ---- */
@@ -209,11 +203,11 @@ static void test_hand_made_plans(void **state)
         bool small = strcmp(h->model, "lenet5") == 0;
         struct graph *g = suite_build_for(h);
         assert_ok(plan_parse(h->text, strlen(h->text), h->what, g, &plan));
-        if (small || everything())
+        if (small || test_runs_all())
             check_plan(h->what, &exact, g, plan, exact.n_steps);
         if (session_has_backend("cpu"))
-            check_plan(h->what, &fast, g, plan, everything() ? fast.n_steps : 4);
-        if (everything())
+            check_plan(h->what, &fast, g, plan, test_runs_all() ? fast.n_steps : 4);
+        if (test_runs_all())
             print_message("%s of %s: losses agree\n", h->what, h->model);
         plan_destroy(plan);
         graph_destroy(g);
@@ -226,7 +220,8 @@ static void test_more_workers_than_samples(void **state)
 {
     (void)state;
     for (int m = 0; m < 2; m++) {
-        const struct trial *t = m && session_has_backend("cpu") && !everything() ? &fast : &exact;
+        const struct trial *t =
+            m && session_has_backend("cpu") && !test_runs_all() ? &fast : &exact;
         struct graph *g = suite_build(suite_small[m].model, suite_small[m].batch);
         struct plan *plan;
         struct plan_request request = {.n_workers = 4};

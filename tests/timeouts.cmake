@@ -14,3 +14,13 @@ set(CLEAVE_TEST_TIMEOUTS
 # Tests that must run with no other beside them (they measure, or use all cores or memory).
 set(CLEAVE_TESTS_ALONE
     test_trial) # sets the times of two trainings side by side
+
+# The large matrices whole, for 'make test-all': program=seconds, or program=seconds:ROW for the rows of
+# CLEAVE_TEST_ONLY, which run side by side.
+set(CLEAVE_TESTS_WHOLE
+    test_clock_plans=1800 test_fixtures=3600 test_predict=3600 test_random_plans=7200
+    "test_transparency=7200:lenet5/*" "test_transparency=14400:alexnet/*"
+    "test_transparency=14400:vgg11/*" "test_transparency=14400:resnet18/*"
+    "test_transparency=14400:mobilenetv2/*" "test_transparency=14400:googlenet/*"
+    "test_transparency=14400:inceptionv3/*" "test_transparency=14400:by-hand/*"
+    test_transparency=1200:others)

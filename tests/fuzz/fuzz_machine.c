@@ -2,7 +2,7 @@
 
 #include "machine/machine.h"
 
-/* What was accepted passes the check, and comes back from its own text. */
+/* An accepted machine passes the check, and comes back from its own text. */
 static void use(const struct machine *m)
 {
     char *text = NULL;

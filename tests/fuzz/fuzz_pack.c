@@ -28,7 +28,7 @@ static void mend(uint8_t *bytes, size_t n_bytes)
     if (n_bytes < sizeof header)
         return;
     memcpy(&header, bytes, sizeof header);
-    if (bytes[n_bytes - 1] & 1) /* else the wrong length is what is to be found */
+    if (bytes[n_bytes - 1] & 1) /* else the reader must find the wrong length */
         header.file_bytes = n_bytes;
     if (header.index_offset <= n_bytes)
         header.index_checksum =

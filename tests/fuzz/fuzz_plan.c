@@ -22,7 +22,7 @@ static struct graph *build(void)
     return g;
 }
 
-/* What was accepted can run, and comes back from its own text. */
+/* An accepted plan can run, and comes back from its own text. */
 static void use(const struct plan *p, const struct graph *g)
 {
     struct plan *back = NULL;

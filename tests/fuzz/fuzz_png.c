@@ -2,6 +2,8 @@
 
 #include "data/image.h"
 
+#include <zlib.h>
+
 static void decode(const uint8_t *bytes, size_t n_bytes)
 {
     enum { SIDE = 10 };
@@ -22,7 +24,7 @@ static uint32_t read_be32(const uint8_t *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* Makes the checksum of every chunk right, so that what is behind it is reached. */
+/* Makes the checksum of every chunk right, so that the code behind it is reached. */
 static void mend(uint8_t *bytes, size_t n_bytes)
 {
     for (size_t at = 8; at + 12 <= n_bytes;) {

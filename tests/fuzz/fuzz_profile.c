@@ -22,7 +22,7 @@ static char *print(const struct store_content *c, size_t *n_bytes)
     return text;
 }
 
-/* What was accepted comes back from its own text. */
+/* Accepted content comes back from its own text. */
 static void use(const struct store_content *c)
 {
     size_t n, n_again;

@@ -1,31 +1,17 @@
-/* plans.h: plans of networks at hand, their cuts as text, and whether two are the same, for tests.
- *
- *     struct graph *g = build(0); // lenet5
- *     struct plan *p = make(g, "model", 4);
- *     assert_string_equal(cuts_text(p, g, "conv1"), "k 4");
- *     check_round_trip(p, g); // written and read back, nothing has changed
- */
-#ifndef CLEAVE_TESTS_PLANS_H
-#define CLEAVE_TESTS_PLANS_H
-
-#include "model/network.h"
-#include "plan/internal.h"
-#include "plan/plan.h"
-#include "testing.h"
+#include "plans.h"
 
 static const struct {
     const char *name;
     int64_t image[3], classes;
     bool small_form;
-} networks[] = {
+} networks[NETWORKS] = {
     {"lenet5", {1, 28, 28}, 10, true},         {"alexnet", {3, 224, 224}, 1000, false},
     {"vgg11", {3, 32, 32}, 10, true},          {"resnet18", {3, 224, 224}, 1000, false},
     {"mobilenetv2", {3, 224, 224}, 10, false}, {"googlenet", {3, 224, 224}, 10, false},
     {"inceptionv3", {3, 299, 299}, 10, false},
 };
-enum { NETWORKS = sizeof networks / sizeof *networks };
 
-static inline struct graph *build(int k)
+struct graph *build(int k)
 {
     struct graph_variant v = {.batch = 8,
                               .channels = networks[k].image[0],
@@ -39,7 +25,7 @@ static inline struct graph *build(int k)
     return g;
 }
 
-static inline int find_node(const struct graph *g, const char *name)
+int find_node(const struct graph *g, const char *name)
 {
     for (int i = 0; i < g->n_nodes; i++)
         if (!strcmp(g->nodes[i].name, name))
@@ -48,15 +34,14 @@ static inline int find_node(const struct graph *g, const char *name)
     return -1;
 }
 
-static inline struct plan *make(const struct graph *g, const char *strategy, int n_workers)
+struct plan *make(const struct graph *g, const char *strategy, int n_workers)
 {
     struct plan *p;
     assert_ok(plan_build(strategy, g, &(struct plan_request){.n_workers = n_workers}, &p));
     return p;
 }
 
-/* "n 2 o 2" of a layer, in a buffer that the next call reuses. */
-static inline const char *cuts_text(const struct plan *p, const struct graph *g, const char *name)
+const char *cuts_text(const struct plan *p, const struct graph *g, const char *name)
 {
     static char text[128];
     int node = find_node(g, name), used = 0;
@@ -73,8 +58,8 @@ static inline const char *cuts_text(const struct plan *p, const struct graph *g,
 
 /* ---- there and back ---- */
 
-static inline void assert_same_layer(const struct plan_layer *a, const struct plan_layer *b,
-                                     const char *name)
+static void assert_same_layer(const struct plan_layer *a, const struct plan_layer *b,
+                              const char *name)
 {
     assert_that(a->stage == b->stage && a->n_cuts == b->n_cuts && a->n_pieces == b->n_pieces &&
                     a->recompute == b->recompute,
@@ -91,8 +76,7 @@ static inline void assert_same_layer(const struct plan_layer *a, const struct pl
         assert_memory_equal(a->workers, b->workers, (size_t)a->n_pieces * sizeof(int));
 }
 
-static inline void assert_same_plan(const struct plan *a, const struct plan *b,
-                                    const struct graph *g)
+void assert_same_plan(const struct plan *a, const struct plan *b, const struct graph *g)
 {
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->n_workers, b->n_workers);
@@ -117,7 +101,7 @@ static inline void assert_same_plan(const struct plan *a, const struct plan *b,
         assert_memory_equal(a->servers, b->servers, (size_t)a->n_servers * sizeof(int));
 }
 
-static inline void check_round_trip(const struct plan *p, const struct graph *g)
+void check_round_trip(const struct plan *p, const struct graph *g)
 {
     struct plan *back;
     char *text;
@@ -127,5 +111,3 @@ static inline void check_round_trip(const struct plan *p, const struct graph *g)
     plan_destroy(back);
     free(text);
 }
-
-#endif

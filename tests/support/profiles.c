@@ -1,23 +1,14 @@
-/* profiles.h: profiles with costs that are known by their numbers, for tests.
- *
- *     profile *p = open_profile("a.db"); // in the test's folder
- *     add_numbered(p, &one, 0, 150);
- *     assert_true(has_numbered(p, &one, 149));
- *     profile_close(p);
- */
-#ifndef CLEAVE_TESTS_PROFILES_H
-#define CLEAVE_TESTS_PROFILES_H
-
-#include "profile/profile_parts.h"
-#include "testing.h"
+#include "profiles.h"
 
 #include <sqlite3.h>
 
-static const struct profile_setting one = {"cpu oneDNN 2.6.3 avx512, Some Processor", 2, 1};
-static const struct profile_setting loaded = {"cpu oneDNN 2.6.3 avx512, Some Processor", 2, 4};
-static const struct profile_setting gpu = {"gpu", 0, 1};
+const struct profile_setting one = {"cpu oneDNN 2.6.3 avx512, Some Processor", 2, 1};
 
-static inline profile *open_profile(const char *name)
+const struct profile_setting loaded = {"cpu oneDNN 2.6.3 avx512, Some Processor", 2, 4};
+
+const struct profile_setting gpu = {"gpu", 0, 1};
+
+profile *open_profile(const char *name)
 {
     char path[PATH_MAX];
     profile *p;
@@ -25,8 +16,7 @@ static inline profile *open_profile(const char *name)
     return p;
 }
 
-/* A cost that follows from its number, so that it can be known again. */
-static inline struct profile_entry make_entry(int i, char key[64])
+struct profile_entry make_entry(int i, char key[64])
 {
     static const char *const families[] = {"conv2d 3x3 s1 forward", "linear forward", "fold"};
     (void)snprintf(key, 64, "conv2d [%d,%d,8,8] 3x3 s1 forward", i % 97, i);
@@ -35,7 +25,7 @@ static inline struct profile_entry make_entry(int i, char key[64])
                                   .cost = {1e-6 * (i + 1), 0.01 * (i % 7), 1 + i % 30}};
 }
 
-static inline void add_numbered(profile *p, const struct profile_setting *s, int from, int n)
+void add_numbered(profile *p, const struct profile_setting *s, int from, int n)
 {
     struct profile_entry *entries = malloc((size_t)n * sizeof *entries);
     char(*keys)[64] = malloc((size_t)n * sizeof *keys);
@@ -48,7 +38,7 @@ static inline void add_numbered(profile *p, const struct profile_setting *s, int
     free(keys);
 }
 
-static inline bool has_numbered(profile *p, const struct profile_setting *s, int i)
+bool has_numbered(profile *p, const struct profile_setting *s, int i)
 {
     char key[64];
     struct profile_entry e = make_entry(i, key);
@@ -60,7 +50,7 @@ static inline bool has_numbered(profile *p, const struct profile_setting *s, int
     return true;
 }
 
-static inline char *export_text(profile *p)
+char *export_text(profile *p)
 {
     char *text;
     size_t size;
@@ -71,15 +61,15 @@ static inline char *export_text(profile *p)
     return text;
 }
 
-static inline void assert_same_export(profile *a, profile *b)
+void assert_same_export(profile *a, profile *b)
 {
     char *x = export_text(a), *y = export_text(b);
     assert_string_equal(x, y);
     free(x);
     free(y);
 }
-/* Something of everything: several pages, two settings, texts. */
-static inline void write_sample(const char *name)
+
+void write_sample(const char *name)
 {
     profile *p = open_profile(name);
     add_numbered(p, &one, 0, 150);
@@ -88,13 +78,10 @@ static inline void write_sample(const char *name)
     profile_close(p);
 }
 
-/* Behind the back of the profile. */
-static inline void change_file(const char *path, const char *sql)
+void change_file(const char *path, const char *sql)
 {
     sqlite3 *db;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
-
-#endif

@@ -1,55 +1,11 @@
-/* random_plans.h: random plans for random networks (random_graphs.h), the same ones for the same
- * seed: any cuts, stages, servers, schedules and sums that a plan file can say.
- *
- *     struct sketch s = draw_sketch(&d, graph);
- *     char *text = write_sketch(graph, &s);          // JSON; plan_parse may refuse it with a
- * reason
- *     ...
- *     free(text);
- */
-#ifndef CLEAVE_TESTS_RANDOM_PLANS_H
-#define CLEAVE_TESTS_RANDOM_PLANS_H
-
-#include "plan/plan.h"
-#include "random_graphs.h"
-
-enum { MAX_WORKERS = 7, MAX_STAGES = 3, MAX_LAYERS = 40, MAX_STEPS = 3 };
+#include "random_plans.h"
 
 /* ---- plans, in a form that can be changed piece by piece ---- */
-
-struct sketch_cut {
-    int loop, n_parts;
-    bool sized; /* written as sizes, not as a number of parts */
-    int size[MAX_WORKERS];
-};
-
-struct sketch_layer {
-    int stage;
-    bool named; /* under "layers" with cuts of its own; else it takes the default */
-    int n_cuts;
-    struct sketch_cut cut[OP_MAX_LOOPS];
-    int n_workers, workers[MAX_WORKERS]; /* 0: not written */
-    bool recompute;
-};
-
-struct sketch {
-    int n_workers, n_stages, n_layers;
-    struct {
-        int n_workers, workers[MAX_WORKERS];
-    } stages[MAX_STAGES];
-    struct sketch_layer layers[MAX_LAYERS];
-    const char *default_use; /* "n", "channels", ...; NULL: no default */
-    int default_parts;
-    int n_servers, servers[MAX_WORKERS];
-    int micro_batches, workers_per_node, n_steps;
-    long long bucket_bytes;
-    const char *schedule, *sync;
-};
 
 /* ---- drawing one ---- */
 
 /* Deals the workers out in any order, the last ones as servers; every stage gets at least one. */
-static inline void draw_workers(struct draw *d, struct sketch *s)
+static void draw_workers(struct draw *d, struct sketch *s)
 {
     int order[MAX_WORKERS];
     for (int i = 0; i < s->n_workers; i++)
@@ -67,7 +23,7 @@ static inline void draw_workers(struct draw *d, struct sketch *s)
 
 /* Runs of nodes, or any stages that no edge leaves backwards. The second may leave a stage empty.
  */
-static inline void deal_stages(struct draw *d, const struct graph *g, struct sketch *s, bool runs)
+static void deal_stages(struct draw *d, const struct graph *g, struct sketch *s, bool runs)
 {
     for (int i = 1; i < g->n_nodes; i++) {
         int least = runs ? s->layers[i - 1].stage : 0, left = g->n_nodes - i;
@@ -82,7 +38,7 @@ static inline void deal_stages(struct draw *d, const struct graph *g, struct ske
     s->layers[g->n_nodes - 1].stage = s->n_stages - 1;
 }
 
-static inline bool every_stage_is_used(const struct sketch *s)
+static bool every_stage_is_used(const struct sketch *s)
 {
     bool used[MAX_STAGES] = {false};
     for (int i = 1; i < s->n_layers; i++)
@@ -93,7 +49,7 @@ static inline bool every_stage_is_used(const struct sketch *s)
     return true;
 }
 
-static inline void draw_stages(struct draw *d, const struct graph *g, struct sketch *s)
+static void draw_stages(struct draw *d, const struct graph *g, struct sketch *s)
 {
     bool runs = draw_chance(d, 70);
     deal_stages(d, g, s, runs);
@@ -102,8 +58,7 @@ static inline void draw_stages(struct draw *d, const struct graph *g, struct ske
 }
 
 /* So that each part has at least one of the iterations; a batch's sizes are only proportions. */
-static inline void draw_sizes(struct draw *d, const struct loop *loop, bool batch,
-                              struct sketch_cut *cut)
+static void draw_sizes(struct draw *d, const struct loop *loop, bool batch, struct sketch_cut *cut)
 {
     int left = (int)loop->extent;
     cut->sized = true;
@@ -116,8 +71,8 @@ static inline void draw_sizes(struct draw *d, const struct loop *loop, bool batc
     }
 }
 
-static inline void draw_cuts(struct draw *d, const struct op_case *op, int n_workers,
-                             struct sketch_layer *layer)
+static void draw_cuts(struct draw *d, const struct op_case *op, int n_workers,
+                      struct sketch_layer *layer)
 {
     struct loop_nest nest;
     int order[OP_MAX_LOOPS], room = n_workers;
@@ -139,7 +94,7 @@ static inline void draw_cuts(struct draw *d, const struct op_case *op, int n_wor
     }
 }
 
-static inline int count_pieces(const struct sketch_layer *layer)
+int count_pieces(const struct sketch_layer *layer)
 {
     int n = 1;
     for (int i = 0; i < layer->n_cuts; i++)
@@ -147,8 +102,8 @@ static inline int count_pieces(const struct sketch_layer *layer)
     return n;
 }
 
-static inline void draw_layer(struct draw *d, const struct graph_node *node, const struct sketch *s,
-                              struct sketch_layer *layer)
+static void draw_layer(struct draw *d, const struct graph_node *node, const struct sketch *s,
+                       struct sketch_layer *layer)
 {
     int n = s->stages[layer->stage].n_workers, order[MAX_WORKERS];
     layer->recompute = draw_chance(d, 15);
@@ -164,7 +119,7 @@ static inline void draw_layer(struct draw *d, const struct graph_node *node, con
     memcpy(layer->workers, order, sizeof layer->workers);
 }
 
-static inline struct sketch draw_sketch(struct draw *d, const struct graph *g)
+struct sketch draw_sketch(struct draw *d, const struct graph *g)
 {
     static const char *const uses[] = {"n", "channels", "height", "width"};
     static const char *const syncs[] = {"ring", "tree", "hierarchical"};
@@ -198,7 +153,7 @@ static inline struct sketch draw_sketch(struct draw *d, const struct graph *g)
 
 /* ---- as JSON ---- */
 
-static inline void write_numbers(FILE *f, const char *key, int n, const int *numbers)
+static void write_numbers(FILE *f, const char *key, int n, const int *numbers)
 {
     (void)fprintf(f, "\"%s\": [", key);
     for (int i = 0; i < n; i++)
@@ -206,8 +161,7 @@ static inline void write_numbers(FILE *f, const char *key, int n, const int *num
     (void)fprintf(f, "]");
 }
 
-static inline void write_layer(FILE *f, const struct graph_node *node,
-                               const struct sketch_layer *layer)
+static void write_layer(FILE *f, const struct graph_node *node, const struct sketch_layer *layer)
 {
     struct loop_nest nest;
     op_get_loops(&node->op, &nest);
@@ -232,7 +186,7 @@ static inline void write_layer(FILE *f, const struct graph_node *node,
     (void)fprintf(f, "}");
 }
 
-static inline void write_recomputed(FILE *f, const struct graph *g, const struct sketch *s)
+static void write_recomputed(FILE *f, const struct graph *g, const struct sketch *s)
 {
     const char *comma = "";
     (void)fprintf(f, "  \"recompute\": [");
@@ -244,8 +198,7 @@ static inline void write_recomputed(FILE *f, const struct graph *g, const struct
     (void)fprintf(f, "],\n");
 }
 
-/* The caller frees it. */
-static inline char *write_sketch(const struct graph *g, const struct sketch *s)
+char *write_sketch(const struct graph *g, const struct sketch *s)
 {
     char *text = NULL;
     size_t n_bytes = 0;
@@ -284,5 +237,3 @@ static inline char *write_sketch(const struct graph *g, const struct sketch *s)
     assert_int_equal(fclose(f), 0);
     return text;
 }
-
-#endif

@@ -1,68 +1,15 @@
-/* opcases.h: the ops' test cases, and running one of them on any backend.
- *
- *     struct opdevice device;
- *     opdevice_open(&device, &backend_reference, PRECISION_DOUBLE);
- *     for (int i = 0; i < opcase_count(); i++) {
- *         struct oprun run;
- *         oprun_open(&run, &device, opcase_get(i), NULL); // group made, tensors filled
- *         oprun_forward(&run);
- *         oprun_backward(&run);
- *         float *dx = oprun_download(&run, run.args.input_grad[0], run.layouts.input[0]);
- *         ...
- *         free(dx);
- *         oprun_close(&run);
- *     }
- *     opdevice_close(&device);
- *
- * Tensors are filled with numbers that depend on the case and the tensor only, so that two backends
- * see the same ones. Outputs and gradients start as NaN: a pass that does not write all of them
- * shows. Gradients with several addends or a folded activation are folded with backend->fold for
- * ops that do not do so themselves, as the runtime does. Failures end the cmocka test.
- */
-#ifndef CLEAVE_TESTS_OPCASES_H
-#define CLEAVE_TESTS_OPCASES_H
-
-#include "backend/backend.h"
-#include "base/random.h"
-#include "testing.h"
+#include "opcases.h"
 
 /* ---- the cases ---- */
 
-enum opcase_fill {
-    FILL_UNIFORM,  /* in [-2, 2] */
-    FILL_DISTINCT, /* a shuffled grid over [-8, 8]: no two values are near, none is near 0 or 6 */
-};
-
-struct opcase {
-    char name[96];
-    struct group_spec spec;
-    enum opcase_fill fill; /* of the inputs */
-    int n_output_grads;
-    bool all_folds; /* a base case: also with every activation, residual and more gradients */
-};
-
-#define OPCASE_WINDOW(kh, kw, sh, sw) .kernel = {kh, kw}, .stride = {sh, sw}
-#define OPCASE_PAD(top, left, bottom, right) .pad_before = {top, left}, .pad_after = {bottom, right}
-#define OPCASE_SPEC(kind, shape, ...) \
-    .n_output_grads = 1,              \
-    .spec = {.training = true,        \
-             .input_gradient = true,  \
-             .random_stream = 3,      \
-             .global_batch = 5,       \
-             .op = {.op = kind, .n_inputs = 1, .input = {shape}, .attrs = {__VA_ARGS__}}}
-#define OPCASE_CONV(shape, out, ...) OPCASE_SPEC(OP_CONV2D, shape, .out_channels = out, __VA_ARGS__)
-#define OPCASE_NORM(shape) \
-    OPCASE_SPEC(OP_BATCH_NORM, shape, .epsilon = 1e-5, .momentum = 0.1), .all_folds = true
-#define OPCASE_LRN(shape, size)                                                    \
-    OPCASE_SPEC(OP_LOCAL_RESPONSE_NORM, shape, .lrn_size = size, .lrn_alpha = 0.3, \
-                .lrn_beta = 0.75, .lrn_k = 1.5)
-
 enum { OPCASE_MAX = 256 };
+
 static struct opcase opcase_table[OPCASE_MAX];
+
 static int opcase_n;
 
-static inline void opcase_append(const struct opcase *base, enum activation activation,
-                                 bool residual, int n_output_grads)
+static void opcase_append(const struct opcase *base, enum activation activation, bool residual,
+                          int n_output_grads)
 {
     static const char *const names[ACTIVATION_COUNT] = {"", ", relu", ", relu6", ", logistic",
                                                         ", tanh"};
@@ -82,8 +29,7 @@ static inline void opcase_append(const struct opcase *base, enum activation acti
     assert_ok(op_infer_shape(&c->spec.op));
 }
 
-/* The base case, and where it asks for them its foldings. */
-static inline void opcase_append_foldings(const struct opcase *base)
+void opcase_append_foldings(const struct opcase *base)
 {
     unsigned flags = op_get_info(base->spec.op.op)->flags;
     opcase_append(base, ACTIVATION_NONE, false, flags & OP_IS_LOSS ? 0 : 1);
@@ -96,7 +42,7 @@ static inline void opcase_append_foldings(const struct opcase *base)
                     opcase_append(base, a, residual, n_grads);
 }
 
-static inline void opcase_build_product(void)
+static void opcase_build_product(void)
 {
     const struct opcase base[] = {
         /* convolution */
@@ -162,7 +108,7 @@ static inline void opcase_build_product(void)
         opcase_append_foldings(&base[i]);
 }
 
-static inline void opcase_build_pool(void)
+static void opcase_build_pool(void)
 {
     const struct opcase base[] = {
         /* maximum */
@@ -216,7 +162,7 @@ static inline void opcase_build_pool(void)
         opcase_append_foldings(&base[i]);
 }
 
-static inline void opcase_build_rest(void)
+static void opcase_build_rest(void)
 {
     const struct opcase base[] = {
         /* norms */
@@ -278,8 +224,7 @@ static inline void opcase_build_rest(void)
         opcase_append_foldings(&base[i]);
 }
 
-/* All cases, each base one followed by its foldings. */
-static inline int opcase_count(void)
+int opcase_count(void)
 {
     if (!opcase_n) {
         opcase_build_product();
@@ -289,14 +234,13 @@ static inline int opcase_count(void)
     return opcase_n;
 }
 
-static inline const struct opcase *opcase_get(int i)
+const struct opcase *opcase_get(int i)
 {
     assert_true(i >= 0 && i < opcase_count());
     return &opcase_table[i];
 }
 
-/* The case of that name. */
-static inline const struct opcase *opcase_find(const char *name)
+const struct opcase *opcase_find(const char *name)
 {
     for (int i = 0; i < opcase_count(); i++)
         if (strcmp(opcase_get(i)->name, name) == 0)
@@ -307,22 +251,16 @@ static inline const struct opcase *opcase_find(const char *name)
 
 /* ---- a device ---- */
 
-struct opdevice {
-    const struct backend *backend;
-    device *device;
-    stream *stream;
-};
-
-static inline void opdevice_open(struct opdevice *d, const struct backend *backend,
-                                 enum precision precision)
+void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,
+                   int threads)
 {
-    struct device_options options = {.precision = precision, .threads = 1};
+    struct device_options options = {.precision = precision, .threads = threads};
     d->backend = backend;
     assert_ok(backend->device_open(&options, &d->device));
     assert_ok(backend->stream_create(d->device, &d->stream));
 }
 
-static inline void opdevice_close(struct opdevice *d)
+void opdevice_close(struct opdevice *d)
 {
     d->backend->stream_destroy(d->stream);
     d->backend->device_close(d->device);
@@ -330,26 +268,7 @@ static inline void opdevice_close(struct opdevice *d)
 
 /* ---- one case on one device ---- */
 
-enum { OPRUN_MAX_BLOCKS = 64 };
-
-struct oprun {
-    const struct opdevice *on;
-    struct opcase c;
-    group *group;
-    struct group_layouts layouts;
-    struct group_needs needs;
-    /* As the runtime would bind them. output_grad holds what flows in, addends and all; where the
-     * op does not fold by itself, backward sees folded_grad as its only one. */
-    struct group_args args;
-    struct step_state step;
-    int n_params;
-    struct op_param param[OP_MAX_PARAMS];
-    int32_t labels[64]; /* host copy */
-    int n_blocks;
-    void *block[OPRUN_MAX_BLOCKS]; /* device memory to free */
-};
-
-static inline void *oprun_alloc(struct oprun *r, int64_t n_bytes)
+void *oprun_alloc(struct oprun *r, int64_t n_bytes)
 {
     assert_true(r->n_blocks < OPRUN_MAX_BLOCKS);
     void *p = NULL;
@@ -358,13 +277,12 @@ static inline void *oprun_alloc(struct oprun *r, int64_t n_bytes)
     return p;
 }
 
-static inline int64_t oprun_elements(const struct oprun *r, const layout *l)
+int64_t oprun_elements(const struct oprun *r, const layout *l)
 {
     return shape_elements(r->on->backend->layout_shape(l));
 }
 
-/* The values of a tensor on the host, for the caller to free. */
-static inline float *oprun_download(struct oprun *r, const void *from, const layout *l)
+float *oprun_download(struct oprun *r, const void *from, const layout *l)
 {
     float *host = calloc((size_t)oprun_elements(r, l) + 1, sizeof *host);
     assert_non_null(host);
@@ -373,15 +291,15 @@ static inline float *oprun_download(struct oprun *r, const void *from, const lay
     return host;
 }
 
-static inline void oprun_upload(struct oprun *r, const float *host, void *to, const layout *l)
+void oprun_upload(struct oprun *r, const float *host, void *to, const layout *l)
 {
     assert_ok(r->on->backend->upload(r->on->stream, host, to, l));
     assert_ok(r->on->backend->stream_synchronize(r->on->stream));
 }
 
 /* Element i of `count` of tensor number `tensor`, within +-size. */
-static inline float oprun_value(enum opcase_fill fill, uint32_t tensor, int64_t i, int64_t count,
-                                double size)
+static float oprun_value(enum opcase_fill fill, uint32_t tensor, int64_t i, int64_t count,
+                         double size)
 {
     struct random_key key = {.seed = 20, .use = RANDOM_TEST, .stream = tensor};
     if (fill == FILL_UNIFORM)
@@ -391,8 +309,8 @@ static inline float oprun_value(enum opcase_fill fill, uint32_t tensor, int64_t 
 }
 
 /* A new tensor of `shift` plus values within +-size. */
-static inline void *oprun_tensor(struct oprun *r, const layout *l, enum opcase_fill fill,
-                                 uint32_t tensor, double shift, double size)
+static void *oprun_tensor(struct oprun *r, const layout *l, enum opcase_fill fill, uint32_t tensor,
+                          double shift, double size)
 {
     int64_t count = oprun_elements(r, l);
     float *host = calloc((size_t)count + 1, sizeof *host);
@@ -405,13 +323,12 @@ static inline void *oprun_tensor(struct oprun *r, const layout *l, enum opcase_f
     return p;
 }
 
-/* A new tensor of NaN, to be overwritten. */
-static inline void *oprun_result(struct oprun *r, const layout *l)
+void *oprun_result(struct oprun *r, const layout *l)
 {
     return oprun_tensor(r, l, FILL_UNIFORM, 0, NAN, 0);
 }
 
-static inline void oprun_bind_params(struct oprun *r)
+static void oprun_bind_params(struct oprun *r)
 {
     for (int i = 0; i < r->n_params; i++) {
         bool variance = strcmp(r->param[i].name, "running_var") == 0;
@@ -424,7 +341,7 @@ static inline void oprun_bind_params(struct oprun *r)
     }
 }
 
-static inline void oprun_bind_labels(struct oprun *r)
+static void oprun_bind_labels(struct oprun *r)
 {
     const struct shape *logits = &r->c.spec.op.input[0];
     assert_true(logits->dim[0] <= (int64_t)(sizeof r->labels / sizeof r->labels[0]));
@@ -435,7 +352,7 @@ static inline void oprun_bind_labels(struct oprun *r)
     r->args.labels = to;
 }
 
-static inline void oprun_bind_gradients(struct oprun *r)
+static void oprun_bind_gradients(struct oprun *r)
 {
     const struct group_spec *spec = &r->c.spec;
     r->args.n_output_grads = r->c.n_output_grads;
@@ -453,7 +370,7 @@ static inline void oprun_bind_gradients(struct oprun *r)
             r->args.input_grad[i] = oprun_result(r, r->layouts.input[i]);
 }
 
-static inline void oprun_bind(struct oprun *r)
+static void oprun_bind(struct oprun *r)
 {
     const struct group_spec *spec = &r->c.spec;
     for (int i = 0; i < spec->op.n_inputs; i++)
@@ -474,10 +391,8 @@ static inline void oprun_bind(struct oprun *r)
     r->args.saved = r->needs.saved_bytes ? oprun_alloc(r, r->needs.saved_bytes) : NULL;
 }
 
-/* Makes the group and fills its tensors. Layouts in `given` (of this device; may be NULL) are kept;
- * inputs and residual not given are plain. */
-static inline void oprun_open(struct oprun *r, const struct opdevice *on, const struct opcase *c,
-                              const struct group_layouts *given)
+void oprun_open(struct oprun *r, const struct opdevice *on, const struct opcase *c,
+                const struct group_layouts *given)
 {
     const struct backend *b = on->backend;
     *r = (struct oprun){.on = on, .c = *c, .step = {.seed = 7, .step = 2}};
@@ -494,7 +409,7 @@ static inline void oprun_open(struct oprun *r, const struct opdevice *on, const 
     oprun_bind(r);
 }
 
-static inline void oprun_close(struct oprun *r)
+void oprun_close(struct oprun *r)
 {
     r->on->backend->group_destroy(r->group);
     for (int i = 0; i < r->n_blocks; i++)
@@ -502,7 +417,7 @@ static inline void oprun_close(struct oprun *r)
     *r = (struct oprun){0};
 }
 
-static inline void oprun_forward(struct oprun *r)
+void oprun_forward(struct oprun *r)
 {
     if (r->needs.output_is_input)
         return;
@@ -511,14 +426,12 @@ static inline void oprun_forward(struct oprun *r)
     assert_ok(b->stream_synchronize(r->on->stream));
 }
 
-/* Where the residual's gradient is after oprun_backward. */
-static inline const void *oprun_residual_grad(const struct oprun *r)
+const void *oprun_residual_grad(const struct oprun *r)
 {
     return r->args.folded_grad ? r->args.folded_grad : r->args.output_grad[0];
 }
 
-/* All gradients: the inputs', the params', and the residual's (oprun_residual_grad). */
-static inline void oprun_backward(struct oprun *r)
+void oprun_backward(struct oprun *r)
 {
     if (r->needs.output_is_input)
         return;
@@ -541,5 +454,3 @@ static inline void oprun_backward(struct oprun *r)
     }
     assert_ok(b->stream_synchronize(r->on->stream));
 }
-
-#endif

@@ -1,47 +1,24 @@
-/* random_graphs.h: small random networks for tests, the same ones for the same seed.
- *
- *     struct draw d = draw_begin(seed, 0);
- *     struct graph *g = draw_graph(&d, &(struct graph_wish){0});
- *     ...
- *     graph_print(g, stdout);
- *     graph_destroy(g);
- *
- * Images of 5x5 to 12x12 with 1 to 7 channels, 2 to 5 classes, batches of 1 to 9; 3 to 12 layers
- * and their activations over all ops, with residual sums, branches, and layers that several others
- * read.
- */
-#ifndef CLEAVE_TESTS_RANDOM_GRAPHS_H
-#define CLEAVE_TESTS_RANDOM_GRAPHS_H
-
-#include "base/random.h"
-#include "model/graph.h"
-#include "testing.h"
+#include "random_graphs.h"
 
 /* ---- numbers ---- */
 
-struct draw {
-    struct random_key key;
-    uint64_t next;
-};
-
-static inline struct draw draw_begin(uint64_t seed, uint32_t sequence)
+struct draw draw_begin(uint64_t seed, uint32_t sequence)
 {
     return (struct draw){.key = {.seed = seed, .use = RANDOM_TEST, .stream = sequence}};
 }
 
-/* least <= number <= most */
-static inline int draw_number(struct draw *d, int least, int most)
+int draw_number(struct draw *d, int least, int most)
 {
     uint32_t width = (uint32_t)(most - least) + 1;
     return least + (int)(random_word(d->key, 0, d->next++) % width);
 }
 
-static inline bool draw_chance(struct draw *d, int percent)
+bool draw_chance(struct draw *d, int percent)
 {
     return draw_number(d, 1, 100) <= percent;
 }
 
-static inline void draw_shuffle(struct draw *d, int n, int *values)
+void draw_shuffle(struct draw *d, int n, int *values)
 {
     for (int i = n - 1; i > 0; i--) {
         int k = draw_number(d, 0, i), kept = values[i];
@@ -52,11 +29,6 @@ static inline void draw_shuffle(struct draw *d, int n, int *values)
 
 /* ---- layers ---- */
 
-struct graph_wish {
-    bool well_behaved; /* no batch norm divides by a tiny deviation: for single precision */
-    bool wide;         /* up to 40 channels, over the blocks of vector layouts */
-};
-
 struct graph_draw {
     struct draw *d;
     const struct graph_wish *wish;
@@ -65,26 +37,26 @@ struct graph_draw {
     int left; /* layers that may still be added */
 };
 
-static inline const char *draw_name(struct graph_draw *g, const char *what, char buffer[32])
+static const char *draw_name(struct graph_draw *g, const char *what, char buffer[32])
 {
     (void)snprintf(buffer, 32, "%s%d", what, ++g->n_names);
     return buffer;
 }
 
-static inline int draw_add(struct graph_draw *g, const char *what, enum op_kind op,
-                           const struct op_attrs *attrs, int n_inputs, const int *inputs)
+static int draw_add(struct graph_draw *g, const char *what, enum op_kind op,
+                    const struct op_attrs *attrs, int n_inputs, const int *inputs)
 {
     char name[32];
     g->left--;
     return graph_add(g->builder, draw_name(g, what, name), op, attrs, n_inputs, inputs);
 }
 
-static inline int64_t draw_extent(const struct graph_draw *g, int x, int axis)
+static int64_t draw_extent(const struct graph_draw *g, int x, int axis)
 {
     return graph_shape(g->builder, x).dim[axis];
 }
 
-static inline int64_t draw_divisor(struct graph_draw *g, int64_t of)
+static int64_t draw_divisor(struct graph_draw *g, int64_t of)
 {
     int64_t divisor;
     do
@@ -94,7 +66,7 @@ static inline int64_t draw_divisor(struct graph_draw *g, int64_t of)
 }
 
 /* Fills groups and out_channels: plain, with groups, or every channel its own. */
-static inline void draw_channels(struct graph_draw *g, int64_t in, struct op_attrs *a)
+static void draw_channels(struct graph_draw *g, int64_t in, struct op_attrs *a)
 {
     a->groups = 1;
     a->out_channels = draw_number(g->d, 1, g->wish->wide ? 40 : 7);
@@ -106,8 +78,8 @@ static inline void draw_channels(struct graph_draw *g, int64_t in, struct op_att
 }
 
 /* A window on one axis that fits `extent` pixels and reads some of them wherever it stands. */
-static inline void draw_window(struct graph_draw *g, int64_t extent, int axis, bool pool,
-                               struct op_attrs *a)
+static void draw_window(struct graph_draw *g, int64_t extent, int axis, bool pool,
+                        struct op_attrs *a)
 {
     int kernel = draw_number(g->d, 1, extent >= 3 ? 3 : (int)extent);
     bool dilated = !pool && kernel > 1 && 2 * (kernel - 1) + 1 <= extent && draw_chance(g->d, 20);
@@ -120,7 +92,7 @@ static inline void draw_window(struct graph_draw *g, int64_t extent, int axis, b
         draw_chance(g->d, 60) ? a->pad_before[axis] : draw_number(g->d, 0, most_pad);
 }
 
-static inline int draw_conv(struct graph_draw *g, int x)
+static int draw_conv(struct graph_draw *g, int x)
 {
     struct op_attrs a = {.bias = draw_chance(g->d, 60)};
     draw_channels(g, draw_extent(g, x, 1), &a);
@@ -130,7 +102,7 @@ static inline int draw_conv(struct graph_draw *g, int x)
 }
 
 /* One that keeps height and width; channels 0: keeps them, too. */
-static inline int draw_same_conv(struct graph_draw *g, int x, int64_t channels)
+static int draw_same_conv(struct graph_draw *g, int x, int64_t channels)
 {
     int64_t in = draw_extent(g, x, 1);
     struct op_attrs a = {.out_channels = channels ? channels : in, .bias = draw_chance(g->d, 50)};
@@ -144,7 +116,7 @@ static inline int draw_same_conv(struct graph_draw *g, int x, int64_t channels)
     return draw_add(g, "conv", OP_CONV2D, &a, 1, &x);
 }
 
-static inline int draw_pool(struct graph_draw *g, int x)
+static int draw_pool(struct graph_draw *g, int x)
 {
     bool max = draw_chance(g->d, 50);
     struct op_attrs a = {.count_padding = !max && draw_chance(g->d, 50)};
@@ -153,33 +125,33 @@ static inline int draw_pool(struct graph_draw *g, int x)
     return draw_add(g, max ? "max" : "average", max ? OP_MAX_POOL : OP_AVERAGE_POOL, &a, 1, &x);
 }
 
-static inline int draw_adaptive_pool(struct graph_draw *g, int x)
+static int draw_adaptive_pool(struct graph_draw *g, int x)
 {
     struct op_attrs a = {.out_size = {draw_number(g->d, 1, 5), draw_number(g->d, 1, 5)}};
     return draw_add(g, "adaptive", OP_ADAPTIVE_POOL, &a, 1, &x);
 }
 
-static inline int draw_batch_norm(struct graph_draw *g, int x)
+static int draw_batch_norm(struct graph_draw *g, int x)
 {
     struct op_attrs a = {.momentum = 0.1};
     a.epsilon = g->wish->well_behaved ? 0.5 : draw_chance(g->d, 50) ? 1e-5 : 1e-2;
     return draw_add(g, "norm", OP_BATCH_NORM, &a, 1, &x);
 }
 
-static inline int draw_local_norm(struct graph_draw *g, int x)
+static int draw_local_norm(struct graph_draw *g, int x)
 {
     struct op_attrs a = {
         .lrn_size = draw_number(g->d, 1, 5), .lrn_alpha = 0.5, .lrn_beta = 0.75, .lrn_k = 1};
     return draw_add(g, "lrn", OP_LOCAL_RESPONSE_NORM, &a, 1, &x);
 }
 
-static inline int draw_dropout(struct graph_draw *g, int x)
+static int draw_dropout(struct graph_draw *g, int x)
 {
     struct op_attrs a = {.drop_probability = draw_number(g->d, 0, 6) * 0.1};
     return draw_add(g, "drop", OP_DROPOUT, &a, 1, &x);
 }
 
-static inline int draw_activation(struct graph_draw *g, int x)
+static int draw_activation(struct graph_draw *g, int x)
 {
     static const enum op_kind ops[] = {OP_RELU, OP_RELU, OP_RELU6, OP_LOGISTIC, OP_TANH};
     static const char *const names[] = {"relu", "relu", "relu6_", "logistic", "tanh"};
@@ -190,7 +162,7 @@ static inline int draw_activation(struct graph_draw *g, int x)
 /* ---- branches ---- */
 
 /* A layer that keeps its input's shape. */
-static inline int draw_same(struct graph_draw *g, int x)
+static int draw_same(struct graph_draw *g, int x)
 {
     bool flat = graph_shape(g->builder, x).rank == 2;
     switch (draw_number(g->d, 0, 4)) {
@@ -209,7 +181,7 @@ static inline int draw_same(struct graph_draw *g, int x)
 }
 
 /* x + f(x), sometimes x + f(x) + h(x), so that x has two or three readers. */
-static inline int draw_residual(struct graph_draw *g, int x)
+static int draw_residual(struct graph_draw *g, int x)
 {
     int branch = draw_same(g, x);
     if (draw_chance(g->d, 50))
@@ -226,7 +198,7 @@ static inline int draw_residual(struct graph_draw *g, int x)
     return draw_add(g, "sum", OP_ADD, NULL, 2, more);
 }
 
-static inline int draw_branch(struct graph_draw *g, int x)
+static int draw_branch(struct graph_draw *g, int x)
 {
     struct shape shape = graph_shape(g->builder, x);
     int kind = draw_number(g->d, 0, 3);
@@ -241,7 +213,7 @@ static inline int draw_branch(struct graph_draw *g, int x)
     return draw_same_conv(g, x, draw_number(g->d, 1, g->wish->wide ? 20 : 4));
 }
 
-static inline int draw_concat(struct graph_draw *g, int x)
+static int draw_concat(struct graph_draw *g, int x)
 {
     int inputs[3], n = draw_number(g->d, 2, 3);
     for (int i = 0; i < n; i++)
@@ -251,7 +223,7 @@ static inline int draw_concat(struct graph_draw *g, int x)
 
 /* ---- networks ---- */
 
-static inline int draw_image_layer(struct graph_draw *g, int x)
+static int draw_image_layer(struct graph_draw *g, int x)
 {
     switch (draw_number(g->d, 0, 11)) {
     case 0:
@@ -277,7 +249,7 @@ static inline int draw_image_layer(struct graph_draw *g, int x)
     }
 }
 
-static inline int draw_flat_layer(struct graph_draw *g, int x)
+static int draw_flat_layer(struct graph_draw *g, int x)
 {
     struct op_attrs a = {.out_channels = draw_number(g->d, 1, 9), .bias = draw_chance(g->d, 80)};
     switch (draw_number(g->d, 0, 5)) {
@@ -294,7 +266,7 @@ static inline int draw_flat_layer(struct graph_draw *g, int x)
 }
 
 /* From images to one number per class. */
-static inline int draw_head(struct graph_draw *g, int x, int64_t classes)
+static int draw_head(struct graph_draw *g, int x, int64_t classes)
 {
     if (draw_chance(g->d, 30)) {
         if (draw_chance(g->d, 50))
@@ -310,7 +282,7 @@ static inline int draw_head(struct graph_draw *g, int x, int64_t classes)
     return draw_add(g, "fc", OP_LINEAR, &a, 1, &x);
 }
 
-static inline struct graph *draw_graph(struct draw *d, const struct graph_wish *wish)
+struct graph *draw_graph(struct draw *d, const struct graph_wish *wish)
 {
     struct graph_variant v = {.batch = draw_number(d, 1, 9),
                               .channels = draw_number(d, 1, 7),
@@ -333,7 +305,7 @@ static inline struct graph *draw_graph(struct draw *d, const struct graph_wish *
 
 /* ---- printing ---- */
 
-static inline void graph_print(const struct graph *g, FILE *to)
+void graph_print(const struct graph *g, FILE *to)
 {
     char text[64];
     for (int i = 0; i < g->n_nodes; i++) {
@@ -357,5 +329,3 @@ static inline void graph_print(const struct graph *g, FILE *to)
         (void)fprintf(to, "\n");
     }
 }
-
-#endif

@@ -1,35 +1,16 @@
-/* mutations.h: ways to break the programs of a team, each of which the checker must see.
- *
- *     struct mutant m;
- *     mutant_begin(&m, &team);
- *     if (mutations[k].apply(&m)) // false: there is nothing of the kind to break
- *         assert_true(team_check(&m.team) != STATUS_OK); // m.what says what was broken
- *     arena_destroy(m.memory);
- */
-#ifndef CLEAVE_TESTS_MUTATIONS_H
-#define CLEAVE_TESTS_MUTATIONS_H
-
-#include "lowered.h"
+#include "mutations.h"
 
 /* ---- random numbers and copies to be changed ---- */
 
-static uint64_t random_state;
+uint64_t random_state;
 
-static inline int random_below(int n)
+static int random_below(int n)
 {
     random_state++;
     return (int)(fixture_bits(77, random_state) % (uint64_t)n);
 }
 
-/* A team of which some programs are copied, to be changed. */
-struct mutant {
-    struct team team;
-    struct program changed[MAX_WORKERS];
-    arena *memory;
-    char what[160];
-};
-
-static inline void *mutant_copy(const struct mutant *m, const void *items, int n, size_t size)
+static void *mutant_copy(const struct mutant *m, const void *items, int n, size_t size)
 {
     void *copy;
     assert_ok(arena_alloc_array(m->memory, (size_t)n + 1, size, &copy));
@@ -39,7 +20,7 @@ static inline void *mutant_copy(const struct mutant *m, const void *items, int n
 }
 
 /* Worker w's program as one that may be changed. */
-static inline struct program *mutant_open(struct mutant *m, int w)
+static struct program *mutant_open(struct mutant *m, int w)
 {
     const struct program *p = m->team.programs[w];
     struct program *q = &m->changed[w];
@@ -59,14 +40,14 @@ static inline struct program *mutant_open(struct mutant *m, int w)
     return q;
 }
 
-static inline void mutant_begin(struct mutant *m, const struct team *t)
+void mutant_begin(struct mutant *m, const struct team *t)
 {
     memset(m, 0, sizeof *m);
     m->team = *t;
     assert_ok(arena_create(&m->memory));
 }
 
-static inline void describe(struct mutant *m, const struct program *p, int number)
+static void describe(struct mutant *m, const struct program *p, int number)
 {
     char text[96];
     (void)snprintf(m->what, sizeof m->what, "worker %d, instruction %d (%s)", p->worker, number,
@@ -75,7 +56,7 @@ static inline void describe(struct mutant *m, const struct program *p, int numbe
 
 /* A random instruction, of a random kind among those that there are, so that rare ones get their
  * turn; only of `kinds` (a set of bits). -1: none. */
-static inline int pick_instr(const struct program *p, unsigned kinds)
+static int pick_instr(const struct program *p, unsigned kinds)
 {
     unsigned present = 0;
     int kind, i;
@@ -94,12 +75,13 @@ static inline int pick_instr(const struct program *p, unsigned kinds)
 }
 
 enum { ALL_KINDS = (1 << INSTR_KIND_COUNT) - 1 };
+
 enum { MESSAGES = 1 << INSTR_SEND | 1 << INSTR_RECEIVE };
 
 /* ---- editing the list of instructions: waits keep naming the same ones ---- */
 
 /* The computation before i; -1: none. */
-static inline int computation_before(const struct program *p, int i)
+static int computation_before(const struct program *p, int i)
 {
     do
         i--;
@@ -111,10 +93,10 @@ struct wait_list {
     int n, items[512];
 };
 
-/* What is named by a wait for old instruction `number`: where it is now (place, -1: gone), or else
- * what came before it. Nothing that is not earlier than `now`. */
-static inline void add_wait(const struct program *old, const int *place, int number, int now,
-                            struct wait_list *l)
+/* Adds a wait for old instruction `number`: for its new place, or, where it is gone (place -1), for
+ * the instructions before it. Only places before `now` are added. */
+static void add_wait(const struct program *old, const int *place, int number, int now,
+                     struct wait_list *l)
 {
     const struct instr *instr = &old->instrs[number];
     if (place[number] >= 0 && place[number] < now && l->n < 512)
@@ -129,7 +111,7 @@ static inline void add_wait(const struct program *old, const int *place, int num
 }
 
 /* The new list is old[order[0]], old[order[1]], ... */
-static inline void rearrange(const struct mutant *m, struct program *p, const int *order, int n)
+static void rearrange(const struct mutant *m, struct program *p, const int *order, int n)
 {
     struct program old = *p;
     int *place = mutant_copy(m, NULL, 0, sizeof *place);
@@ -151,8 +133,7 @@ static inline void rearrange(const struct mutant *m, struct program *p, const in
 }
 
 /* Instruction `from` to place `to` (of the list without it); to -1: away; twice: a second time. */
-static inline void move_instr(const struct mutant *m, struct program *p, int from, int to,
-                              bool twice)
+static void move_instr(const struct mutant *m, struct program *p, int from, int to, bool twice)
 {
     int *order, n = 0;
     assert_ok(arena_alloc_array(m->memory, (size_t)p->n_instrs + 1, sizeof *order, &order));
@@ -169,12 +150,12 @@ static inline void move_instr(const struct mutant *m, struct program *p, int fro
 
 /* ---- kinds of mutations; false: nothing to break here ---- */
 
-static inline struct program *open_any(struct mutant *m)
+static struct program *open_any(struct mutant *m)
 {
     return mutant_open(m, random_below(m->team.n));
 }
 
-static inline bool reads_buffer(const struct instr *instr, int b)
+static bool reads_buffer(const struct instr *instr, int b)
 {
     for (int k = 0; k < instr->n_reads; k++)
         if (instr->reads[k] == b)
@@ -183,7 +164,7 @@ static inline bool reads_buffer(const struct instr *instr, int b)
 }
 
 /* A layer that is run again though nothing reads what it makes: a waste, but no fault. */
-static inline bool is_idle(const struct program *p, int number)
+static bool is_idle(const struct program *p, int number)
 {
     const struct instr *instr = &p->instrs[number];
     if (instr->kind != INSTR_RUN || !p->runs[instr->index].again)
@@ -195,7 +176,7 @@ static inline bool is_idle(const struct program *p, int number)
     return true;
 }
 
-static inline bool drop_instr(struct mutant *m)
+static bool drop_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, ALL_KINDS);
@@ -206,8 +187,9 @@ static inline bool drop_instr(struct mutant *m)
     return true;
 }
 
-/* Harmless where what is done twice is the same thing again: what it reads is not changed by it. */
-static inline bool repeat_instr(struct mutant *m)
+/* Harmless where the second run does the same again, because the first changed none of its inputs.
+ */
+static bool repeat_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_ACCUMULATE | 1 << INSTR_UPDATE | 1 << INSTR_SEND |
@@ -224,8 +206,8 @@ static inline bool repeat_instr(struct mutant *m)
     return changes_input;
 }
 
-static inline bool two_messages(struct mutant *m, struct program **p, struct program_message *of[2],
-                                int at[2])
+static bool two_messages(struct mutant *m, struct program **p, struct program_message *of[2],
+                         int at[2])
 {
     *p = open_any(m);
     for (int k = 0; k < 2; k++) {
@@ -238,7 +220,7 @@ static inline bool two_messages(struct mutant *m, struct program **p, struct pro
     return at[0] != at[1];
 }
 
-static inline bool swap_tags(struct mutant *m)
+static bool swap_tags(struct mutant *m)
 {
     struct program *p;
     struct program_message *x[2];
@@ -251,7 +233,7 @@ static inline bool swap_tags(struct mutant *m)
     return true;
 }
 
-static inline bool swap_peers(struct mutant *m)
+static bool swap_peers(struct mutant *m)
 {
     struct program *p;
     struct program_message *x[2];
@@ -264,14 +246,14 @@ static inline bool swap_peers(struct mutant *m)
     return true;
 }
 
-static inline void set_only(const struct mutant *m, struct instr *instr, int buffer)
+static void set_only(const struct mutant *m, struct instr *instr, int buffer)
 {
     int *list = mutant_copy(m, &buffer, 1, sizeof buffer);
     *(instr->kind == INSTR_SEND ? &instr->reads : &instr->writes) = list;
 }
 
 /* Of the same size, in table and lists alike. */
-static inline bool swap_message_buffers(struct mutant *m)
+static bool swap_message_buffers(struct mutant *m)
 {
     struct program *p;
     struct program_message *x[2];
@@ -288,7 +270,7 @@ static inline bool swap_message_buffers(struct mutant *m)
 }
 
 /* Two workers take each other's message. */
-static inline bool exchange_receives(struct mutant *m)
+static bool exchange_receives(struct mutant *m)
 {
     int u = random_below(m->team.n), v = random_below(m->team.n);
     struct program *p = mutant_open(m, u), *q = mutant_open(m, v);
@@ -307,14 +289,14 @@ static inline bool exchange_receives(struct mutant *m)
     return true;
 }
 
-static inline void replace_in(int *field, int old, int new)
+static void replace_in(int *field, int old, int new)
 {
     if (*field == old)
         *field = new;
 }
 
 /* Every use of a buffer by one run. */
-static inline void replace_in_run(struct program_run *run, int old, int new)
+static void replace_in_run(struct program_run *run, int old, int new)
 {
     int *single[] = {&run->residual,   &run->output, &run->saved,      &run->workspace,
                      &run->statistics, &run->labels, &run->folded_grad};
@@ -332,7 +314,7 @@ static inline void replace_in_run(struct program_run *run, int old, int new)
         replace_in(&run->output_grad[k], old, new);
 }
 
-static inline void replace_in_table(struct program *p, const struct instr *instr, int old, int new)
+static void replace_in_table(struct program *p, const struct instr *instr, int old, int new)
 {
     if (instr->kind == INSTR_RUN)
         replace_in_run(&p->runs[instr->index], old, new);
@@ -352,8 +334,7 @@ static inline void replace_in_table(struct program *p, const struct instr *instr
         replace_in(&p->messages[instr->index].buffer, old, new);
 }
 
-static inline void replace_in_list(const struct mutant *m, const int **list, int n, int old,
-                                   int new)
+static void replace_in_list(const struct mutant *m, const int **list, int n, int old, int new)
 {
     int *copy = mutant_copy(m, *list, n, sizeof **list);
     for (int k = 0; k < n; k++)
@@ -362,13 +343,13 @@ static inline void replace_in_list(const struct mutant *m, const int **list, int
 }
 
 /* Whether the instruction uses the buffer's content, or makes one. Workspaces are neither. */
-static inline bool matters(const struct program *p, int buffer)
+static bool matters(const struct program *p, int buffer)
 {
     return p->buffers[buffer].class != BUFFER_WORKSPACE;
 }
 
 /* An instruction gets another buffer of the same kind and size, in table and lists alike. */
-static inline bool change_buffer(struct mutant *m)
+static bool change_buffer(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_RUN | 1 << INSTR_FOLD | 1 << INSTR_COPY | 1 << INSTR_STASH |
@@ -395,7 +376,7 @@ static inline bool change_buffer(struct mutant *m)
 }
 
 /* The list says something else than the table. */
-static inline bool change_list(struct mutant *m)
+static bool change_list(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, ALL_KINDS);
@@ -421,8 +402,7 @@ static inline bool change_list(struct mutant *m)
 /* ---- waits and moves ---- */
 
 /* Whether `target` has ended before i starts, by order and waits, leaving out one wait of i. */
-static inline bool still_ordered(const struct program *p, int i, int left_out, int target,
-                                 bool *seen)
+static bool still_ordered(const struct program *p, int i, int left_out, int target, bool *seen)
 {
     const struct instr *instr = &p->instrs[i];
     if (seen[i])
@@ -440,7 +420,7 @@ static inline bool still_ordered(const struct program *p, int i, int left_out, i
 }
 
 /* Not where the others imply it. */
-static inline bool remove_wait(struct mutant *m)
+static bool remove_wait(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = -1;
@@ -461,7 +441,7 @@ static inline bool remove_wait(struct mutant *m)
     return !implied;
 }
 
-static inline bool writes_buffer(const struct instr *instr, int b)
+static bool writes_buffer(const struct instr *instr, int b)
 {
     for (int k = 0; k < instr->n_writes; k++)
         if (instr->writes[k] == b)
@@ -470,7 +450,7 @@ static inline bool writes_buffer(const struct instr *instr, int b)
 }
 
 /* An instruction that only adds to what it writes: two of these may change places. */
-static inline bool adds_to(const struct program *p, const struct instr *instr, int b)
+static bool adds_to(const struct program *p, const struct instr *instr, int b)
 {
     bool adds = instr->kind == INSTR_ACCUMULATE ||
                 (instr->kind == INSTR_COPY && p->copies[instr->index].region.add);
@@ -478,7 +458,7 @@ static inline bool adds_to(const struct program *p, const struct instr *instr, i
 }
 
 /* Right before the last instruction that writes what it reads. */
-static inline bool read_early(struct mutant *m)
+static bool read_early(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, ALL_KINDS);
@@ -497,7 +477,7 @@ static inline bool read_early(struct mutant *m)
 /* ---- places ---- */
 
 /* Whether writing `a` at some time would spoil what a later instruction reads in b. */
-static inline bool spoils(const struct program *p, int a, int b)
+static bool spoils(const struct program *p, int a, int b)
 {
     bool filled = false, hit = false;
     for (int i = 0; i < p->n_instrs; i++) {
@@ -512,7 +492,7 @@ static inline bool spoils(const struct program *p, int a, int b)
     return false;
 }
 
-static inline bool overlap_buffers(struct mutant *m)
+static bool overlap_buffers(struct mutant *m)
 {
     struct program *p = open_any(m);
     for (int tries = 0; tries < 400; tries++) {
@@ -532,7 +512,7 @@ static inline bool overlap_buffers(struct mutant *m)
 
 /* ---- numbers in tables ---- */
 
-static inline bool change_reduction(struct mutant *m)
+static bool change_reduction(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_REDUCE);
@@ -562,7 +542,7 @@ static inline bool change_reduction(struct mutant *m)
     return true;
 }
 
-static inline bool change_copy(struct mutant *m)
+static bool change_copy(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_COPY);
@@ -585,7 +565,7 @@ static inline bool change_copy(struct mutant *m)
     }
 }
 
-static inline bool change_fold(struct mutant *m)
+static bool change_fold(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_FOLD);
@@ -613,7 +593,7 @@ static inline bool change_fold(struct mutant *m)
 
 /* Groups of one layer differ only in the size of the micro-batch, and a worker's piece may have as
  * many samples of the one as of the other. */
-static inline bool same_kernel(const struct program_group *a, const struct program_group *b)
+static bool same_kernel(const struct program_group *a, const struct program_group *b)
 {
     const struct group_spec *x = &a->spec, *y = &b->spec;
     bool same = a->first_node == b->first_node && shape_equal(&x->op.output, &y->op.output) &&
@@ -623,7 +603,7 @@ static inline bool same_kernel(const struct program_group *a, const struct progr
     return same;
 }
 
-static inline bool change_run(struct mutant *m)
+static bool change_run(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_RUN);
@@ -652,7 +632,7 @@ static inline bool change_run(struct mutant *m)
     }
 }
 
-static inline bool change_samples(struct mutant *m)
+static bool change_samples(struct mutant *m)
 {
     struct program *p = open_any(m);
     if (p->n_loads && random_below(2)) {
@@ -673,7 +653,7 @@ static inline bool change_samples(struct mutant *m)
     return true;
 }
 
-static inline bool update_another(struct mutant *m)
+static bool update_another(struct mutant *m)
 {
     struct program *p = open_any(m);
     int i = pick_instr(p, 1 << INSTR_UPDATE), k = pick_instr(p, 1 << INSTR_UPDATE);
@@ -684,9 +664,9 @@ static inline bool update_another(struct mutant *m)
     return true;
 }
 
-/* A send waits for what comes back for it:  worker u  send A .. receive B   becomes
+/* A send waits for the answer to it:  worker u  send A .. receive B   becomes
  * receive B, send A waits for it; while worker v's B waits for A. */
-static inline bool make_deadlock(struct mutant *m)
+static bool make_deadlock(struct mutant *m)
 {
     int v = random_below(m->team.n);
     const struct program *q = m->team.programs[v];
@@ -726,10 +706,7 @@ static inline bool make_deadlock(struct mutant *m)
     return true;
 }
 
-static const struct {
-    const char *name;
-    bool (*apply)(struct mutant *m);
-} mutations[] = {
+const struct mutation mutations[] = {
     {"drop", drop_instr},
     {"drop", drop_instr}, /* the most important one */
     {"repeat", repeat_instr},
@@ -750,6 +727,3 @@ static const struct {
     {"update another", update_another},
     {"deadlock", make_deadlock},
 };
-enum { N_MUTATIONS = sizeof mutations / sizeof mutations[0] };
-
-#endif

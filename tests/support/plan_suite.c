@@ -1,25 +1,19 @@
-/* plan_suite.h: the networks and plans that every promise about plans is held to: trained as one
- * worker trains (test_transparency), and predicted to the byte (test_predict).
- *
- * All networks x all strategies x these numbers of workers, and plans made by hand.
- */
-#ifndef CLEAVE_TESTS_PLAN_SUITE_H
-#define CLEAVE_TESTS_PLAN_SUITE_H
+#include "plan_suite.h"
 
-#include "model/network.h"
-#include "plan/plan.h"
-#include "testing.h"
+const char *const suite_networks[] = {"lenet5",      "alexnet",   "vgg11",      "resnet18",
+                                      "mobilenetv2", "googlenet", "inceptionv3"};
 
-static const char *const suite_networks[] = {"lenet5",      "alexnet",   "vgg11",      "resnet18",
-                                             "mobilenetv2", "googlenet", "inceptionv3"};
-static const int suite_workers[] = {2, 3, 4, 7};
-enum {
-    SUITE_NETWORKS = sizeof suite_networks / sizeof *suite_networks,
-    SUITE_WORKERS = sizeof suite_workers / sizeof *suite_workers
-};
+const int suite_workers[] = {2, 3, 4, 7};
 
-/* The smallest images that the network takes, or nearly. */
-static inline struct graph_variant suite_variant(const char *model, int64_t batch)
+int suite_size(void)
+{
+    int n_strategies = 0;
+    while (plan_strategies()[n_strategies].name)
+        n_strategies++;
+    return SUITE_NETWORKS * n_strategies * SUITE_WORKERS;
+}
+
+struct graph_variant suite_variant(const char *model, int64_t batch)
 {
     static const struct {
         const char *model;
@@ -42,7 +36,7 @@ static inline struct graph_variant suite_variant(const char *model, int64_t batc
                                   .drop_probability = -1};
 }
 
-static inline struct graph *suite_build(const char *model, int64_t batch)
+struct graph *suite_build(const char *model, int64_t batch)
 {
     struct graph_variant v = suite_variant(model, batch);
     struct graph *g;
@@ -52,17 +46,11 @@ static inline struct graph *suite_build(const char *model, int64_t batch)
 
 /* ---- plans made by hand ---- */
 
-/* Batches are of 7 for lenet5, else of 12. */
-struct suite_plan {
-    const char *what, *model, *text;
-};
-
 #define SUITE_FOUR "\"cleave_plan\":1,\"workers\":4,\"stages\":[{\"workers\":[0,1,2,3]}]"
-
 #define SUITE_SERVERS_ARE(list) \
     "\"sync\":{\"method\":\"server\",\"bucket_bytes\":4096,\"servers\":[" list "]}"
 
-static const struct suite_plan suite_plans[] = {
+const struct suite_plan suite_plans[] = {
     {"summed loops", "lenet5",
      "{" SUITE_FOUR ",\"layers\":{\"conv2\":{\"cut\":{\"c\":3}},\"fc1\":{\"cut\":{\"i\":4}},"
      "\"fc2\":{\"cut\":{\"o\":2,\"i\":2}},\"fc3\":{\"cut\":{\"n\":2,\"i\":[50,34]}}}}"},
@@ -100,7 +88,7 @@ static const struct suite_plan suite_plans[] = {
      "\"default\":{\"cut\":{\"n\":3}},\"layers\":{\"fc1\":{\"cut\":{\"o\":3}},"
      "\"fc2\":{\"cut\":{\"o\":[20,40,24]}},\"fc3\":{\"cut\":{\"o\":2},\"workers\":[2,1]}}"
      "," SUITE_SERVERS_ARE("3") "}"},
-    /* the parts of fc1 and fc2 have two holders each, who sum their gradients in a ring */
+    /* the parts of fc1 and fc2 have two holders each, which sum their gradients in a ring */
     {"mesh of samples and channels beside two servers, micro-batches", "lenet5",
      "{\"cleave_plan\":1,\"workers\":6,\"stages\":[{\"workers\":[4,1,5,2]}],"
      "\"default\":{\"cut\":{\"n\":[3,1]}},\"layers\":{\"conv2\":{\"cut\":{\"n\":2,\"k\":2}},"
@@ -116,43 +104,28 @@ static const struct suite_plan suite_plans[] = {
      "\"layers\":{\"conv1\":{\"cut\":{\"k\":2}},\"bn1\":{\"cut\":{\"c\":2}},"
      "\"relu1\":{\"cut\":{\"c\":2}},\"fc\":{\"cut\":{\"o\":2}}}," SUITE_SERVERS_ARE("1") "}"},
 };
-enum { SUITE_PLANS = sizeof suite_plans / sizeof *suite_plans };
 
-static inline struct graph *suite_build_for(const struct suite_plan *p)
+struct graph *suite_build_for(const struct suite_plan *p)
 {
     return suite_build(p->model, strcmp(p->model, "lenet5") == 0 ? 7 : 12);
 }
 
 /* ---- asynchronous plans ---- */
 
-enum { SUITE_WINDOW = 6 };
-
-/* Of lenet5 with batches of 8. */
-static const struct plan_request suite_pipedreams[] = {
+const struct plan_request suite_pipedreams[] = {
     {.n_workers = 2, .window = SUITE_WINDOW},
     {.n_workers = 3, .window = SUITE_WINDOW},
     {.n_workers = 4, .window = SUITE_WINDOW, .replicas = (const int[]){3, 1}, .n_stages = 2},
     {.n_workers = 4, .window = SUITE_WINDOW, .replicas = (const int[]){1, 3}, .n_stages = 2},
     {.n_workers = 7, .window = SUITE_WINDOW, .replicas = (const int[]){2, 4, 1}, .n_stages = 3},
 };
-/* Of lenet5 with 3 samples for every worker that is no server. */
-static const struct plan_request suite_servers[] = {
+
+const struct plan_request suite_servers[] = {
     {.n_workers = 2, .n_servers = 1, .asynchronous = true},
     {.n_workers = 4, .n_servers = 1, .asynchronous = true},
     {.n_workers = 7, .n_servers = 2, .asynchronous = true},
 };
-enum {
-    SUITE_PIPEDREAMS = sizeof suite_pipedreams / sizeof *suite_pipedreams,
-    SUITE_SERVERS = sizeof suite_servers / sizeof *suite_servers,
-    SUITE_SERVER_SAMPLES = 3
-};
 
 /* ---- few samples ---- */
 
-/* Data parallelism over four workers. */
-static const struct {
-    const char *model;
-    int64_t batch;
-} suite_small[] = {{"lenet5", 2}, {"resnet18", 3}};
-
-#endif
+const struct suite_batch suite_small[] = {{"lenet5", 2}, {"resnet18", 3}};

@@ -1,43 +1,4 @@
-/* team.h: a plan run for real, every worker a thread, for tests: same weights and batches whatever
- * the plan, so that losses can be compared.
- *
- *     struct team_run run = {.graph = g, .plan = plan, .backend = "reference",
- *                            .precision = PRECISION_DOUBLE, .rule = sgd, .n_steps = 10};
- *     double losses[10];
- *     assert_ok(team_train(&run, losses));
- */
-#ifndef CLEAVE_TESTS_TEAM_H
-#define CLEAVE_TESTS_TEAM_H
-
-#include "session.h"
-#include "verify/verify.h"
-
-#include <math.h>
-#include <pthread.h>
-
-enum { TEAM_MAX_WORKERS = 16 };
-
-struct team_run {
-    const struct graph *graph;
-    const struct plan *plan; /* NULL: one worker */
-    const char *backend;
-    enum precision precision;
-    int threads; /* per worker; 0: 1 */
-    struct update_rule rule;
-    int n_steps;
-    bool evaluate;    /* the losses of an evaluation after the training are added at the end */
-    double timeout_s; /* 0: 60 */
-    bool check;       /* the programs are proved sound before they run */
-    /* What element of parameter `number` the weights start with; NULL: team_weight. */
-    float (*weight)(const struct graph_param *param, int number, int64_t element);
-    float *weights; /* out, unless NULL: all parameters whole, one after the other, in row order;
-                       NaN where no worker holds any (team_weight_elements of them) */
-    double spread;  /* out, with weights: the largest difference of two workers' copies */
-    uint64_t hash;  /* out: of all weights of all workers, bit by bit */
-    int64_t sent_bytes, counted_bytes; /* out: what the programs say, what the transport counted */
-    int64_t expected_bytes; /* out: the same for all runs of both programs; == counted_bytes */
-    int64_t memory_bytes[TEAM_MAX_WORKERS]; /* out: what each worker's executor allocated */
-};
+#include "team.h"
 
 struct team_worker {
     struct team_run *run;
@@ -59,7 +20,7 @@ struct team_worker {
 
 /* ---- weights ---- */
 
-static inline float team_weight(const struct graph_param *param, int number, int64_t element)
+float team_weight(const struct graph_param *param, int number, int64_t element)
 {
     double fan = (double)(param->spec.fan > 0 ? param->spec.fan : 1);
     switch (param->spec.init) {
@@ -73,7 +34,7 @@ static inline float team_weight(const struct graph_param *param, int number, int
 }
 
 /* Element `i` of a region in row order: its place in the whole parameter. */
-static inline int64_t team_place(const struct shape *whole, const struct range *region, int64_t i)
+static int64_t team_place(const struct shape *whole, const struct range *region, int64_t i)
 {
     int64_t at = 0, stride = 1;
     for (int a = whole->rank - 1; a >= 0; a--) {
@@ -85,7 +46,7 @@ static inline int64_t team_place(const struct shape *whole, const struct range *
     return at;
 }
 
-static inline int64_t team_region_elements(const struct program_param *p, int rank)
+static int64_t team_region_elements(const struct program_param *p, int rank)
 {
     int64_t n = 1;
     for (int a = 0; a < rank; a++)
@@ -93,7 +54,7 @@ static inline int64_t team_region_elements(const struct program_param *p, int ra
     return n;
 }
 
-static inline enum status team_set_weights(struct team_worker *w)
+static enum status team_set_weights(struct team_worker *w)
 {
     const struct graph *g = w->run->graph;
     for (int k = 0; k < g->n_params; k++) {
@@ -113,7 +74,7 @@ static inline enum status team_set_weights(struct team_worker *w)
     return STATUS_OK;
 }
 
-static inline enum status team_hash_weights(struct team_worker *w)
+static enum status team_hash_weights(struct team_worker *w)
 {
     const struct graph *g = w->run->graph;
     for (int k = 0; k < g->n_params; k++) {
@@ -134,7 +95,7 @@ static inline enum status team_hash_weights(struct team_worker *w)
     return STATUS_OK;
 }
 
-static inline int64_t team_weight_elements(const struct graph *g)
+int64_t team_weight_elements(const struct graph *g)
 {
     int64_t n = 0;
     for (int k = 0; k < g->n_params; k++)
@@ -144,7 +105,7 @@ static inline int64_t team_weight_elements(const struct graph *g)
 
 /* Puts a worker's part of a parameter into the whole at `to`, or compares it with what another
  * worker put there. */
-static inline enum status team_merge_param(const struct team_worker *w, int k, float *to)
+static enum status team_merge_param(const struct team_worker *w, int k, float *to)
 {
     const struct program_param *param = &w->train->params[k];
     const struct shape *shape = &w->run->graph->params[k].spec.shape;
@@ -163,8 +124,8 @@ static inline enum status team_merge_param(const struct team_worker *w, int k, f
     return st;
 }
 
-static inline enum status team_merge_weights(struct team_run *r, const struct team_worker *workers,
-                                             int n_workers)
+static enum status team_merge_weights(struct team_run *r, const struct team_worker *workers,
+                                      int n_workers)
 {
     float *to = r->weights;
     for (int64_t i = 0; i < team_weight_elements(r->graph); i++)
@@ -180,7 +141,7 @@ static inline enum status team_merge_weights(struct team_run *r, const struct te
 
 /* ---- one worker ---- */
 
-static inline enum status team_next_batch(void *user, struct executor_batch *batch)
+static enum status team_next_batch(void *user, struct executor_batch *batch)
 {
     struct team_worker *w = user;
     const struct fixture_batch *b = &w->batches[w->next_batch++];
@@ -188,7 +149,7 @@ static inline enum status team_next_batch(void *user, struct executor_batch *bat
     return STATUS_OK;
 }
 
-static inline enum status team_build_worker(struct team_worker *w)
+static enum status team_build_worker(struct team_worker *w)
 {
     const struct team_run *r = w->run;
     struct device_options d = {.precision = r->precision, .threads = r->threads ? r->threads : 1};
@@ -213,7 +174,7 @@ static inline enum status team_build_worker(struct team_worker *w)
     return team_set_weights(w);
 }
 
-static inline enum status team_run_worker(struct team_worker *w)
+static enum status team_run_worker(struct team_worker *w)
 {
     struct team_run *r = w->run;
     enum { MOST = 64 };
@@ -246,7 +207,7 @@ static inline enum status team_run_worker(struct team_worker *w)
 }
 
 /* The first worker proves all programs together, once all are built. */
-static inline enum status team_check_all(struct team_worker *w)
+static enum status team_check_all(struct team_worker *w)
 {
     const struct program *train[TEAM_MAX_WORKERS], *eval[TEAM_MAX_WORKERS];
     for (int i = 0; i < w->n_workers; i++) {
@@ -259,7 +220,7 @@ static inline enum status team_check_all(struct team_worker *w)
     return verify_programs(eval, w->n_workers);
 }
 
-static inline void team_note(struct team_worker *w, enum status status)
+static void team_note(struct team_worker *w, enum status status)
 {
     w->status = status;
     if (status == STATUS_OK)
@@ -269,14 +230,14 @@ static inline void team_note(struct team_worker *w, enum status status)
         w->comm->table->abort(w->comm, status, w->error.message);
 }
 
-static inline void *team_thread(void *user)
+static void *team_thread(void *user)
 {
     struct team_worker *w = user;
     team_note(w, team_build_worker(w));
     (void)pthread_barrier_wait(w->built);
     if (w->run->check) {
         enum status st = w->number == 0 && w->status == STATUS_OK ? team_check_all(w) : STATUS_OK;
-        (void)pthread_barrier_wait(w->built); /* nobody looks at the others any more */
+        (void)pthread_barrier_wait(w->built); /* no worker reads the others any more */
         if (st != STATUS_OK)
             team_note(w, st);
     }
@@ -288,7 +249,7 @@ static inline void *team_thread(void *user)
     return NULL;
 }
 
-static inline void team_close_worker(struct team_worker *w)
+static void team_close_worker(struct team_worker *w)
 {
     executor_destroy(w->executor);
     program_destroy(w->eval);
@@ -303,7 +264,7 @@ static inline void team_close_worker(struct team_worker *w)
 /* ---- all of them ---- */
 
 /* The root cause of a failed run: whatever is not merely the loss of another worker. */
-static inline enum status team_status(struct team_worker *workers, int n)
+static enum status team_status(struct team_worker *workers, int n)
 {
     struct team_worker *worst = NULL;
     for (int i = 0; i < n; i++)
@@ -313,15 +274,14 @@ static inline enum status team_status(struct team_worker *workers, int n)
     return worst ? status_give(&worst->error) : STATUS_OK;
 }
 
-static inline int64_t team_expected_bytes(const struct team_worker *w)
+static int64_t team_expected_bytes(const struct team_worker *w)
 {
     int n_runs = w->run->n_steps / w->train->n_steps;
     int64_t evaluation = w->run->evaluate ? program_sent_bytes(w->eval) : 0;
     return n_runs * program_sent_bytes(w->train) + evaluation;
 }
 
-/* losses has n_steps entries, and one more with `evaluate`. */
-static inline enum status team_train(struct team_run *r, double *losses)
+enum status team_train(struct team_run *r, double *losses)
 {
     int n = r->plan ? r->plan->n_workers : 1, n_losses = r->n_steps + r->evaluate;
     struct team_worker workers[TEAM_MAX_WORKERS] = {0};
@@ -377,5 +337,3 @@ static inline enum status team_train(struct team_run *r, double *losses)
     free(batches);
     return st;
 }
-
-#endif

@@ -1,21 +1,8 @@
-/* training.h: what the tests of checkpoints and of the trainer share: small runs, and
- * what they leave behind. Included after testing.h. */
-#ifndef CLEAVE_TESTS_TRAINING_H
-#define CLEAVE_TESTS_TRAINING_H
+#include "training.h"
 
-#include "runtime/checkpoint.h"
-#include "runtime/safetensors.h"
-#include "runtime/stop.h"
-#include "runtime/trainer.h"
+const char *training_backend = "reference";
 
-#include <dirent.h>
-#include <signal.h>
-
-/* What the runs compute with; one thread, since these tests fork. */
-static const char *training_backend = "reference";
-
-/* 70 samples in batches of 16: five steps an epoch, the last with 6 samples. */
-static inline struct trainer_options small_run(const char *name)
+struct trainer_options small_run(const char *name)
 {
     struct trainer_options o = trainer_default_options();
     o.model = "mlp";
@@ -29,9 +16,8 @@ static inline struct trainer_options small_run(const char *name)
     return o;
 }
 
-/* Creates, runs and destroys a trainer. */
-static inline enum status run_training(const struct trainer_options *o,
-                                       const struct trainer_callbacks *calls, void *user)
+enum status run_training(const struct trainer_options *o, const struct trainer_callbacks *calls,
+                         void *user)
 {
     trainer *t = NULL;
     TRY(trainer_create(o, &t));
@@ -40,8 +26,7 @@ static inline enum status run_training(const struct trainer_options *o,
     return st;
 }
 
-/* Asks this process to stop, and returns when it has heard of it; another thread takes it. */
-static inline void ask_to_stop(int signal_number)
+void ask_to_stop(int signal_number)
 {
     (void)kill(getpid(), signal_number);
     for (int i = 0; i < 10000 && !stop_requested(); i++)
@@ -49,8 +34,7 @@ static inline void ask_to_stop(int signal_number)
     assert_int_equal(stop_requested(), signal_number);
 }
 
-/* The sum over the tensors of the checkpoint NAME, and the step it stands at. */
-static inline enum status sum_checkpoint(const char *name, int64_t *step, uint64_t *sum)
+enum status sum_checkpoint(const char *name, int64_t *step, uint64_t *sum)
 {
     checkpoint *c = NULL;
     safetensors *f = NULL;
@@ -66,8 +50,7 @@ static inline enum status sum_checkpoint(const char *name, int64_t *step, uint64
     return st;
 }
 
-/* Entries of a folder, those that begin with a dot not counted. */
-static inline int count_files(const char *folder)
+int count_files(const char *folder)
 {
     int n = 0;
     DIR *d = opendir(folder);
@@ -78,8 +61,7 @@ static inline int count_files(const char *folder)
     return n;
 }
 
-/* A new folder inside the test's own; the name of a checkpoint in it goes to `name`. */
-static inline void make_place(const char *folder, char folder_path[PATH_MAX], char name[PATH_MAX])
+void make_place(const char *folder, char folder_path[PATH_MAX], char name[PATH_MAX])
 {
     static int number; /* a test that runs twice (ON_CPU) wants a folder for each */
     char own[128];
@@ -91,7 +73,7 @@ static inline void make_place(const char *folder, char folder_path[PATH_MAX], ch
 
 /* ---- the same test on the cpu backend: ON_CPU(test) in the list of tests ---- */
 
-static inline int use_cpu(void **state)
+int use_cpu(void **state)
 {
     const struct backend *cpu;
     (void)state;
@@ -104,16 +86,9 @@ static inline int use_cpu(void **state)
     return 0;
 }
 
-static inline int use_reference(void **state)
+int use_reference(void **state)
 {
     (void)state;
     training_backend = "reference";
     return 0;
 }
-
-#define ON_CPU(test)                                        \
-    {                                                       \
-#test " on cpu", test, use_cpu, use_reference, NULL \
-    }
-
-#endif

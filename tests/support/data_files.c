@@ -1,39 +1,20 @@
-/* data_files.h: small files of every kind the data room reads, made in memory; for its tests and
- * fuzz targets. Whoever asks for bytes frees them. */
-#ifndef CLEAVE_TESTS_DATA_FILES_H
-#define CLEAVE_TESTS_DATA_FILES_H
-
-#include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "data_files.h"
 
 #include <jpeglib.h>
-#include <png.h>
 #include <zlib.h>
 
-struct file_bytes {
-    uint8_t *bytes;
-    size_t n;
-};
-
-/* A smooth picture that depends on `seed`, so that images can be told apart after JPEG. */
-static inline uint8_t files_pixel(int seed, int y, int x, int c)
+uint8_t files_pixel(int seed, int y, int x, int c)
 {
     return (uint8_t)(128 + (seed * 37 + y * 3 * (c + 1) + x * 5) % 100 - 20 * c);
 }
 
-static inline void files_put_be32(uint8_t *at, uint32_t value)
+void files_put_be32(uint8_t *at, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
         at[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-/* n images of 28 x 28 (or labels, with height 0): pixel j of image i is (7i + j) % 256, label i is
- * i % 10. */
-static inline struct file_bytes files_idx(int n, int height, int width)
+struct file_bytes files_idx(int n, int height, int width)
 {
     size_t header = height ? 16 : 8, each = height ? (size_t)height * (size_t)width : 1;
     struct file_bytes f = {NULL, header + (size_t)n * each};
@@ -51,8 +32,7 @@ static inline struct file_bytes files_idx(int n, int height, int width)
     return f;
 }
 
-/* n records; the first pixel of record i is i, label i is (3i) % 10. */
-static inline struct file_bytes files_cifar(int n)
+struct file_bytes files_cifar(int n)
 {
     struct file_bytes f = {NULL, (size_t)n * 3073};
     f.bytes = malloc(f.n);
@@ -65,7 +45,7 @@ static inline struct file_bytes files_cifar(int n)
     return f;
 }
 
-static inline struct file_bytes files_gzip(struct file_bytes plain)
+struct file_bytes files_gzip(struct file_bytes plain)
 {
     z_stream z = {0};
     int result = deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
@@ -85,9 +65,7 @@ static inline struct file_bytes files_gzip(struct file_bytes plain)
     return f;
 }
 
-/* components: 1 grey, 3 RGB, 4 CMYK. */
-static inline struct file_bytes files_jpeg(int seed, int height, int width, int components,
-                                           bool progressive)
+struct file_bytes files_jpeg(int seed, int height, int width, int components, bool progressive)
 {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
@@ -119,7 +97,7 @@ static inline struct file_bytes files_jpeg(int seed, int height, int width, int 
     return (struct file_bytes){out, n};
 }
 
-static inline void files_png_write(png_structp png, png_bytep bytes, size_t n)
+static void files_png_write(png_structp png, png_bytep bytes, size_t n)
 {
     struct file_bytes *f = png_get_io_ptr(png);
     f->bytes = realloc(f->bytes, f->n + n);
@@ -128,14 +106,13 @@ static inline void files_png_write(png_structp png, png_bytep bytes, size_t n)
     f->n += n;
 }
 
-static inline void files_png_flush(png_structp png)
+static void files_png_flush(png_structp png)
 {
     (void)png;
 }
 
-/* Any colour type and depth; the samples are the bytes of files_pixel, packed as they come. */
-static inline struct file_bytes files_png(int seed, int height, int width, int color_type,
-                                          int depth, bool interlaced)
+struct file_bytes files_png(int seed, int height, int width, int color_type, int depth,
+                            bool interlaced)
 {
     struct file_bytes f = {NULL, 0};
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
@@ -168,5 +145,3 @@ static inline struct file_bytes files_png(int seed, int height, int width, int c
     png_destroy_write_struct(&png, &info);
     return f;
 }
-
-#endif

@@ -1,37 +1,14 @@
-/* pieces.h: an op cut along its loops, for tests: every piece runs by itself on regions of the
- * whole's tensors, and the assembled results are compared with those of the uncut op.
- *
- *     struct opdevice fast, exact;
- *     open_both(&fast, &exact, 2);
- *     truth_open(&t, &exact, opcase_find("wide linear"));
- *     choose_cut(&dice, &t.c.spec, 0, &cut);
- *     legal = run_cut(&fast, &t, &dice, &cut); // fails the test where results differ
- *     truth_close(&t);
- */
-#ifndef CLEAVE_TESTS_PIECES_H
-#define CLEAVE_TESTS_PIECES_H
-
-#include "opcases.h"
-
-#include "backend/reference/reference.h"
-
-enum { MAX_PARTS = 3, MAX_PIECES = 48 };
+#include "pieces.h"
 
 /* ---- numbers and devices ---- */
 
-/* A sequence of random numbers; its seed is shown when a test fails. */
-struct dice {
-    uint32_t seed;
-    uint64_t rolled;
-};
-
-static inline int64_t roll(struct dice *d, int64_t sides)
+int64_t roll(struct dice *d, int64_t sides)
 {
     struct random_key key = {.seed = d->seed, .use = RANDOM_TEST, .stream = 77};
     return (int64_t)(random_word(key, 0, d->rolled++) % (uint64_t)sides);
 }
 
-static inline const struct backend *find_cpu(void)
+const struct backend *find_cpu(void)
 {
     for (const struct backend *const *b = backend_list(); *b; b++)
         if (strcmp((*b)->name, "cpu") == 0)
@@ -39,39 +16,21 @@ static inline const struct backend *find_cpu(void)
     return NULL;
 }
 
-static inline void open_device(struct opdevice *d, const struct backend *backend,
-                               enum precision precision, int threads)
-{
-    struct device_options options = {.precision = precision, .threads = threads};
-    d->backend = backend;
-    assert_ok(backend->device_open(&options, &d->device));
-    assert_ok(backend->stream_create(d->device, &d->stream));
-}
-
-/* The two that everything runs on: the fast one (or the reference in float), and double. */
-static inline void open_both(struct opdevice *fast, struct opdevice *exact, int threads)
+void open_both(struct opdevice *fast, struct opdevice *exact, int threads)
 {
     const struct backend *cpu = find_cpu();
-    open_device(fast, cpu ? cpu : &backend_reference, PRECISION_FLOAT, threads);
-    open_device(exact, &backend_reference, PRECISION_DOUBLE, 1);
+    opdevice_open(fast, cpu ? cpu : &backend_reference, PRECISION_FLOAT, threads);
+    opdevice_open(exact, &backend_reference, PRECISION_DOUBLE, 1);
 }
 
-static inline double tolerance_of(const struct opdevice *d)
+static double tolerance_of(const struct opdevice *d)
 {
     return d->backend->device_precision(d->device) == PRECISION_DOUBLE ? 1e-6 : 3e-5;
 }
 
 /* ---- tensors on a device ---- */
 
-struct tensor {
-    const struct opdevice *on;
-    const layout *layout;
-    void *memory;
-};
-
-/* In the plain layout, or the one in which regions travel, which is nearer to what kernels like. */
-static inline const layout *choose_layout(const struct opdevice *d, const struct shape *shape,
-                                          bool plain)
+const layout *choose_layout(const struct opdevice *d, const struct shape *shape, bool plain)
 {
     const layout *l;
     if (plain || shape->rank != 4)
@@ -81,9 +40,7 @@ static inline const layout *choose_layout(const struct opdevice *d, const struct
     return l;
 }
 
-/* `host` may be NULL: then all zero. */
-static inline struct tensor tensor_open(const struct opdevice *d, const layout *l,
-                                        const float *host)
+struct tensor tensor_open(const struct opdevice *d, const layout *l, const float *host)
 {
     struct tensor t = {d, l, NULL};
     assert_ok(d->backend->memory_alloc(d->device, d->backend->layout_bytes(l), &t.memory));
@@ -92,19 +49,19 @@ static inline struct tensor tensor_open(const struct opdevice *d, const layout *
     return t;
 }
 
-static inline void tensor_close(struct tensor *t)
+void tensor_close(struct tensor *t)
 {
     if (t->memory)
         t->on->backend->memory_free(t->on->device, t->memory);
     *t = (struct tensor){0};
 }
 
-static inline int64_t tensor_elements(const struct tensor *t)
+int64_t tensor_elements(const struct tensor *t)
 {
     return shape_elements(t->on->backend->layout_shape(t->layout));
 }
 
-static inline float *tensor_read(const struct tensor *t)
+float *tensor_read(const struct tensor *t)
 {
     float *host = calloc((size_t)tensor_elements(t) + 1, sizeof *host);
     assert_non_null(host);
@@ -112,8 +69,7 @@ static inline float *tensor_read(const struct tensor *t)
     return host;
 }
 
-/* Elements added by rounding up must be zero: then memory and tensor have as many that are not. */
-static inline void assert_padding_is_zero(const char *name, const struct tensor *t)
+void assert_padding_is_zero(const char *name, const struct tensor *t)
 {
     if (t->on->backend->device_precision(t->on->device) != PRECISION_FLOAT)
         return;
@@ -128,8 +84,7 @@ static inline void assert_padding_is_zero(const char *name, const struct tensor 
     free(host);
 }
 
-static inline void assert_near_all(const char *name, const char *what, const struct tensor *t,
-                                   const float *truth)
+void assert_near_all(const char *name, const char *what, const struct tensor *t, const float *truth)
 {
     float *host = tensor_read(t);
     double largest = 0, worst = 0;
@@ -144,8 +99,8 @@ static inline void assert_near_all(const char *name, const char *what, const str
 }
 
 /* Between a region of the whole and the tensor of a piece. */
-static inline void move(const struct tensor *whole, const struct range *region, const layout *l,
-                        void *p, bool to_whole, bool add)
+static void move(const struct tensor *whole, const struct range *region, const layout *l, void *p,
+                 bool to_whole, bool add)
 {
     int rank = whole->on->backend->layout_shape(l)->rank;
     struct region_copy c = {.add = add};
@@ -159,14 +114,12 @@ static inline void move(const struct tensor *whole, const struct range *region, 
                                               to_whole ? whole->memory : p));
 }
 
-static inline void *writable(const void *p)
+void *writable(const void *p)
 {
     return (void *)(uintptr_t)p;
 }
 
-/* Memory of a run holds what was there before: whatever a pass does not write, rounded-up elements
- * too, is NaN. */
-static inline void poison(struct oprun *r)
+void poison(struct oprun *r)
 {
     const struct backend *b = r->on->backend;
     const struct group_needs *n = &r->needs;
@@ -190,23 +143,12 @@ static inline void poison(struct oprun *r)
 
 /* ---- the whole op ---- */
 
-/* All tensors of the uncut op, computed by the reference, as floats. */
-struct truth {
-    struct opcase c;
-    int n_params;
-    struct op_param param[OP_MAX_PARAMS];
-    float *input[OP_MAX_INPUTS], *residual, *params[OP_MAX_PARAMS], *output_grad[GROUP_MAX_ADDENDS];
-    float *output, *params_after[OP_MAX_PARAMS], *input_grad[OP_MAX_INPUTS];
-    float *param_grad[OP_MAX_PARAMS], *residual_grad;
-    int32_t labels[64];
-};
-
-static inline bool has_backward(const struct opcase *c)
+static bool has_backward(const struct opcase *c)
 {
     return c->spec.training && !(op_get_info(c->spec.op.op)->flags & OP_PASSES_GRADIENT);
 }
 
-static inline void truth_open(struct truth *t, const struct opdevice *exact, const struct opcase *c)
+void truth_open(struct truth *t, const struct opdevice *exact, const struct opcase *c)
 {
     struct oprun o;
     const int n_inputs = c->spec.op.n_inputs;
@@ -239,7 +181,7 @@ static inline void truth_open(struct truth *t, const struct opdevice *exact, con
     oprun_close(&o);
 }
 
-static inline void truth_close(struct truth *t)
+void truth_close(struct truth *t)
 {
     for (int i = 0; i < OP_MAX_INPUTS; i++) {
         free(t->input[i]);
@@ -259,14 +201,8 @@ static inline void truth_close(struct truth *t)
 
 /* ---- cuts ---- */
 
-struct cut {
-    int n_loops, parts[OP_MAX_LOOPS], n_pieces;
-    int64_t border[OP_MAX_LOOPS][MAX_PARTS + 1];
-    char text[160];
-};
-
 /* A loop's borders, all different. */
-static inline void cut_loop(struct dice *dice, int64_t extent, int parts, int64_t *border)
+static void cut_loop(struct dice *dice, int64_t extent, int parts, int64_t *border)
 {
     border[0] = 0;
     for (int i = 1; i < parts; i++) /* leaves at least one for each part behind it */
@@ -274,16 +210,14 @@ static inline void cut_loop(struct dice *dice, int64_t extent, int parts, int64_
     border[parts] = extent;
 }
 
-/* What is folded behind the op needs whole sums before it. */
-static inline bool may_cut(const struct group_spec *spec, const struct loop *loop)
+/* A folded residual or activation needs whole sums. */
+static bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
     return loop->extent > 1 && loop->cut != CUT_NEVER && !(loop->cut == CUT_PARTIAL && folds);
 }
 
-/* Loops at random, and loop `forced` (modulo their number) wherever it may be cut. */
-static inline void choose_cut(struct dice *dice, const struct group_spec *spec, int forced,
-                              struct cut *cut)
+void choose_cut(struct dice *dice, const struct group_spec *spec, int forced, struct cut *cut)
 {
     struct loop_nest nest = {0};
     op_get_loops(&spec->op, &nest);
@@ -306,7 +240,7 @@ static inline void choose_cut(struct dice *dice, const struct group_spec *spec, 
     }
 }
 
-static inline struct box piece_box(const struct cut *cut, int piece)
+static struct box piece_box(const struct cut *cut, int piece)
 {
     struct box box = {0};
     for (int l = 0; l < cut->n_loops; l++) {
@@ -335,7 +269,7 @@ struct pieces {
 };
 
 /* False if a piece would read only padding, which is no legal cut. */
-static inline bool take_pieces(struct pieces *p, const struct cut *cut)
+static bool take_pieces(struct pieces *p, const struct cut *cut)
 {
     p->n = cut->n_pieces;
     for (int i = 0; i < p->n; i++) {
@@ -349,13 +283,13 @@ static inline bool take_pieces(struct pieces *p, const struct cut *cut)
     return true;
 }
 
-static inline struct tensor whole_tensor(struct pieces *p, struct dice *dice,
-                                         const struct shape *shape, const float *host)
+static struct tensor whole_tensor(struct pieces *p, struct dice *dice, const struct shape *shape,
+                                  const float *host)
 {
     return tensor_open(p->on, choose_layout(p->on, shape, roll(dice, 2)), host);
 }
 
-static inline void open_wholes(struct pieces *p, struct dice *dice)
+static void open_wholes(struct pieces *p, struct dice *dice)
 {
     const struct truth *t = p->truth;
     const struct op_case *op = &t->c.spec.op;
@@ -377,7 +311,7 @@ static inline void open_wholes(struct pieces *p, struct dice *dice)
         p->output_grad[i] = whole_tensor(p, dice, &op->output, t->output_grad[i]);
 }
 
-static inline void close_wholes(struct pieces *p)
+static void close_wholes(struct pieces *p)
 {
     for (int i = 0; i < OP_MAX_INPUTS; i++) {
         tensor_close(&p->input[i]);
@@ -395,7 +329,7 @@ static inline void close_wholes(struct pieces *p)
     tensor_close(&p->residual_grad);
 }
 
-static inline struct opcase case_of_piece(const struct pieces *p, int i)
+static struct opcase case_of_piece(const struct pieces *p, int i)
 {
     const struct op_piece *piece = &p->piece[i];
     struct opcase c = p->truth->c;
@@ -410,7 +344,7 @@ static inline struct opcase case_of_piece(const struct pieces *p, int i)
 }
 
 /* Copies the piece's regions of the whole's tensors into its own. */
-static inline void fill_piece(struct pieces *p, int i)
+static void fill_piece(struct pieces *p, int i)
 {
     const struct op_piece *piece = &p->piece[i];
     struct oprun *r = &p->run[i];
@@ -431,7 +365,7 @@ static inline void fill_piece(struct pieces *p, int i)
                                                 piece->op.output.dim[0], writable(r->args.labels)));
 }
 
-static inline void open_piece(struct pieces *p, struct dice *dice, int i)
+static void open_piece(struct pieces *p, struct dice *dice, int i)
 {
     struct opcase c = case_of_piece(p, i);
     struct group_layouts given = {0};
@@ -451,7 +385,7 @@ static inline void open_piece(struct pieces *p, struct dice *dice, int i)
             oprun_alloc(&p->run[i], p->run[i].needs.statistics_count * (int64_t)sizeof(double));
 }
 
-static inline void run_pass(struct pieces *p, enum pass pass)
+static void run_pass(struct pieces *p, enum pass pass)
 {
     for (int i = 0; i < p->n; i++) {
         struct oprun *r = &p->run[i];
@@ -460,8 +394,8 @@ static inline void run_pass(struct pieces *p, enum pass pass)
     }
 }
 
-/* What the workers would agree on: the sums over all pieces of the same channels. */
-static inline void sum_statistics(struct pieces *p)
+/* The statistics that workers would exchange: the sums over all pieces of the same channels. */
+static void sum_statistics(struct pieces *p)
 {
     double *sum[MAX_PIECES];
     for (int i = 0; i < p->n; i++) {
@@ -481,7 +415,7 @@ static inline void sum_statistics(struct pieces *p)
     }
 }
 
-static inline void run_forward(struct pieces *p)
+static void run_forward(struct pieces *p)
 {
     run_pass(p, PASS_FORWARD_STATISTICS);
     sum_statistics(p);
@@ -490,7 +424,7 @@ static inline void run_forward(struct pieces *p)
 }
 
 /* oprun_backward, but for the statistics. */
-static inline void run_backward(struct pieces *p)
+static void run_backward(struct pieces *p)
 {
     run_pass(p, PASS_BACKWARD_STATISTICS);
     sum_statistics(p);
@@ -500,7 +434,7 @@ static inline void run_backward(struct pieces *p)
 
 /* ---- putting the results together ---- */
 
-static inline void assemble_forward(struct pieces *p)
+static void assemble_forward(struct pieces *p)
 {
     for (int i = 0; i < p->n; i++) {
         const struct op_piece *piece = &p->piece[i];
@@ -518,7 +452,7 @@ static inline void assemble_forward(struct pieces *p)
                         p->truth->params_after[k]);
 }
 
-static inline void add_gradients(struct pieces *p, int i)
+static void add_gradients(struct pieces *p, int i)
 {
     const struct op_piece *piece = &p->piece[i];
     struct oprun *r = &p->run[i];
@@ -541,7 +475,7 @@ static inline void add_gradients(struct pieces *p, int i)
              true, false);
 }
 
-static inline void assemble_backward(struct pieces *p)
+static void assemble_backward(struct pieces *p)
 {
     const struct truth *t = p->truth;
     for (int i = 0; i < p->n; i++)
@@ -556,8 +490,8 @@ static inline void assemble_backward(struct pieces *p)
         assert_near_all(p->name, "residual gradient", &p->residual_grad, t->residual_grad);
 }
 
-static inline bool run_cut(const struct opdevice *on, const struct truth *t, struct dice *dice,
-                           const struct cut *cut)
+bool run_cut(const struct opdevice *on, const struct truth *t, struct dice *dice,
+             const struct cut *cut)
 {
     struct pieces *p = calloc(1, sizeof *p);
     assert_non_null(p);
@@ -583,5 +517,3 @@ static inline bool run_cut(const struct opdevice *on, const struct truth *t, str
     free(p);
     return legal;
 }
-
-#endif

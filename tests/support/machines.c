@@ -1,19 +1,6 @@
-/* machines.h: machines out of texts, and whether two are the same, for tests.
- *
- *     struct machine *m = parse("2x2:p100");
- *     assert_round_trip(m); // written and read back, nothing has changed
- *     machine_destroy(m);
- */
-#ifndef CLEAVE_TESTS_MACHINES_H
-#define CLEAVE_TESTS_MACHINES_H
+#include "machines.h"
 
-#include "machine/machine.h"
-#include "testing.h"
-
-/* The nodes of a machine file, where they do not matter. */
-#define NODES "\"nodes\": [{\"devices\": [\"p100\"]}]"
-
-static inline struct machine *parse(const char *text)
+struct machine *parse(const char *text)
 {
     struct machine *m = NULL;
     assert_ok(machine_parse(text, &m));
@@ -21,7 +8,7 @@ static inline struct machine *parse(const char *text)
     return m;
 }
 
-static inline char *write_text(const struct machine *m)
+char *write_text(const struct machine *m)
 {
     char *text = NULL;
     size_t size = 0;
@@ -32,7 +19,7 @@ static inline char *write_text(const struct machine *m)
     return text;
 }
 
-static inline void assert_same_parts(const struct machine *a, const struct machine *b)
+void assert_same_parts(const struct machine *a, const struct machine *b)
 {
     for (int i = 0; i < a->n_devices; i++) {
         assert_int_equal(a->devices[i].kind, b->devices[i].kind);
@@ -62,7 +49,7 @@ static inline void assert_same_parts(const struct machine *a, const struct machi
         assert_memory_equal(&a->pairs[i], &b->pairs[i], sizeof a->pairs[i]);
 }
 
-static inline void assert_same_kinds(const struct machine *a, const struct machine *b)
+void assert_same_kinds(const struct machine *a, const struct machine *b)
 {
     for (int i = 0; i < a->n_kinds; i++) {
         const struct machine_kind *x = &a->kinds[i], *y = &b->kinds[i];
@@ -81,8 +68,7 @@ static inline void assert_same_kinds(const struct machine *a, const struct machi
     }
 }
 
-/* Every field, bit by bit. */
-static inline void assert_same(const struct machine *a, const struct machine *b)
+void assert_same(const struct machine *a, const struct machine *b)
 {
     assert_string_equal(a->name, b->name);
     assert_string_equal(a->source, b->source);
@@ -109,7 +95,7 @@ static inline void assert_same(const struct machine *a, const struct machine *b)
     }
 }
 
-static inline void assert_round_trip(const struct machine *m)
+void assert_round_trip(const struct machine *m)
 {
     char *text = write_text(m);
     struct machine *back = NULL;
@@ -119,11 +105,9 @@ static inline void assert_round_trip(const struct machine *m)
     free(text);
 }
 
-static inline struct machine *parse_json(const char *text)
+struct machine *parse_json(const char *text)
 {
     struct machine *m = NULL;
     assert_ok(machine_parse_json(text, strlen(text), "m.json", &m));
     return m;
 }
-
-#endif

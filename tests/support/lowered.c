@@ -1,48 +1,6 @@
-/* lowered.h: the programs of all workers of a plan, and plans to lower, for tests of the checker.
- *
- *     struct team t; // with open_backend and close_backend around the tests
- *     if (team_create(&t, "lenet5", "gpipe", &(struct plan_request){.n_workers = 3}, true)) {
- *         assert_ok(team_check(&t));
- *         team_destroy(&t);
- *     }
- */
-#ifndef CLEAVE_TESTS_LOWERED_H
-#define CLEAVE_TESTS_LOWERED_H
+#include "lowered.h"
 
-#include "session.h"
-#include "verify/verify.h"
-
-enum { MAX_WORKERS = 7 };
-
-static const struct backend *backend;
-static device *on_device;
-
-static inline int open_backend(void **state)
-{
-    (void)state;
-    if (backend_find("reference", &backend) != STATUS_OK)
-        return 1;
-    return backend->device_open(&(struct device_options){.precision = PRECISION_FLOAT},
-                                &on_device) != STATUS_OK;
-}
-
-static inline int close_backend(void **state)
-{
-    (void)state;
-    backend->device_close(on_device);
-    return 0;
-}
-
-/* All workers' programs of one step. */
-struct team {
-    char name[96];
-    struct graph *graph;
-    struct plan *plan;
-    int n;
-    struct program *programs[MAX_WORKERS];
-};
-
-static inline struct graph_variant small_variant(const char *model, int64_t batch)
+static struct graph_variant small_variant(const char *model, int64_t batch)
 {
     struct graph_variant v = {batch, 3, 32, 32, 10, true, -1};
     if (strcmp(model, "alexnet") == 0 || strcmp(model, "googlenet") == 0) {
@@ -52,24 +10,21 @@ static inline struct graph_variant small_variant(const char *model, int64_t batc
     return v;
 }
 
-static inline void team_lower(struct team *t, bool training)
+static void team_lower(struct team *t, bool training)
 {
     t->n = t->plan->n_workers;
     assert_true(t->n <= MAX_WORKERS);
     for (int w = 0; w < t->n; w++) {
-        struct program_options options = {.backend = backend,
-                                          .device = on_device,
-                                          .training = training,
-                                          .n_states = training ? 1 : 0,
-                                          .plan = t->plan,
-                                          .worker = w};
+        struct program_options options = described_options(t->plan);
+        options.training = training;
+        options.n_states = training ? 1 : 0;
+        options.worker = w;
         assert_ok(program_create(t->graph, &options, &t->programs[w]));
     }
 }
 
-/* False if the strategy cannot use so many workers. */
-static inline bool team_create(struct team *t, const char *model, const char *strategy,
-                               const struct plan_request *request, bool training)
+bool team_create(struct team *t, const char *model, const char *strategy,
+                 const struct plan_request *request, bool training)
 {
     struct graph_variant variant = small_variant(model, 8);
     *t = (struct team){0};
@@ -84,8 +39,7 @@ static inline bool team_create(struct team *t, const char *model, const char *st
     return true;
 }
 
-static inline void team_create_from(struct team *t, const char *model, const char *plan,
-                                    bool training)
+void team_create_from(struct team *t, const char *model, const char *plan, bool training)
 {
     struct graph_variant variant = small_variant(model, 8);
     *t = (struct team){0};
@@ -95,7 +49,7 @@ static inline void team_create_from(struct team *t, const char *model, const cha
     team_lower(t, training);
 }
 
-static inline void team_destroy(struct team *t)
+void team_destroy(struct team *t)
 {
     for (int w = 0; w < t->n; w++)
         program_destroy(t->programs[w]);
@@ -103,7 +57,7 @@ static inline void team_destroy(struct team *t)
     graph_destroy(t->graph);
 }
 
-static inline enum status team_check(const struct team *t)
+enum status team_check(const struct team *t)
 {
     const struct program *all[MAX_WORKERS];
     for (int w = 0; w < t->n; w++)
@@ -113,9 +67,7 @@ static inline enum status team_check(const struct team *t)
 
 /* ---- plans written by hand ---- */
 
-static const struct {
-    const char *model, *plan;
-} written[] = {
+const struct written_plan written[] = {
     /* partial sums, uneven cuts, idle workers */
     {"lenet5", "{\"cleave_plan\":1,\"name\":\"p\",\"workers\":3,\"stages\":[{\"workers\":[0,1,2]}],"
                "\"default\":{\"cut\":{\"n\":[1,5,2]}},"
@@ -157,8 +109,6 @@ static const struct {
     {"lenet5", "{\"cleave_plan\":1,\"name\":\"p\",\"workers\":3,\"stages\":[{\"workers\":[0,2],"
                "\"cut\":{\"channels\":2}}],\"sync\":{\"method\":\"server\",\"servers\":[1]}}"},
 };
-/* N_BROKEN: of which test_mutations breaks the programs. */
-enum { N_BROKEN = 4, N_WRITTEN = sizeof written / sizeof written[0] };
 
 /* ---- flattens that have no instruction ---- */
 
@@ -168,7 +118,7 @@ enum { N_BROKEN = 4, N_WRITTEN = sizeof written / sizeof written[0] };
  *     conv1 - relu - drop --- conv2 --- sum --- flat1 --- fc1 --- concat --- fc2
  *                       \______________/   \      \_______________/
  *                                           \---- flat2 ___________/                            */
-static inline struct graph *build_flattened(void)
+static struct graph *build_flattened(void)
 {
     struct graph_variant variant = {8, 3, 8, 6, 10, true, -1};
     struct graph_window window = {3, 1, 1};
@@ -189,7 +139,7 @@ static inline struct graph *build_flattened(void)
     return g;
 }
 
-static const char *const flattened[] = {
+static const char *const flattened[N_FLATTENED] = {
     "{\"cleave_plan\":1,\"workers\":1,\"stages\":[{\"workers\":[0]}]}",
     "{\"cleave_plan\":1,\"workers\":2,\"stages\":[{\"workers\":[0]},{\"workers\":[1]}],"
     "\"layers\":{\"flat1\":{\"stage\":1},\"flat2\":{\"stage\":1}},\"micro_batches\":2}",
@@ -197,14 +147,11 @@ static const char *const flattened[] = {
     "\"conv2\":{\"cut\":{\"p\":3}},\"flat1\":{\"cut\":{\"c\":[1,3]}},"
     "\"flat2\":{\"cut\":{\"c\":2,\"n\":1},\"workers\":[2,0]},\"fc1\":{\"cut\":{\"i\":[50,100,42]}},"
     "\"fc2\":{\"cut\":{\"n\":3}}}}"};
-enum { N_FLATTENED = sizeof flattened / sizeof flattened[0] };
 
-static inline void team_create_flattened(struct team *t, int i, bool training)
+void team_create_flattened(struct team *t, int i, bool training)
 {
     *t = (struct team){.graph = build_flattened()};
     (void)snprintf(t->name, sizeof t->name, "flattened, plan %d", i);
     assert_ok(plan_parse(flattened[i], strlen(flattened[i]), "plan", t->graph, &t->plan));
     team_lower(t, training);
 }
-
-#endif

@@ -1,42 +1,6 @@
-/* comm_cases.h: what every transport must do, as one worker sees it.
- *
- * Each case is run by all workers at once, as threads (test_comm.c) or as ranks (mpi_comm.c).
- * cmocka's assertions only work on the main thread, so a case answers with false and a text.
- * The serial sums here are written out anew from comm.h, not taken from src/comm.
- */
-#ifndef CLEAVE_TESTS_COMM_CASES_H
-#define CLEAVE_TESTS_COMM_CASES_H
+#include "comm_cases.h"
 
-#include "base/timer.h"
-#include "comm/comm.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { CASES_MAX_WORKERS = 16 };
-
-struct cases_report {
-    char text[600]; /* "" while all is well */
-};
-
-#define CASES_CHECK(report, condition, ...)                                    \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            (void)snprintf((report)->text, sizeof(report)->text, __VA_ARGS__); \
-            return false;                                                      \
-        }                                                                      \
-    } while (0)
-
-#define CASES_OK(report, expression)                                                              \
-    do {                                                                                          \
-        enum status status_ = (expression);                                                       \
-        CASES_CHECK(report, status_ == STATUS_OK, "%s: status %d: %s", #expression, (int)status_, \
-                    status_message());                                                            \
-    } while (0)
-
-/* Waits for all operations; a minute is for ever. */
-static inline bool cases_wait(comm *c, comm_op *ops, int n, struct cases_report *report)
+bool cases_wait(comm *c, comm_op *ops, int n, struct cases_report *report)
 {
     bool done[64] = {false};
     int64_t start_ns = timer_now_ns();
@@ -58,7 +22,7 @@ static inline bool cases_wait(comm *c, comm_op *ops, int n, struct cases_report 
 /* ---- numbers ---- */
 
 /* A number that depends on worker, element and round; a whole one, or one that rounds. */
-static inline double cases_number(int worker, int64_t i, int64_t round, bool whole)
+static double cases_number(int worker, int64_t i, int64_t round, bool whole)
 {
     uint64_t h = ((uint64_t)worker * 1000003 + (uint64_t)i) * 0x9e3779b97f4a7c15u;
     h = (h ^ (h >> 29) ^ (uint64_t)round) * 0xbf58476d1ce4e5b9u;
@@ -67,7 +31,7 @@ static inline double cases_number(int worker, int64_t i, int64_t round, bool who
     return ((double)(h >> 20) / 17592186044416.0 - 0.5) * (double)(1 << (h & 15));
 }
 
-static inline void cases_set(void *data, enum comm_type type, int64_t i, double value)
+static void cases_set(void *data, enum comm_type type, int64_t i, double value)
 {
     if (type == COMM_DOUBLE)
         ((double *)data)[i] = value;
@@ -75,7 +39,7 @@ static inline void cases_set(void *data, enum comm_type type, int64_t i, double 
         ((float *)data)[i] = (float)value;
 }
 
-static inline double cases_add(enum comm_type type, double a, double b)
+static double cases_add(enum comm_type type, double a, double b)
 {
     if (type == COMM_DOUBLE)
         return a + b;
@@ -83,13 +47,13 @@ static inline double cases_add(enum comm_type type, double a, double b)
     return (double)sum;
 }
 
-static inline int64_t cases_type_bytes(enum comm_type type)
+static int64_t cases_type_bytes(enum comm_type type)
 {
     return type == COMM_DOUBLE ? 8 : 4;
 }
 
 /* The s with i in [s*count/n, (s+1)*count/n). */
-static inline int cases_slice(int64_t i, int64_t count, int n)
+static int cases_slice(int64_t i, int64_t count, int n)
 {
     int s = n - 1;
     while (s * count / n > i)
@@ -98,7 +62,7 @@ static inline int cases_slice(int64_t i, int64_t count, int n)
 }
 
 /* Element i of the sum, added as comm.h says; x[position] are its terms. */
-static inline double cases_serial_sum(const struct comm_reduction *r, const double *x, int64_t i)
+static double cases_serial_sum(const struct comm_reduction *r, const double *x, int64_t i)
 {
     int n = r->n_members;
     double y[CASES_MAX_WORKERS];
@@ -141,15 +105,15 @@ static inline double cases_serial_sum(const struct comm_reduction *r, const doub
 
 /* ---- reductions ---- */
 
-static inline void cases_fill(const comm *c, const struct comm_reduction *r, bool whole, void *data)
+static void cases_fill(const comm *c, const struct comm_reduction *r, bool whole, void *data)
 {
     for (int64_t i = 0; i < r->count; i++)
         cases_set(data, r->type, i, cases_number(c->rank, i, r->tag, whole));
 }
 
 /* Bit for bit. */
-static inline bool cases_compare(const comm *c, const struct comm_reduction *r, bool whole,
-                                 const void *data, struct cases_report *report)
+static bool cases_compare(const comm *c, const struct comm_reduction *r, bool whole,
+                          const void *data, struct cases_report *report)
 {
     for (int64_t i = 0; i < r->count; i++) {
         double x[CASES_MAX_WORKERS], exact = 0;
@@ -171,7 +135,7 @@ static inline bool cases_compare(const comm *c, const struct comm_reduction *r, 
     return true;
 }
 
-static inline int cases_position(const comm *c, const struct comm_reduction *r)
+static int cases_position(const comm *c, const struct comm_reduction *r)
 {
     for (int p = 0; p < r->n_members; p++) {
         if (r->members[p] == c->rank)
@@ -181,8 +145,8 @@ static inline int cases_position(const comm *c, const struct comm_reduction *r)
 }
 
 /* One reduction, if this worker is a member. */
-static inline bool cases_reduce(comm *c, const struct comm_reduction *r, bool whole,
-                                struct cases_report *report)
+static bool cases_reduce(comm *c, const struct comm_reduction *r, bool whole,
+                         struct cases_report *report)
 {
     int position = cases_position(c, r);
     if (position < 0)
@@ -215,8 +179,7 @@ static inline bool cases_reduce(comm *c, const struct comm_reduction *r, bool wh
     return ok;
 }
 
-/* Subset number i of the workers, ascending; returns how many, 0 when there are no more. */
-static inline int cases_subset(int size, int i, int *members)
+int cases_subset(int size, int i, int *members)
 {
     int n = 0;
     switch (i) {
@@ -247,7 +210,7 @@ static inline int cases_subset(int size, int i, int *members)
     }
 }
 
-static inline bool cases_run_reductions(comm *c, int64_t large, struct cases_report *report)
+bool cases_run_reductions(comm *c, int64_t large, struct cases_report *report)
 {
     const int64_t counts[] = {0, 1, 2, 3, 5, 64, 1000, 4099, 66001, large};
     int64_t tag = 0;
@@ -276,9 +239,7 @@ static inline bool cases_run_reductions(comm *c, int64_t large, struct cases_rep
     return true;
 }
 
-/* Many reductions under way at once, started in the same order but of all methods and sizes; then
- * again with the same tags, as in the next step. */
-static inline bool cases_run_many_at_once(comm *c, struct cases_report *report)
+bool cases_run_many_at_once(comm *c, struct cases_report *report)
 {
     enum { MANY = 24, STEPS = 5 };
     int members[CASES_MAX_WORKERS];
@@ -317,14 +278,13 @@ static inline bool cases_run_many_at_once(comm *c, struct cases_report *report)
 
 /* ---- transfers ---- */
 
-static inline void cases_fill_bytes(unsigned char *bytes, int64_t n, int from, int to, int64_t key)
+static void cases_fill_bytes(unsigned char *bytes, int64_t n, int from, int to, int64_t key)
 {
     for (int64_t i = 0; i < n; i++)
         bytes[i] = (unsigned char)(i * 7 + i / 251 + from * 31 + to * 17 + key * 13);
 }
 
-static inline bool cases_bytes_are(const unsigned char *bytes, int64_t n, int from, int to,
-                                   int64_t key)
+static bool cases_bytes_are(const unsigned char *bytes, int64_t n, int from, int to, int64_t key)
 {
     for (int64_t i = 0; i < n; i++) {
         if (bytes[i] != (unsigned char)(i * 7 + i / 251 + from * 31 + to * 17 + key * 13))
@@ -333,9 +293,7 @@ static inline bool cases_bytes_are(const unsigned char *bytes, int64_t n, int fr
     return true;
 }
 
-/* Everybody to everybody, with two tags that are received in the other order than they are sent,
- * in several steps without a pause in between. */
-static inline bool cases_run_transfers(comm *c, struct cases_report *report)
+bool cases_run_transfers(comm *c, struct cases_report *report)
 {
     const int64_t sizes[] = {0, 1, 777, 65536, 300001};
     int64_t largest = 300001;
@@ -377,8 +335,7 @@ static inline bool cases_run_transfers(comm *c, struct cases_report *report)
     return ok;
 }
 
-/* One worker runs ahead with sends of the same tag; they arrive in order. */
-static inline bool cases_run_tag_reuse(comm *c, struct cases_report *report)
+bool cases_run_tag_reuse(comm *c, struct cases_report *report)
 {
     enum { STEPS = 30 };
     if (c->rank > 1)
@@ -403,7 +360,7 @@ static inline bool cases_run_tag_reuse(comm *c, struct cases_report *report)
 
 /* ---- control ---- */
 
-static inline bool cases_run_control(comm *c, struct cases_report *report)
+bool cases_run_control(comm *c, struct cases_report *report)
 {
     int64_t all[CASES_MAX_WORKERS];
     for (int64_t round = 0; round < 5; round++) {
@@ -430,5 +387,3 @@ static inline bool cases_run_control(comm *c, struct cases_report *report)
     CASES_CHECK(report, large[2999] == 1499.5, "control message: %g", large[2999]);
     return true;
 }
-
-#endif

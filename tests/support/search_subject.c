@@ -1,27 +1,6 @@
-/* search_subject.h: a network and a machine, for tests of the search.
- *
- *     struct subject s;
- *     take_network(&s, "vgg16", 128, "1x4:p100");
- *     drop_subject(&s);
- */
-#ifndef CLEAVE_TESTS_SEARCH_SUBJECT_H
-#define CLEAVE_TESTS_SEARCH_SUBJECT_H
+#include "search_subject.h"
 
-#include "machine/machine.h"
-#include "model/network.h"
-#include "predict/predict.h"
-#include "profile/costs.h"
-#include "testing.h"
-
-#include <string.h>
-
-struct subject {
-    struct graph *graph;
-    struct machine *machine;
-    struct cost_source sources[8];
-};
-
-static inline void take_machine(struct subject *s, const char *text)
+void take_machine(struct subject *s, const char *text)
 {
     assert_ok(machine_parse(text, &s->machine));
     assert_true(s->machine->n_kinds <= 8);
@@ -30,8 +9,7 @@ static inline void take_machine(struct subject *s, const char *text)
         s->sources[i].kind = &s->machine->kinds[i];
 }
 
-static inline void take_network(struct subject *s, const char *name, int64_t batch,
-                                const char *machine)
+void take_network(struct subject *s, const char *name, int64_t batch, const char *machine)
 {
     struct graph_variant v = {.batch = batch,
                               .channels = 3,
@@ -43,14 +21,13 @@ static inline void take_network(struct subject *s, const char *name, int64_t bat
     take_machine(s, machine);
 }
 
-static inline void drop_subject(struct subject *s)
+void drop_subject(struct subject *s)
 {
     graph_destroy(s->graph);
     machine_destroy(s->machine);
 }
 
-/* Lowers and runs the clock. */
-static inline struct prediction *predict(const struct subject *s, const struct plan *plan)
+struct prediction *predict(const struct subject *s, const struct plan *plan)
 {
     const struct backend *backend;
     struct prediction *p;
@@ -66,7 +43,7 @@ static inline struct prediction *predict(const struct subject *s, const struct p
     return p;
 }
 
-static inline double clock_step_s(const struct subject *s, const struct plan *plan)
+double clock_step_s(const struct subject *s, const struct plan *plan)
 {
     struct prediction *p = predict(s, plan);
     double step_s = p->clock.step_s;
@@ -74,13 +51,10 @@ static inline double clock_step_s(const struct subject *s, const struct plan *pl
     return step_s;
 }
 
-/* Stops a search at its (*user + 1)-th question. */
-static inline bool stop_after(void *user, double best, double bound)
+bool stop_after(void *user, double best, double bound)
 {
     int *left = user;
     (void)best;
     (void)bound;
     return --*left < 0;
 }
-
-#endif
