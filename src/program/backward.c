@@ -37,7 +37,7 @@ enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct
         list_add(&reads, fold->addend[k]);
     list_add(&reads, fold->output);
     list_add(&writes, fold->to);
-    TRY(tables_extend(e->tables, p, TABLE_FOLDS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_FOLDS, &to));
     *to = *fold;
     like.kind = INSTR_FOLD;
     like.index = p->n_folds - 1;
@@ -71,9 +71,8 @@ static enum status fold_gradients(struct emitter *e, struct backward_work *w)
     }
     run->folded_grad = overwritable(e, run);
     if (run->folded_grad == NO_BUFFER) {
-        int class = emit_class(e, w->micro);
-        TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
-                        e->layouts[w->g->output * PARTITION_MAX_CLASSES + class],
+        int size = emit_size(e, w->micro);
+        TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS, e->layouts[w->g->output][size],
                         &run->folded_grad));
         e->holders[run->folded_grad]++;
     }
@@ -97,7 +96,7 @@ static int input_tensor(const struct backward_work *w, int k)
 /* Buffers for the gradients of the inputs; in place of the output's where that is allowed. */
 static enum status add_input_gradients(struct emitter *e, struct backward_work *w)
 {
-    int class = emit_class(e, w->micro);
+    int size = emit_size(e, w->micro);
     for (int k = 0; k < w->made->spec.op.n_inputs; k++) {
         int in = input_tensor(w, k);
         if (!e->part->tensors[in].needs_gradient)
@@ -107,8 +106,8 @@ static enum status add_input_gradients(struct emitter *e, struct backward_work *
         if (in_place)
             w->run.input_grad[k] = w->run.folded_grad;
         else
-            TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
-                            e->layouts[in * PARTITION_MAX_CLASSES + class], &w->run.input_grad[k]));
+            TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS, e->layouts[in][size],
+                            &w->run.input_grad[k]));
         TRY(emit_hand_gradient(e, in, w->micro, w->run.input_grad[k]));
     }
     return STATUS_OK;
@@ -263,8 +262,7 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
     const struct graph_node *node = &e->p->graph->nodes[g->first_node];
-    const struct kernel *k =
-        &e->kernels[group_number * PARTITION_MAX_CLASSES + emit_class(e, micro)];
+    const struct kernel *k = &e->kernels[group_number][emit_size(e, micro)];
     for (int i = 0; i < node->op.n_inputs; i++) {
         int producer = e->part->tensors[g->input[i]].producer;
         if (producer >= 0)
@@ -364,7 +362,7 @@ enum status emit_backward(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
     struct kernel *k;
-    TRY(emit_kernel(e, group_number, emit_class(e, micro), &k));
+    TRY(emit_kernel(e, group_number, emit_size(e, micro), &k));
     if (e->part->tensors[g->output].needs_gradient) {
         TRY(recompute_for(e, group_number, micro));
         TRY(emit_take_returns(e, g->output, micro));

@@ -24,7 +24,7 @@ enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class c
     struct buffer *b;
     int none = 0, n = p->n_buffers;
     TRY(emit_append(e, &e->holders, &n, &e->holder_capacity, sizeof none, &none));
-    TRY(tables_extend(e->tables, p, TABLE_BUFFERS, &b));
+    TRY(arrays_extend(e->arrays, p, ARRAY_BUFFERS, &b));
     *b = (struct buffer){
         .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
     *out = p->n_buffers - 1;
@@ -60,7 +60,7 @@ enum status emit_instr(struct emitter *e, struct instr instr, const struct list 
         overlap_run(e);
     TRY(copy_list(e, reads, &instr.n_reads, &instr.reads));
     TRY(copy_list(e, writes, &instr.n_writes, &instr.writes));
-    TRY(tables_extend(e->tables, e->p, TABLE_INSTRS, &to));
+    TRY(arrays_extend(e->arrays, e->p, ARRAY_INSTRS, &to));
     *to = instr;
     return STATUS_OK;
 }
@@ -68,7 +68,7 @@ enum status emit_instr(struct emitter *e, struct instr instr, const struct list 
 enum status emit_run(struct emitter *e, const struct program_run *run)
 {
     struct program_run *to;
-    TRY(tables_extend(e->tables, e->p, TABLE_RUNS, &to));
+    TRY(arrays_extend(e->arrays, e->p, ARRAY_RUNS, &to));
     *to = *run;
     return STATUS_OK;
 }
@@ -84,7 +84,7 @@ enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct prog
     if (kind == INSTR_ACCUMULATE || (kind == INSTR_COPY && copy->region.add))
         list_add(&reads, copy->to);
     list_add(&writes, copy->to);
-    TRY(tables_extend(e->tables, e->p, TABLE_COPIES, &to));
+    TRY(arrays_extend(e->arrays, e->p, ARRAY_COPIES, &to));
     *to = *copy;
     like.kind = kind;
     like.stream = STREAM_COMPUTE;
@@ -100,7 +100,7 @@ enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int6
     list_init(&one);
     list_init(&none);
     list_add(&one, buffer);
-    TRY(tables_extend(e->tables, e->p, TABLE_MESSAGES, &to));
+    TRY(arrays_extend(e->arrays, e->p, ARRAY_MESSAGES, &to));
     *to = (struct program_message){peer, tag, e->p->buffers[buffer].n_bytes, buffer};
     like.kind = kind;
     like.stream = STREAM_COMMUNICATE;
@@ -123,7 +123,7 @@ enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec,
     list_add(&reads, buffer);
     list_add(&writes, buffer);
     list_add(&writes, workspace);
-    TRY(tables_extend(e->tables, p, TABLE_REDUCTIONS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_REDUCTIONS, &to));
     *to = (struct program_reduction){.spec = *spec, .buffer = buffer, .workspace = workspace};
     like.kind = INSTR_REDUCE;
     like.stream = STREAM_COMMUNICATE;
@@ -146,9 +146,9 @@ struct group_instance *emit_group_instance(const struct emitter *e, int group_nu
     return &e->group_instances[group_number][micro];
 }
 
-int emit_class(const struct emitter *e, int micro)
+int emit_size(const struct emitter *e, int micro)
 {
-    return e->part->micro_class[micro % e->part->n_micros];
+    return e->part->size_of_micro[micro % e->part->n_micros];
 }
 
 int emit_completed_step(const struct emitter *e, int micro)
@@ -158,9 +158,9 @@ int emit_completed_step(const struct emitter *e, int micro)
     return last ? micro / n : -1;
 }
 
-const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker)
+const struct region *emit_region(const struct emitter *e, int tensor, int size, int worker)
 {
-    return &e->part->tensors[tensor].at[class][worker];
+    return &e->part->tensors[tensor].at[size][worker];
 }
 
 enum status emit_natural_layout(struct emitter *e, int tensor, const struct shape *shape,

@@ -31,12 +31,12 @@ static void touch_samples(struct program *p, struct range samples)
 
 static enum status load_images(struct emitter *e, int stage, int micro, struct program_load *load)
 {
-    int class = emit_class(e, micro);
+    int size = emit_size(e, micro);
     const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
-    const struct region *region = emit_region(e, TENSOR_IMAGES, class, e->me);
+    const struct region *region = emit_region(e, TENSOR_IMAGES, size, e->me);
     if (!e->work->stages[stage].reads_images || region_is_empty(region, images->rank))
         return STATUS_OK;
-    const layout **l = &e->layouts[TENSOR_IMAGES * PARTITION_MAX_CLASSES + class];
+    const layout **l = &e->layouts[TENSOR_IMAGES][size];
     struct shape shape = region_shape(region, images->rank);
     TRY(e->p->backend->layout_plain(e->p->device, &shape, l));
     TRY(emit_tensor(e, "images", BUFFER_ACTIVATIONS, *l, &load->images));
@@ -48,9 +48,9 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
 /* Labels are read by the loss alone, so their buffer is kept with its instance. */
 static enum status load_labels(struct emitter *e, int stage, int micro, struct program_load *load)
 {
-    int last = e->part->n_groups - 1, class = emit_class(e, micro);
+    int last = e->part->n_groups - 1, size = emit_size(e, micro);
     const struct part_group *loss = &e->part->groups[last];
-    const struct region *region = emit_region(e, loss->output, class, e->me);
+    const struct region *region = emit_region(e, loss->output, size, e->me);
     if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, 1))
         return STATUS_OK;
     int64_t n = region->axis[0].end - region->axis[0].begin;
@@ -78,7 +78,7 @@ enum status emit_load(struct emitter *e, int stage, int micro)
         touch_samples(p, load.image_samples);
     if (load.labels != NO_BUFFER)
         touch_samples(p, load.label_samples);
-    TRY(tables_extend(e->tables, p, TABLE_LOADS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_LOADS, &to));
     *to = load;
     struct instr instr = named(-1, micro);
     instr.kind = INSTR_LOAD;
@@ -90,14 +90,14 @@ enum status emit_load(struct emitter *e, int stage, int micro)
 /* ---- statistics over several pieces ---- */
 
 /* Workers with a piece of the same channels that is not empty, in ascending order. */
-static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int class,
+static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int size,
                                            struct kernel *k)
 {
-    const struct region *mine = emit_region(e, g->output, class, e->me);
+    const struct region *mine = emit_region(e, g->output, size, e->me);
     int rank = e->part->tensors[g->output].rank, *all;
     TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
     for (int w = 0; w < e->p->plan->n_workers; w++) {
-        const struct region *r = emit_region(e, g->output, class, w);
+        const struct region *r = emit_region(e, g->output, size, w);
         if (!region_is_empty(r, rank) && r->axis[1].begin == mine->axis[1].begin)
             all[k->n_members++] = w;
     }
@@ -110,7 +110,7 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
 {
     const struct part_group *g = &e->part->groups[group_number];
     if (k->n_members == 0)
-        TRY(find_statistics_members(e, g, emit_class(e, micro), k));
+        TRY(find_statistics_members(e, g, emit_size(e, micro), k));
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
     struct comm_reduction r = {
         .method = COMM_GATHER,
@@ -131,19 +131,19 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     struct program *p = e->p;
     const struct part_group *g = &e->part->groups[group_number];
     const struct graph_node *node = &p->graph->nodes[g->first_node];
-    int class = emit_class(e, micro), rank = e->part->tensors[g->output].rank;
+    int size = emit_size(e, micro), rank = e->part->tensors[g->output].rank;
     const struct program_param *first = &p->params[node->first_param];
-    if (!e->work->has_empty[group_number * PARTITION_MAX_CLASSES + class])
+    if (!e->work->has_empty[group_number][size])
         return STATUS_OK;
     if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
         return STATUS_OK;
     int giver = -1;
     for (int i = 0; i < first->n_holders && giver < 0; i++)
-        if (!region_is_empty(emit_region(e, g->output, class, first->holders[i]), rank))
+        if (!region_is_empty(emit_region(e, g->output, size, first->holders[i]), rank))
             giver = first->holders[i];
     for (int i = 0; i < first->n_holders; i++) {
         int taker = first->holders[i];
-        if (!region_is_empty(emit_region(e, g->output, class, taker), rank))
+        if (!region_is_empty(emit_region(e, g->output, size, taker), rank))
             continue;
         for (int n = 0; n < node->n_params; n++) {
             const struct program_param *param = &p->params[node->first_param + n];
@@ -263,9 +263,9 @@ static enum status add_result(struct emitter *e, const struct part_group *g, int
                               const struct program_run *run)
 {
     struct program *p = e->p;
-    const struct region *region = emit_region(e, g->output, emit_class(e, micro), e->me);
+    const struct region *region = emit_region(e, g->output, emit_size(e, micro), e->me);
     struct program_result *to;
-    TRY(tables_extend(e->tables, p, TABLE_RESULTS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_RESULTS, &to));
     *to = (struct program_result){
         .micro = micro,
         .losses = run->output,
@@ -278,9 +278,9 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
 {
     struct program *p = e->p;
     const struct part_group *g = &e->part->groups[group_number];
-    int class = emit_class(e, micro);
+    int size = emit_size(e, micro);
     struct kernel *k;
-    TRY(emit_kernel(e, group_number, class, &k));
+    TRY(emit_kernel(e, group_number, size, &k));
     if (k->here) {
         const struct program_group *made = &p->groups[k->group];
         struct group_instance *instance = emit_group_instance(e, group_number, micro);
@@ -293,7 +293,7 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
         if (made->needs.output_is_input) {
             run->output = out->buffer = run->input[0];
         } else {
-            const layout *l = e->layouts[g->output * PARTITION_MAX_CLASSES + class];
+            const layout *l = e->layouts[g->output][size];
             TRY(emit_tensor(e, e->part->tensors[g->output].name, BUFFER_ACTIVATIONS, l,
                             &run->output));
             TRY(emit_buffer(e, made->name, BUFFER_ACTIVATIONS, NULL, made->needs.saved_bytes,

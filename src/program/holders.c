@@ -2,7 +2,7 @@
  *
  * Where nothing but the batch is cut, all pieces of a layer hold the same: the usual case, and one
  * that is quick with a thousand workers. */
-#include "program/groundwork.h"
+#include "program/analysis.h"
 
 #include <string.h>
 

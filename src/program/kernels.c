@@ -12,31 +12,31 @@
 
 /* *own is filled where nobody has it yet. */
 static const struct group_case *case_of(const struct emitter *e, const struct part_group *g,
-                                        int class, struct group_case *own)
+                                        int size, struct group_case *own)
 {
     int number = (int)(g - e->part->groups);
-    const struct group_case *known = e->work->cases[number * PARTITION_MAX_CLASSES + class];
+    const struct group_case *known = e->work->cases[number][size];
     if (!known)
-        groundwork_find_case(e->work, number, class, own);
+        analysis_find_case(e->work, number, size, own);
     return known ? known : own;
 }
 
 /* Of a worker that has one. */
-static enum status find_piece(const struct emitter *e, const struct part_group *g, int class,
+static enum status find_piece(const struct emitter *e, const struct part_group *g, int size,
                               int worker, struct op_piece *piece)
 {
     struct group_case own;
-    const struct group_case *whole = case_of(e, g, class, &own);
+    const struct group_case *whole = case_of(e, g, size, &own);
     struct box box;
     plan_piece_box(&e->p->plan->layers[g->first_node], &whole->nest,
                    e->part->piece_of[g->first_node][worker], &box);
     return op_get_piece_of(&whole->op, &whole->nest, &box, piece);
 }
 
-static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int class)
+static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int size)
 {
     struct group_case own;
-    const struct loop_nest *nest = &case_of(e, g, class, &own)->nest;
+    const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
     int64_t count = 1;
     for (int l = 0; l < nest->n_loops; l++)
         if (nest->loop[l].role == LOOP_STATISTIC)
@@ -44,7 +44,7 @@ static int64_t count_statistics(const struct emitter *e, const struct part_group
     return count;
 }
 
-static void fill_spec(const struct emitter *e, const struct part_group *g, int class,
+static void fill_spec(const struct emitter *e, const struct part_group *g, int size,
                       const struct op_piece *piece, struct group_spec *spec)
 {
     const struct program *p = e->p;
@@ -65,7 +65,7 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int c
     }
     if (p->training && piece->shares_statistics && !plan->asynchronous) {
         spec->shared_statistics = true;
-        spec->statistics_count = count_statistics(e, g, class);
+        spec->statistics_count = count_statistics(e, g, size);
     }
 }
 
@@ -262,7 +262,7 @@ enum status emit_params(struct emitter *e)
 
 /* ---- kernels ---- */
 
-static enum status create_group(struct emitter *e, const struct part_group *g, int class,
+static enum status create_group(struct emitter *e, const struct part_group *g, int size,
                                 struct kernel *k)
 {
     struct program *p = e->p;
@@ -270,23 +270,23 @@ static enum status create_group(struct emitter *e, const struct part_group *g, i
                                  .first_node = g->first_node,
                                  .last_node = g->last_node};
     struct group_layouts io = {0};
-    fill_spec(e, g, class, k->piece, &made.spec);
+    fill_spec(e, g, size, k->piece, &made.spec);
     for (int i = 0; i < k->piece->op.n_inputs; i++)
-        io.input[i] = e->layouts[g->input[k->piece->slot[i]] * PARTITION_MAX_CLASSES + class];
+        io.input[i] = e->layouts[g->input[k->piece->slot[i]]][size];
     if (g->residual_sum)
-        io.residual = e->layouts[g->residual * PARTITION_MAX_CLASSES + class];
+        io.residual = e->layouts[g->residual][size];
     TRY(fix_param_layouts(e, g, k, &io));
     TRY(p->backend->group_create(p->device, &made.spec, &io, &made.kernels));
     p->backend->group_get_needs(made.kernels, &made.needs);
     k->group = p->n_groups++;
     p->groups[k->group] = made;
-    e->layouts[g->output * PARTITION_MAX_CLASSES + class] = io.output;
+    e->layouts[g->output][size] = io.output;
     return add_param_buffers(e, g, &io);
 }
 
-enum status emit_kernel(struct emitter *e, int group_number, int class, struct kernel **out)
+enum status emit_kernel(struct emitter *e, int group_number, int size, struct kernel **out)
 {
-    struct kernel *k = &e->kernels[group_number * PARTITION_MAX_CLASSES + class];
+    struct kernel *k = &e->kernels[group_number][size];
     const struct part_group *g = &e->part->groups[group_number];
     *out = k;
     if (k->known)
@@ -296,10 +296,10 @@ enum status emit_kernel(struct emitter *e, int group_number, int class, struct k
     if (e->part->piece_of[g->first_node][e->me] == NO_PIECE)
         return STATUS_OK;
     TRY(arena_alloc(e->scratch, sizeof *k->piece, &k->piece));
-    TRY(find_piece(e, g, class, e->me, k->piece));
+    TRY(find_piece(e, g, size, e->me, k->piece));
     k->here = !k->piece->empty;
     if (k->here)
-        return create_group(e, g, class, k);
+        return create_group(e, g, size, k);
     struct group_layouts io = {0};
     TRY(fix_param_layouts(e, g, k, &io));
     return add_param_buffers(e, g, &io);

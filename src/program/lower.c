@@ -19,7 +19,7 @@ static void forget_buffers(struct program_run *run)
 static bool holds(const struct emitter *e, int tensor)
 {
     const struct part_tensor *t = &e->part->tensors[tensor];
-    for (int c = 0; c < e->part->n_classes; c++)
+    for (int c = 0; c < e->part->n_sizes; c++)
         if (!region_is_empty(&t->at[c][e->me], t->rank))
             return true;
     return false;
@@ -70,23 +70,21 @@ static enum status add_group_instances(struct emitter *e)
     return STATUS_OK;
 }
 
-/* One for each piece and class at most. */
+/* One for each piece and size at most. */
 static enum status make_room_for_groups(struct emitter *e)
 {
     int n = 0;
     for (int g = 0; g < e->part->n_groups; g++)
         if (e->part->piece_of[e->part->groups[g].first_node][e->me] != NO_PIECE)
-            n += e->part->n_classes;
+            n += e->part->n_sizes;
     return arena_alloc_array(e->p->memory, (size_t)n, sizeof *e->p->groups, &e->p->groups);
 }
 
 static enum status allocate(struct emitter *e)
 {
     size_t n_params = (size_t)e->p->graph->n_params, n_micros = (size_t)e->n_micros;
-    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_groups * PARTITION_MAX_CLASSES,
-                          sizeof *e->kernels, &e->kernels));
-    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_tensors * PARTITION_MAX_CLASSES,
-                          sizeof *e->layouts, &e->layouts));
+    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_groups, sizeof *e->kernels, &e->kernels));
+    TRY(arena_alloc_array(e->scratch, (size_t)e->part->n_tensors, sizeof *e->layouts, &e->layouts));
     TRY(arena_alloc_array(e->scratch, (size_t)e->p->plan->n_workers, sizeof *e->received_from,
                           &e->received_from));
     TRY(add_instances(e));
@@ -148,7 +146,7 @@ static enum status backward_task(struct emitter *e, const struct task *t)
 static void pass_by(struct emitter *e, const struct task *t)
 {
     enum direction direction = t->forward ? TO_VIEW : TO_SOURCE;
-    e->next_message += e->work->stages[t->stage].n_messages[direction][emit_class(e, t->micro)];
+    e->next_message += e->work->stages[t->stage].n_messages[direction][emit_size(e, t->micro)];
 }
 
 static enum status emit_tasks(struct emitter *e)
@@ -185,10 +183,10 @@ static enum status emit_all(struct emitter *e)
 
 enum status lowering_emit(struct program *p, const struct lowering *given)
 {
-    const struct groundwork *work = given->work;
+    const struct analysis *work = given->analysis;
     struct emitter e = {.p = p,
-                        .tables = given->tables,
-                        .scratch = given->scratch,
+                        .arrays = &given->memory->arrays,
+                        .scratch = given->memory->scratch,
                         .work = work,
                         .part = work->part,
                         .shares = given->shares,

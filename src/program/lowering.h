@@ -2,45 +2,69 @@
 #ifndef CLEAVE_PROGRAM_LOWERING_H
 #define CLEAVE_PROGRAM_LOWERING_H
 
-#include "program/groundwork.h"
+#include "program/analysis.h"
 #include "program/program.h"
 
-/* ---- tables.c: what grows while a program is lowered ---- */
+/* ---- arrays.c: a program's arrays while they grow ---- */
 
-enum table_kind {
-    TABLE_INSTRS,
-    TABLE_BUFFERS,
-    TABLE_RUNS,
-    TABLE_FOLDS,
-    TABLE_COPIES,
-    TABLE_LOADS,
-    TABLE_MESSAGES,
-    TABLE_REDUCTIONS,
-    TABLE_RESULTS,
-    TABLE_COUNT
+enum array_kind {
+    ARRAY_INSTRS,
+    ARRAY_BUFFERS,
+    ARRAY_RUNS,
+    ARRAY_FOLDS,
+    ARRAY_COPIES,
+    ARRAY_LOADS,
+    ARRAY_MESSAGES,
+    ARRAY_REDUCTIONS,
+    ARRAY_RESULTS,
+    ARRAY_COUNT
 };
 
-struct table {
-    char *items;
-    int capacity;
+/* Of one program at a time; the next program uses the same memory. Zeroed is empty. */
+struct arrays {
+    char *items[ARRAY_COUNT];
+    int capacity[ARRAY_COUNT];
 };
 
-/* Of one program at a time; the next one uses the same memory. Zeroed is empty. */
-struct tables {
-    struct table table[TABLE_COUNT];
-};
-
-void tables_deinit(struct tables *t);
-/* *out, a pointer to one more item of the program's, which is yet to be filled. Pointers to the
- * items before it may be void. */
-enum status tables_extend(struct tables *t, struct program *p, enum table_kind kind,
+void arrays_deinit(struct arrays *a);
+/* *out, a pointer to one more item of the program's, which the caller fills. Pointers to the items
+ * before it may become invalid. */
+enum status arrays_extend(struct arrays *a, struct program *p, enum array_kind kind,
                           void *out) MUST_USE;
-/* Into the program's own memory, when all of it is there. */
-enum status tables_keep(const struct tables *t, struct program *p) MUST_USE;
+/* Copies the finished arrays into the program's own memory. */
+enum status arrays_keep(const struct arrays *a, struct program *p) MUST_USE;
+
+/* ---- program.c: all steps of one worker ---- */
+
+/* The memory that one thread needs. The programs that it lowers follow each other in it, so it is
+ * warm for all but the first. */
+struct lowering_memory {
+    struct arrays arrays;
+    arena *scratch; /* for what no later step needs */
+    arena *program; /* a program that is only measured */
+};
+
+/* One for each of n threads. */
+enum status lowering_open_memory(int n, struct lowering_memory **out) MUST_USE;
+void lowering_close_memory(struct lowering_memory *memory, int n); /* NULL is fine */
+
+/* What the steps are given besides the program. */
+struct lowering {
+    const struct analysis *analysis;
+    const struct program_options *options;
+    int worker;
+    const struct program *shares; /* the program whose parameters this one uses, or NULL */
+    struct lowering_memory *memory;
+};
+
+enum status lowering_create(const struct lowering *given, struct program **out) MUST_USE;
+/* The slabs alone: emission and places. The program is gone afterwards. */
+enum status lowering_measure(const struct lowering *given,
+                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
 
 /* ---- emit.c: what all emission shares ---- */
 
-/* What a group is on this worker, for one class of micro-batches. */
+/* What a group is on this worker, for one size of micro-batches. */
 struct kernel {
     bool known;             /* looked at already */
     bool here;              /* this worker has a piece that is not empty */
@@ -105,17 +129,17 @@ struct bucket {
 
 struct emitter {
     struct program *p;
-    struct tables *tables;
+    struct arrays *arrays;
     arena *scratch;    /* for what is not needed behind the emission */
     int n_ints, *ints; /* room for lists of buffers */
-    const struct groundwork *work;
-    const struct partition *part; /* work's */
-    const struct program *shares; /* whose parameters are used, or NULL */
-    int me, n_micros;             /* micro-batches over all steps */
-    int64_t next_message;         /* the same on all workers */
-    struct kernel *kernels;       /* [group][class] */
-    const layout **layouts;       /* [tensor][class] */
-    struct instance **instances;  /* [tensor][micro]; NULL: does not concern this worker */
+    const struct analysis *work;
+    const struct partition *part;                  /* work's */
+    const struct program *shares;                  /* whose parameters are used, or NULL */
+    int me, n_micros;                              /* micro-batches over all steps */
+    int64_t next_message;                          /* the same on all workers */
+    struct kernel (*kernels)[PARTITION_MAX_SIZES]; /* [group][size] */
+    const layout *(*layouts)[PARTITION_MAX_SIZES]; /* [tensor][size] */
+    struct instance **instances; /* [tensor][micro]; NULL: does not concern this worker */
     struct group_instance **group_instances; /* [group][micro]; likewise */
     const int *listed, *listed_as;           /* the list of holders copied last, and its copy */
     int *stash;   /* [param][micro]: the version of a weight, or NO_BUFFER */
@@ -183,17 +207,17 @@ int64_t emit_tag(enum tag_kind kind, int64_t number);
 
 struct instance *emit_instance(const struct emitter *e, int tensor, int micro);
 struct group_instance *emit_group_instance(const struct emitter *e, int group_number, int micro);
-int emit_class(const struct emitter *e, int micro);
+int emit_size(const struct emitter *e, int micro);
 /* The step whose last backward this micro-batch's is, or -1. */
 int emit_completed_step(const struct emitter *e, int micro);
-const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker);
+const struct region *emit_region(const struct emitter *e, int tensor, int size, int worker);
 
 /* The layout that a tensor of this shape has unless something else is known. */
 enum status emit_natural_layout(struct emitter *e, int tensor, const struct shape *shape,
                                 const layout **out) MUST_USE;
 
 /* ---- kernels.c: pieces, their kernels and parameters ---- */
-enum status emit_kernel(struct emitter *e, int group_number, int class,
+enum status emit_kernel(struct emitter *e, int group_number, int size,
                         struct kernel **out) MUST_USE;
 /* All parameters this worker holds, in the graph's order. */
 enum status emit_params(struct emitter *e) MUST_USE;
@@ -247,33 +271,7 @@ enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
 bool emit_is_shared(const struct emitter *e, int param);
 
 /* ---- lower.c: goes through the tasks ---- */
-/* What the steps are given besides the program. */
-struct lowering {
-    const struct groundwork *work;
-    const struct program *shares; /* whose parameters are used, or NULL */
-    struct tables *tables;
-    arena *scratch; /* for what is not needed behind a step */
-    /* By class: slabs that are there in any case. A class that certainly needs no more is not
-     * placed to its end: its slab is then no larger than that, and places are not known. NULL: all
-     * places are wanted. */
-    const int64_t *enough;
-};
-
 enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;
-
-/* ---- program.c: all steps of one worker ---- */
-enum status lowering_create(const struct lowering *given, const struct program_options *options,
-                            int worker, struct program **out) MUST_USE;
-/* The slabs alone: emission and places. The program is gone afterwards, and `memory` empty. */
-enum status lowering_measure(const struct lowering *given, const struct program_options *options,
-                             int worker, arena *memory,
-                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
-
-/* ---- ceiling.c ---- */
-/* However the n buffers of `rest` are placed, largest first and each at the lowest offset that is
- * free, behind others that reach up to some offset: no further than *out beyond that. */
-enum status ceiling_find(const struct program *p, const struct buffer *const *rest, int n,
-                         arena *scratch, int64_t *out) MUST_USE;
 
 /* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);

@@ -15,7 +15,7 @@
 
 struct move {
     int from, to; /* tensors */
-    int micro, class;
+    int micro, size;
     enum direction direction;
     int n_messages;         /* of all workers */
     int n_givers, n_takers; /* of what this worker needs, and of what it has; by worker, */
@@ -28,11 +28,11 @@ static struct move move_between(const struct emitter *e, int from, int to, int m
     struct move v = {.from = from,
                      .to = to,
                      .micro = micro,
-                     .class = emit_class(e, micro),
+                     .size = emit_size(e, micro),
                      .direction = e->part->tensors[to].source == from ? TO_VIEW : TO_SOURCE,
                      .like = {.group = -1, .micro = micro, .param = -1}};
     int view = v.direction == TO_VIEW ? to : from;
-    const struct traffic *t = &e->work->traffic[view * PARTITION_MAX_CLASSES + v.class];
+    const struct traffic *t = &e->work->traffic[view][v.size];
     const struct share *in_source = t->in_source + t->of_view[e->me];
     const struct share *in_view = t->in_view + t->of_source[e->me];
     int n_in_source = t->of_view[e->me + 1] - t->of_view[e->me];
@@ -53,17 +53,17 @@ static int rank_of(const struct emitter *e, const struct move *v)
 
 static const struct region *from_at(const struct emitter *e, const struct move *v, int worker)
 {
-    return emit_region(e, v->from, v->class, worker);
+    return emit_region(e, v->from, v->size, worker);
 }
 
 static const struct region *to_at(const struct emitter *e, const struct move *v, int worker)
 {
-    return emit_region(e, v->to, v->class, worker);
+    return emit_region(e, v->to, v->size, worker);
 }
 
 static const layout *layout_here(const struct emitter *e, const struct move *v, int tensor)
 {
-    return e->layouts[tensor * PARTITION_MAX_CLASSES + v->class];
+    return e->layouts[tensor][v->size];
 }
 
 /* What `giver` has of what `taker` needs; they are a pair of the move's. */
@@ -274,7 +274,7 @@ static enum status assemble(struct emitter *e, const struct move *v, int own, co
 
 static enum status set_view_layout(struct emitter *e, const struct move *v)
 {
-    const layout **l = &e->layouts[v->to * PARTITION_MAX_CLASSES + v->class];
+    const layout **l = &e->layouts[v->to][v->size];
     struct shape shape = region_shape(to_at(e, v, e->me), rank_of(e, v));
     if (*l || !needs(e, v))
         return STATUS_OK;

@@ -57,11 +57,11 @@ struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
     return op;
 }
 
-/* What the workers hold of a node's output and read of its inputs, by class and worker. */
+/* What the workers hold of a node's output and read of its inputs, by size and worker. */
 struct node_regions {
     bool partial;
-    struct region *output[PARTITION_MAX_CLASSES];
-    struct region *input[OP_MAX_INPUTS][PARTITION_MAX_CLASSES];
+    struct region *output[PARTITION_MAX_SIZES];
+    struct region *input[OP_MAX_INPUTS][PARTITION_MAX_SIZES];
 };
 
 struct builder {
@@ -112,7 +112,7 @@ static bool cuts_a_sum(const struct loop_nest *nest, const struct plan_layer *la
 
 /* The regions of one piece, as op_get_piece has them, but without the piece itself: with a thousand
  * workers there are hundreds of thousands. */
-static enum status find_piece_regions(struct builder *b, int node, int class,
+static enum status find_piece_regions(struct builder *b, int node, int size,
                                       const struct op_case *op, const struct loop_nest *nest,
                                       int piece)
 {
@@ -124,9 +124,9 @@ static enum status find_piece_regions(struct builder *b, int node, int class,
     if (is_empty(nest, &box))
         return STATUS_OK;
     r->partial |= cuts_a_sum(nest, layer);
-    op_get_piece_region(nest, &nest->output, &box, r->output[class][worker].axis);
+    op_get_piece_region(nest, &nest->output, &box, r->output[size][worker].axis);
     for (int k = 0; k < op->n_inputs; k++) {
-        struct region *in = &r->input[k][class][worker];
+        struct region *in = &r->input[k][size][worker];
         op_get_piece_region(nest, &nest->input[k], &box, in->axis);
         if (!region_is_empty(in, op->input[k].rank))
             continue;
@@ -138,25 +138,25 @@ static enum status find_piece_regions(struct builder *b, int node, int class,
     return STATUS_OK;
 }
 
-static enum status find_node_regions(struct builder *b, int node, int class)
+static enum status find_node_regions(struct builder *b, int node, int size)
 {
     struct node_regions *r = &b->nodes[node];
-    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->class_size[class]);
+    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->samples_of_size[size]);
     struct loop_nest nest;
     size_t n = (size_t)b->plan->n_workers;
     op_get_loops(&op, &nest);
-    TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[class]));
+    TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[size]));
     for (int k = 0; k < op.n_inputs; k++)
-        TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][class]));
+        TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][size]));
     for (int i = 0; i < b->plan->layers[node].n_pieces; i++)
-        TRY(find_piece_regions(b, node, class, &op, &nest, i));
+        TRY(find_piece_regions(b, node, size, &op, &nest, i));
     return STATUS_OK;
 }
 
-static bool same_regions(const struct builder *b, struct region *const x[PARTITION_MAX_CLASSES],
-                         struct region *const y[PARTITION_MAX_CLASSES], int rank)
+static bool same_regions(const struct builder *b, struct region *const x[PARTITION_MAX_SIZES],
+                         struct region *const y[PARTITION_MAX_SIZES], int rank)
 {
-    for (int c = 0; c < b->p->n_classes; c++)
+    for (int c = 0; c < b->p->n_sizes; c++)
         for (int w = 0; w < b->plan->n_workers; w++)
             if (!region_equal(&x[c][w], &y[c][w], rank))
                 return false;
@@ -281,7 +281,7 @@ static enum status add_images(struct builder *b)
                             .source = NO_TENSOR,
                             .producer = -1,
                             .first_consumer = -1};
-    for (int c = 0; c < b->p->n_classes; c++) {
+    for (int c = 0; c < b->p->n_sizes; c++) {
         TRY(arena_alloc_array(b->memory, (size_t)b->plan->n_workers, sizeof *t.at[c], &t.at[c]));
         for (int i = 1; i < b->graph->n_nodes; i++)
             for (int k = 0; k < b->graph->nodes[i].op.n_inputs; k++)
@@ -370,17 +370,17 @@ static void connect_group(struct builder *b, int number)
 static enum status cut_batch(struct partition *p, int64_t batch, arena *memory)
 {
     size_t n = (size_t)p->n_micros;
-    TRY(arena_alloc_array(memory, n, sizeof *p->micro_class, &p->micro_class));
+    TRY(arena_alloc_array(memory, n, sizeof *p->size_of_micro, &p->size_of_micro));
     TRY(arena_alloc_array(memory, n, sizeof *p->micro_first, &p->micro_first));
     int64_t small = batch / p->n_micros;
     bool even = batch % p->n_micros == 0;
-    p->n_classes = even ? 1 : 2;
-    p->class_size[0] = even ? small : small + 1;
-    p->class_size[1] = even ? 0 : small;
+    p->n_sizes = even ? 1 : 2;
+    p->samples_of_size[0] = even ? small : small + 1;
+    p->samples_of_size[1] = even ? 0 : small;
     for (int m = 0; m < p->n_micros; m++) {
         p->micro_first[m] = m * batch / p->n_micros;
         int64_t size = (m + 1) * batch / p->n_micros - p->micro_first[m];
-        p->micro_class[m] = size == p->class_size[0] ? 0 : 1;
+        p->size_of_micro[m] = size == p->samples_of_size[0] ? 0 : 1;
     }
     return STATUS_OK;
 }
@@ -396,7 +396,7 @@ static enum status build(struct builder *b)
     for (int i = 1; i < b->graph->n_nodes; i++)
         TRY(find_pieces(b, i));
     for (int i = 1; i < b->graph->n_nodes; i++)
-        for (int c = 0; c < b->p->n_classes; c++)
+        for (int c = 0; c < b->p->n_sizes; c++)
             TRY(find_node_regions(b, i, c));
     TRY(group_nodes(b));
     TRY(add_images(b));

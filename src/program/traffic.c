@@ -8,7 +8,7 @@
  *     view              |---1---|                   tried: begins in (begin - L, end)
  */
 #include "base/array.h"
-#include "program/groundwork.h"
+#include "program/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,12 +190,12 @@ static enum status find(struct finder *f, bool local, arena *memory, struct traf
     return number_pairs(f, memory, out);
 }
 
-enum status traffic_find(const struct partition *part, int n_workers, int tensor, int class,
+enum status traffic_find(const struct partition *part, int n_workers, int tensor, int size,
                          arena *memory, arena *scratch, struct traffic *out)
 {
     const struct part_tensor *view = &part->tensors[tensor];
-    struct finder f = {.source = part->tensors[view->source].at[class],
-                       .view = view->at[class],
+    struct finder f = {.source = part->tensors[view->source].at[size],
+                       .view = view->at[size],
                        .rank = view->rank,
                        .n_workers = n_workers,
                        .scratch = scratch};

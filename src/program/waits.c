@@ -374,6 +374,6 @@ static enum status track(struct program *p, struct tracker *t)
 
 enum status lowering_find_waits(struct program *p, const struct lowering *given)
 {
-    struct tracker t = {.p = p, .scratch = given->scratch};
+    struct tracker t = {.p = p, .scratch = given->memory->scratch};
     return track(p, &t);
 }

@@ -10,8 +10,8 @@
  *
  * With it a worker's program costs what its own instructions cost, however many workers there are.
  */
-#ifndef CLEAVE_PROGRAM_GROUNDWORK_H
-#define CLEAVE_PROGRAM_GROUNDWORK_H
+#ifndef CLEAVE_PROGRAM_ANALYSIS_H
+#define CLEAVE_PROGRAM_ANALYSIS_H
 
 #include "program/partition.h"
 
@@ -32,7 +32,7 @@ struct share {
     int message[DIRECTION_COUNT];
 };
 
-/* The pairs of one view, for one class, from both sides. */
+/* The pairs of one view, for one size, from both sides. */
 struct traffic {
     int n_messages;          /* pairs of different workers; the same in both directions */
     int *of_view;            /* worker w of the view: shares of_view[w] to of_view[w + 1] - 1 of */
@@ -43,7 +43,7 @@ struct traffic {
 
 /* Of the view `tensor`, in `memory`; `scratch` is read no more. Images are never sent: every worker
  * meets itself alone. */
-enum status traffic_find(const struct partition *part, int n_workers, int tensor, int class,
+enum status traffic_find(const struct partition *part, int n_workers, int tensor, int size,
                          arena *memory, arena *scratch, struct traffic *out) MUST_USE;
 
 /* ---- holders.c ---- */
@@ -75,16 +75,16 @@ struct stage_work {
     const int *groups; /* in ascending order */
     bool reads_images;
     const bool *concerns; /* by worker: it has a part in the stage's tasks */
-    int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_CLASSES]; /* of one task; servers' left out */
+    int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_SIZES]; /* of one task; servers' left out */
 };
 
-/* The op of a group's first node, for micro-batches of one class. */
+/* The op of a group's first node, for micro-batches of one size. */
 struct group_case {
     struct op_case op;
     struct loop_nest nest;
 };
 
-struct groundwork {
+struct analysis {
     arena *memory; /* owns everything below that is not the caller's */
     const struct graph *graph;
     const struct plan *plan;
@@ -93,26 +93,27 @@ struct groundwork {
     struct partition *part;
     int n_tasks;
     struct task *tasks;
-    struct traffic *traffic; /* [tensor][class]; of views */
+    struct traffic (*traffic)[PARTITION_MAX_SIZES]; /* [tensor][size]; of views */
     struct stage_work *stages;
     struct param_parts *params;
-    struct group_case **cases; /* [group][class]; NULL: one piece, which is asked for once */
-    bool *has_empty;           /* [group][class]: a piece of it is empty */
-    bool shares_statistics;    /* some layer's are those of several workers */
+    struct group_case *(
+        *cases)[PARTITION_MAX_SIZES]; /* [group][size]; NULL: one piece, which is asked for once */
+    bool (*has_empty)[PARTITION_MAX_SIZES]; /* [group][size]: a piece of it is empty */
+    bool shares_statistics;                 /* some layer's are those of several workers */
 };
 
 /* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
-enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
-                              int n_steps, struct groundwork **out) MUST_USE;
-void groundwork_destroy(struct groundwork *w); /* NULL is fine */
+enum status analysis_create(const struct graph *graph, const struct plan *plan, bool training,
+                            int n_steps, struct analysis **out) MUST_USE;
+void analysis_destroy(struct analysis *w); /* NULL is fine */
 
 /* The op of one group's first node, whether or not it is in `cases`. */
-void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out);
+void analysis_find_case(const struct analysis *w, int group, int size, struct group_case *out);
 
 /* ---- twins.c ---- */
 
-/* By worker the lowest-numbered one (itself, if there is none) whose program is the same but for
- * the samples: see program_create_all. n_workers of them in `memory`. */
-enum status groundwork_find_twins(const struct groundwork *w, arena *memory, int **out) MUST_USE;
+/* twin_of, by worker: the lowest-numbered worker (itself, if there is no other) whose program is
+ * the same but for the samples; see program_create_all. */
+enum status analysis_find_twins(const struct analysis *a, int *twin_of) MUST_USE;
 
 #endif

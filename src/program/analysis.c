@@ -1,4 +1,4 @@
-#include "program/groundwork.h"
+#include "program/analysis.h"
 
 static bool is_view(const struct partition *part, int tensor)
 {
@@ -7,21 +7,20 @@ static bool is_view(const struct partition *part, int tensor)
 
 /* ---- traffic ---- */
 
-static enum status find_traffic(struct groundwork *w, arena *scratch)
+static enum status find_traffic(struct analysis *w, arena *scratch)
 {
     const struct partition *part = w->part;
-    TRY(arena_alloc_array(w->memory, (size_t)part->n_tensors * PARTITION_MAX_CLASSES,
-                          sizeof *w->traffic, &w->traffic));
+    TRY(arena_alloc_array(w->memory, (size_t)part->n_tensors, sizeof *w->traffic, &w->traffic));
     for (int t = 0; t < part->n_tensors; t++)
-        for (int c = 0; is_view(part, t) && c < part->n_classes; c++)
+        for (int c = 0; is_view(part, t) && c < part->n_sizes; c++)
             TRY(traffic_find(part, w->plan->n_workers, t, c, w->memory, scratch,
-                             &w->traffic[t * PARTITION_MAX_CLASSES + c]));
+                             &w->traffic[t][c]));
     return STATUS_OK;
 }
 
 /* ---- stages ---- */
 
-static enum status list_groups(struct groundwork *w, int stage)
+static enum status list_groups(struct analysis *w, int stage)
 {
     const struct partition *part = w->part;
     struct stage_work *s = &w->stages[stage];
@@ -36,7 +35,7 @@ static enum status list_groups(struct groundwork *w, int stage)
     return STATUS_OK;
 }
 
-static bool reads_images(const struct groundwork *w, const struct part_group *g)
+static bool reads_images(const struct analysis *w, const struct part_group *g)
 {
     for (int k = 0; k < w->graph->nodes[g->first_node].op.n_inputs; k++)
         if (g->input[k] == TENSOR_IMAGES || w->part->tensors[g->input[k]].source == TENSOR_IMAGES)
@@ -45,11 +44,11 @@ static bool reads_images(const struct groundwork *w, const struct part_group *g)
 }
 
 /* The messages of a view are those of a task of `stage`. */
-static void add_messages(const struct groundwork *w, int stage, enum direction direction, int view,
+static void add_messages(const struct analysis *w, int stage, enum direction direction, int view,
                          bool *concerns)
 {
-    for (int c = 0; c < w->part->n_classes; c++) {
-        const struct traffic *t = &w->traffic[view * PARTITION_MAX_CLASSES + c];
+    for (int c = 0; c < w->part->n_sizes; c++) {
+        const struct traffic *t = &w->traffic[view][c];
         w->stages[stage].n_messages[direction][c] += t->n_messages;
         for (int i = 0; i < t->of_view[w->plan->n_workers]; i++) {
             concerns[t->in_source[i].peer] |= t->in_source[i].message[direction] >= 0;
@@ -60,7 +59,7 @@ static void add_messages(const struct groundwork *w, int stage, enum direction d
 
 /* Sends stand where their tensor is made: a view's in the task of its source's stage, those of its
  * gradient in the task of its first consumer's. */
-static enum status describe_stage(struct groundwork *w, int stage)
+static enum status describe_stage(struct analysis *w, int stage)
 {
     const struct plan *plan = w->plan;
     const struct plan_stage *members = &plan->stages[stage];
@@ -86,7 +85,7 @@ static enum status describe_stage(struct groundwork *w, int stage)
     return STATUS_OK;
 }
 
-static enum status describe_stages(struct groundwork *w)
+static enum status describe_stages(struct analysis *w)
 {
     TRY(arena_alloc_array(w->memory, (size_t)w->plan->n_stages, sizeof *w->stages, &w->stages));
     for (int s = 0; s < w->plan->n_stages; s++)
@@ -96,51 +95,49 @@ static enum status describe_stages(struct groundwork *w)
 
 /* ---- groups ---- */
 
-static bool has_empty_piece(const struct groundwork *w, const struct part_group *g, int class)
+static bool has_empty_piece(const struct analysis *w, const struct part_group *g, int size)
 {
     const struct plan_layer *layer = &w->plan->layers[g->first_node];
     const struct part_tensor *out = &w->part->tensors[g->output];
     for (int i = 0; i < layer->n_pieces; i++)
-        if (region_is_empty(&out->at[class][layer->workers[i]], out->rank))
+        if (region_is_empty(&out->at[size][layer->workers[i]], out->rank))
             return true;
     return false;
 }
 
-static enum status find_empty_pieces(struct groundwork *w)
+static enum status find_empty_pieces(struct analysis *w)
 {
     const struct partition *part = w->part;
-    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups * PARTITION_MAX_CLASSES,
-                          sizeof *w->has_empty, &w->has_empty));
+    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups, sizeof *w->has_empty, &w->has_empty));
     for (int g = 0; g < part->n_groups; g++)
-        for (int c = 0; c < part->n_classes; c++)
-            w->has_empty[g * PARTITION_MAX_CLASSES + c] = has_empty_piece(w, &part->groups[g], c);
+        for (int c = 0; c < part->n_sizes; c++)
+            w->has_empty[g][c] = has_empty_piece(w, &part->groups[g], c);
     return STATUS_OK;
 }
 
-void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out)
+void analysis_find_case(const struct analysis *w, int group, int size, struct group_case *out)
 {
     const struct part_group *g = &w->part->groups[group];
-    out->op = partition_sized_op(&w->graph->nodes[g->first_node], w->part->class_size[class]);
+    out->op = partition_sized_op(&w->graph->nodes[g->first_node], w->part->samples_of_size[size]);
     op_get_loops(&out->op, &out->nest);
 }
 
-static enum status find_cases(struct groundwork *w)
+static enum status find_cases(struct analysis *w)
 {
     const struct partition *part = w->part;
-    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups * PARTITION_MAX_CLASSES,
-                          sizeof(struct group_case *), &w->cases));
+    TRY(arena_alloc_array(w->memory, (size_t)part->n_groups, sizeof *w->cases, &w->cases));
     for (int g = 0; g < part->n_groups; g++)
-        for (int c = 0; c < part->n_classes; c++) {
-            struct group_case **one = &w->cases[g * PARTITION_MAX_CLASSES + c];
+        for (int c = 0; c < part->n_sizes; c++) {
+            struct group_case **one = &w->cases[g][c];
             if (w->plan->layers[part->groups[g].first_node].n_pieces < 2)
                 continue;
             TRY(arena_alloc(w->memory, sizeof **one, one));
-            groundwork_find_case(w, g, c, *one);
+            analysis_find_case(w, g, c, *one);
         }
     return STATUS_OK;
 }
 
-static bool shares_statistics(const struct groundwork *w)
+static bool shares_statistics(const struct analysis *w)
 {
     for (int i = 1; i < w->graph->n_nodes; i++) {
         const struct plan_layer *layer = &w->plan->layers[i];
@@ -157,7 +154,7 @@ static bool shares_statistics(const struct groundwork *w)
 
 /* ---- the whole ---- */
 
-static void count_micros(struct groundwork *w, int n_steps)
+static void count_micros(struct analysis *w, int n_steps)
 {
     w->n_micros = w->training ? w->plan->micro_batches : 1;
     if (w->n_micros > w->graph->batch)
@@ -167,7 +164,7 @@ static void count_micros(struct groundwork *w, int n_steps)
         w->n_steps = n_steps ? n_steps : w->plan->window;
 }
 
-static enum status find_all(struct groundwork *w)
+static enum status find_all(struct analysis *w)
 {
     TRY(partition_create(w->graph, w->plan, w->n_micros, w->memory, &w->part));
     TRY(order_tasks(w->plan, w->n_steps * w->n_micros, w->training, w->memory, &w->tasks,
@@ -184,16 +181,16 @@ static enum status find_all(struct groundwork *w)
     return holders_find(w->graph, w->plan, w->part, w->memory, &w->params);
 }
 
-enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
-                              int n_steps, struct groundwork **out)
+enum status analysis_create(const struct graph *graph, const struct plan *plan, bool training,
+                            int n_steps, struct analysis **out)
 {
     arena *memory;
-    struct groundwork *w;
+    struct analysis *w;
     TRY(arena_create(&memory));
     enum status st = arena_alloc(memory, sizeof *w, &w);
     if (st == STATUS_OK) {
-        *w = (struct groundwork){
-            .memory = memory, .graph = graph, .plan = plan, .training = training};
+        *w =
+            (struct analysis){.memory = memory, .graph = graph, .plan = plan, .training = training};
         count_micros(w, n_steps);
         st = find_all(w);
     }
@@ -205,7 +202,7 @@ enum status groundwork_create(const struct graph *graph, const struct plan *plan
     return STATUS_OK;
 }
 
-void groundwork_destroy(struct groundwork *w)
+void analysis_destroy(struct analysis *w)
 {
     if (w)
         arena_destroy(w->memory);
