@@ -26,24 +26,6 @@ enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buf
     return STATUS_OK;
 }
 
-enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct instr like)
-{
-    struct program *p = e->p;
-    struct list reads, writes;
-    struct program_fold *to;
-    list_init(&reads);
-    list_init(&writes);
-    for (int k = 0; k < fold->n_addends; k++)
-        list_add(&reads, fold->addend[k]);
-    list_add(&reads, fold->output);
-    list_add(&writes, fold->to);
-    TRY(arrays_extend(e->arrays, p, ARRAY_FOLDS, &to));
-    *to = *fold;
-    like.kind = INSTR_FOLD;
-    like.index = p->n_folds - 1;
-    return emit_instr(e, like, &reads, &writes);
-}
-
 /* Whether something must be folded before the group's gradients: a sum, or an activation. */
 static bool folds(const struct backward_work *w)
 {
@@ -151,42 +133,36 @@ static enum status accumulate_param_gradients(struct emitter *e, const struct ba
 
 static enum status emit_pass(struct emitter *e, const struct backward_work *w, enum pass pass)
 {
-    struct program *p = e->p;
     const struct program_run *run = &w->run;
+    const struct group_needs *needs = &w->made->needs;
     bool shared = w->made->spec.shared_statistics, first = pass == PASS_BACKWARD_STATISTICS;
     bool data = pass != PASS_BACKWARD_WEIGHTS && !first;
     bool weights = pass != PASS_BACKWARD_DATA && !(shared && !first);
-    bool self_folding = w->flags & OP_FOLDS_GRADIENTS, folded = self_folding && folds(w);
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    if (self_folding && (first || !shared))
-        for (int k = 0; k < run->n_output_grads; k++)
-            list_add(&reads, run->output_grad[k]);
-    else
-        list_add(&reads, run->folded_grad);
-    for (int k = 0; w->made->needs.reads_input && k < w->made->spec.op.n_inputs; k++)
-        list_add(&reads, run->input[k]);
-    if (w->made->needs.reads_output)
-        list_add(&reads, run->output);
+    bool folds_here = w->flags & OP_FOLDS_GRADIENTS && (first || !shared);
+    for (int k = 0; folds_here && k < run->n_output_grads; k++)
+        emit_reads(e, run->output_grad[k]);
+    if (!folds_here)
+        emit_reads(e, run->folded_grad);
+    for (int k = 0; needs->reads_input && k < w->made->spec.op.n_inputs; k++)
+        emit_reads(e, run->input[k]);
+    if (needs->reads_output)
+        emit_reads(e, run->output);
     for (int k = 0; pass != PASS_BACKWARD_WEIGHTS && k < OP_MAX_PARAMS; k++)
-        list_add(&reads, run->param[k]);
-    list_add(&reads, run->saved);
-    list_add(&reads, run->labels);
-    list_add(first ? &writes : &reads, run->statistics);
-    if (folded && (first || !shared))
-        list_add(&writes, run->folded_grad);
+        emit_reads(e, run->param[k]);
+    emit_reads(e, run->saved);
+    emit_reads(e, run->labels);
+    if (first)
+        emit_writes(e, run->statistics);
+    else
+        emit_reads(e, run->statistics);
+    if (folds_here && folds(w))
+        emit_writes(e, run->folded_grad);
     for (int k = 0; data && k < w->made->spec.op.n_inputs; k++)
-        list_add(&writes, run->input_grad[k]);
+        emit_writes(e, run->input_grad[k]);
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
-        list_add(&writes, run->param_grad[k]);
-    list_add(&writes, run->workspace);
-    TRY(emit_run(e, run));
-    struct instr instr = named(w);
-    instr.kind = INSTR_RUN;
-    instr.pass = pass;
-    instr.index = p->n_runs - 1;
-    return emit_instr(e, instr, &reads, &writes);
+        emit_writes(e, run->param_grad[k]);
+    emit_writes(e, run->workspace);
+    return emit_run(e, run, pass, w->k->group, w->micro);
 }
 
 static enum status add_workspace(struct emitter *e, struct backward_work *w)
@@ -290,7 +266,7 @@ static enum status finish_weights(struct emitter *e, const struct backward_work 
  */
 static bool may_delay(const struct emitter *e, const struct backward_work *w)
 {
-    return e->work->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
+    return e->analysis->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
            w->run.input_grad[0] != NO_BUFFER;
 }
 

@@ -34,7 +34,7 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
     int size = emit_size(e, micro);
     const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
     const struct region *region = emit_region(e, TENSOR_IMAGES, size, e->me);
-    if (!e->work->stages[stage].reads_images || region_is_empty(region, images->rank))
+    if (!e->analysis->stages[stage].reads_images || region_is_empty(region, images->rank))
         return STATUS_OK;
     const layout **l = &e->layouts[TENSOR_IMAGES][size];
     struct shape shape = region_shape(region, images->rank);
@@ -67,12 +67,7 @@ enum status emit_load(struct emitter *e, int stage, int micro)
     struct program_load load = {.images = NO_BUFFER, .labels = NO_BUFFER}, *to;
     TRY(load_images(e, stage, micro, &load));
     TRY(load_labels(e, stage, micro, &load));
-    struct list none, writes;
-    list_init(&none);
-    list_init(&writes);
-    list_add(&writes, load.images);
-    list_add(&writes, load.labels);
-    if (writes.n == 0)
+    if (load.images == NO_BUFFER && load.labels == NO_BUFFER)
         return STATUS_OK;
     if (load.images != NO_BUFFER)
         touch_samples(p, load.image_samples);
@@ -80,10 +75,13 @@ enum status emit_load(struct emitter *e, int stage, int micro)
         touch_samples(p, load.label_samples);
     TRY(arrays_extend(e->arrays, p, ARRAY_LOADS, &to));
     *to = load;
-    struct instr instr = named(-1, micro);
-    instr.kind = INSTR_LOAD;
-    instr.index = p->n_loads - 1;
-    TRY(emit_instr(e, instr, &none, &writes));
+    emit_writes(e, load.images);
+    emit_writes(e, load.labels);
+    TRY(emit_instr(e, (struct instr){.kind = INSTR_LOAD,
+                                     .micro = micro,
+                                     .group = -1,
+                                     .param = -1,
+                                     .index = p->n_loads - 1}));
     return load.images != NO_BUFFER ? emit_post_views(e, TENSOR_IMAGES, micro) : STATUS_OK;
 }
 
@@ -133,7 +131,7 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     const struct graph_node *node = &p->graph->nodes[g->first_node];
     int size = emit_size(e, micro), rank = e->part->tensors[g->output].rank;
     const struct program_param *first = &p->params[node->first_param];
-    if (!e->work->has_empty[group_number][size])
+    if (!e->analysis->has_empty[group_number][size])
         return STATUS_OK;
     if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
         return STATUS_OK;
@@ -211,52 +209,36 @@ static enum status choose_inputs(struct emitter *e, const struct part_group *g, 
     return STATUS_OK;
 }
 
-static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
-                           const struct program_run *run, enum pass pass, const struct list *reads,
-                           const struct list *writes)
-{
-    struct program *p = e->p;
-    TRY(emit_run(e, run));
-    struct instr instr = named(k->group, micro);
-    instr.kind = INSTR_RUN;
-    instr.pass = pass;
-    instr.index = p->n_runs - 1;
-    return emit_instr(e, instr, reads, writes);
-}
-
 static enum status run_forward(struct emitter *e, int group_number, int micro, struct kernel *k,
                                struct program_run *run)
 {
     struct program *p = e->p;
     const struct program_group *g = &p->groups[k->group];
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    for (int i = 0; i < g->spec.op.n_inputs; i++)
-        list_add(&reads, run->input[i]);
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
     if (g->spec.shared_statistics) {
-        struct list made;
-        list_init(&made);
         TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, NULL,
                         g->needs.statistics_count * (int64_t)sizeof(double), &run->statistics));
-        list_add(&made, run->statistics);
-        list_add(&made, run->workspace);
-        TRY(add_run(e, micro, k, run, PASS_FORWARD_STATISTICS, &reads, &made));
+        for (int i = 0; i < g->spec.op.n_inputs; i++)
+            emit_reads(e, run->input[i]);
+        emit_writes(e, run->statistics);
+        emit_writes(e, run->workspace);
+        TRY(emit_run(e, run, PASS_FORWARD_STATISTICS, k->group, micro));
         TRY(emit_statistics(e, group_number, micro, k, run->statistics, false, run->again));
-        list_add(&reads, run->statistics);
     }
-    list_add(&reads, run->residual);
-    list_add(&reads, run->labels);
+    for (int i = 0; i < g->spec.op.n_inputs; i++)
+        emit_reads(e, run->input[i]);
+    emit_reads(e, run->statistics);
+    emit_reads(e, run->residual);
+    emit_reads(e, run->labels);
     for (int i = 0; i < OP_MAX_PARAMS; i++)
-        list_add(&reads, run->param[i]);
-    list_add(&writes, run->output);
-    list_add(&writes, run->saved);
-    list_add(&writes, run->workspace);
-    const struct graph_node *node = &p->graph->nodes[g->first_node];
+        emit_reads(e, run->param[i]);
+    emit_writes(e, run->output);
+    emit_writes(e, run->saved);
+    emit_writes(e, run->workspace);
     for (int i = 0; p->training && !run->again && i < node->n_params; i++)
         if (!p->graph->params[node->first_param + i].spec.trained)
-            list_add(&writes, run->param[i]); /* running statistics */
-    return add_run(e, micro, k, run, PASS_FORWARD, &reads, &writes);
+            emit_writes(e, run->param[i]); /* running statistics */
+    return emit_run(e, run, PASS_FORWARD, k->group, micro);
 }
 
 static enum status add_result(struct emitter *e, const struct part_group *g, int micro,

@@ -24,6 +24,11 @@ static const struct graph_node *node_of(const struct emitter *e, int group_numbe
     return &e->p->graph->nodes[e->part->groups[group_number].first_node];
 }
 
+static struct instr about_param(const struct emitter *e, int number, int step)
+{
+    return (struct instr){.group = -1, .micro = step * e->p->n_micros, .param = number};
+}
+
 /* ---- buckets ---- */
 
 static bool same_members(const struct bucket *b, const struct program_param *p)
@@ -110,8 +115,7 @@ static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int 
         .node_size = p->plan->workers_per_node,
         .count = b->n_bytes / (int64_t)(wide ? sizeof(double) : sizeof(float)),
         .tag = emit_tag(TAG_BUCKET, (int64_t)step * p->graph->n_params + b->params[0])};
-    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = b->params[0]};
-    return emit_reduction(e, &r, b->buffer, like);
+    return emit_reduction(e, &r, b->buffer, about_param(e, b->params[0], step));
 }
 
 /* ---- updates ---- */
@@ -119,16 +123,13 @@ static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int 
 static enum status update(struct emitter *e, int number, int step)
 {
     const struct program_param *param = &e->p->params[number];
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    list_add(&reads, param->gradient);
-    list_add(&writes, param->weight);
-    list_add(&writes, param->state[0]);
-    list_add(&writes, param->state[1]);
-    struct instr instr = {
-        .kind = INSTR_UPDATE, .group = -1, .micro = step * e->p->n_micros, .param = number};
-    return emit_instr(e, instr, &reads, &writes);
+    emit_reads(e, param->gradient);
+    emit_writes(e, param->weight);
+    emit_writes(e, param->state[0]);
+    emit_writes(e, param->state[1]);
+    struct instr instr = about_param(e, number, step);
+    instr.kind = INSTR_UPDATE;
+    return emit_instr(e, instr);
 }
 
 enum status emit_synchronise(struct emitter *e, int group_number, int step)
@@ -163,7 +164,7 @@ static enum status push_gradient(struct emitter *e, int number, int step, int ho
 {
     struct program *p = e->p;
     const struct program_param *param = &p->params[number];
-    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = number};
+    struct instr like = about_param(e, number, step);
     int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
     if (e->me == holder)
         return emit_message(e, INSTR_SEND, server, tag, param->gradient, like);
@@ -182,7 +183,7 @@ static enum status push_gradient(struct emitter *e, int number, int step, int ho
 static enum status pull_weight(struct emitter *e, int number, int step, int holder, int server)
 {
     const struct program_param *param = &e->p->params[number];
-    struct instr like = {.group = -1, .micro = step * e->p->n_micros, .param = number};
+    struct instr like = about_param(e, number, step);
     int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
     if (e->me == holder)
         return emit_message(e, INSTR_RECEIVE, server, tag, param->weight, like);
@@ -195,7 +196,7 @@ static enum status pull_weight(struct emitter *e, int number, int step, int hold
  * which only holders and the server fill. A server's parameters have one part, the whole. */
 static int holders_of(const struct emitter *e, int number, const int **holders)
 {
-    const struct param_part *whole = &e->work->params[number].parts[0];
+    const struct param_part *whole = &e->analysis->params[number].parts[0];
     *holders = whole->holders;
     return whole->n_holders;
 }

@@ -15,9 +15,9 @@ static const struct group_case *case_of(const struct emitter *e, const struct pa
                                         int size, struct group_case *own)
 {
     int number = (int)(g - e->part->groups);
-    const struct group_case *known = e->work->cases[number][size];
+    const struct group_case *known = e->analysis->cases[number][size];
     if (!known)
-        analysis_find_case(e->work, number, size, own);
+        analysis_find_case(e->analysis, number, size, own);
     return known ? known : own;
 }
 
@@ -200,7 +200,7 @@ static bool is_server(const struct plan *plan, int worker)
 
 int emit_server_of(const struct emitter *e, int param)
 {
-    return e->work->params[param].server;
+    return e->analysis->params[param].server;
 }
 
 /* Most parameters have the same holders as the one before: then the list is kept once. */
@@ -222,7 +222,7 @@ static enum status copy_holders(struct emitter *e, const struct param_part *part
 static enum status describe_param(struct emitter *e, int node, int number)
 {
     struct program *p = e->p;
-    const struct param_parts *parts = &e->work->params[number];
+    const struct param_parts *parts = &e->analysis->params[number];
     const struct param_part *part = holders_part_of(parts, e->part->piece_of[node][e->me]);
     struct program_param *to = &p->params[number];
     *to = (struct program_param){

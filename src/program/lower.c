@@ -102,7 +102,7 @@ static enum status allocate(struct emitter *e)
 
 static enum status forward_task(struct emitter *e, const struct task *t)
 {
-    const struct stage_work *stage = &e->work->stages[t->stage];
+    const struct stage_work *stage = &e->analysis->stages[t->stage];
     TRY(emit_load(e, t->stage, t->micro));
     for (int i = 0; i < stage->n_groups; i++)
         TRY(emit_forward(e, stage->groups[i], t->micro, false));
@@ -123,7 +123,7 @@ static bool follows_forward(const struct emitter *e, const struct task *t)
 
 static enum status backward_task(struct emitter *e, const struct task *t)
 {
-    const struct stage_work *stage = &e->work->stages[t->stage];
+    const struct stage_work *stage = &e->analysis->stages[t->stage];
     int step = emit_completed_step(e, t->micro);
     e->fresh = follows_forward(e, t) ? t->stage : -1;
     for (int i = stage->n_groups - 1; i >= 0; i--) {
@@ -146,14 +146,14 @@ static enum status backward_task(struct emitter *e, const struct task *t)
 static void pass_by(struct emitter *e, const struct task *t)
 {
     enum direction direction = t->forward ? TO_VIEW : TO_SOURCE;
-    e->next_message += e->work->stages[t->stage].n_messages[direction][emit_size(e, t->micro)];
+    e->next_message += e->analysis->stages[t->stage].n_messages[direction][emit_size(e, t->micro)];
 }
 
 static enum status emit_tasks(struct emitter *e)
 {
     bool bucketed = false;
-    for (int i = 0; i < e->work->n_tasks; i++) {
-        const struct task *t = &e->work->tasks[i];
+    for (int i = 0; i < e->analysis->n_tasks; i++) {
+        const struct task *t = &e->analysis->tasks[i];
         /* By now this worker has seen all of its groups forward, and so all of its parameters. The
          * first backward of any stage is soon enough: every stage runs forward before. */
         if (!t->forward && !bucketed) {
@@ -161,7 +161,7 @@ static enum status emit_tasks(struct emitter *e)
             bucketed = true;
         }
         overlap_begin_task(e, t);
-        if (!e->work->stages[t->stage].concerns[e->me])
+        if (!e->analysis->stages[t->stage].concerns[e->me])
             pass_by(e, t);
         else if (t->forward)
             TRY(forward_task(e, t));
@@ -187,7 +187,7 @@ enum status lowering_emit(struct program *p, const struct lowering *given)
     struct emitter e = {.p = p,
                         .arrays = &given->memory->arrays,
                         .scratch = given->memory->scratch,
-                        .work = work,
+                        .analysis = work,
                         .part = work->part,
                         .shares = given->shares,
                         .me = p->worker,

@@ -127,12 +127,18 @@ struct bucket {
     bool closed;
 };
 
+/* Buffers of one instruction. */
+struct list {
+    int n, item[63];
+};
+
 struct emitter {
     struct program *p;
     struct arrays *arrays;
-    arena *scratch;    /* for what is not needed behind the emission */
-    int n_ints, *ints; /* room for lists of buffers */
-    const struct analysis *work;
+    arena *scratch;            /* for what is not needed behind the emission */
+    struct list reads, writes; /* of the instruction that comes next */
+    int n_ints, *ints;         /* room for lists of buffers */
+    const struct analysis *analysis;
     const struct partition *part;                  /* work's */
     const struct program *shares;                  /* whose parameters are used, or NULL */
     int me, n_micros;                              /* micro-batches over all steps */
@@ -163,37 +169,37 @@ struct emitter {
     int holder_capacity;
 };
 
-/* Buffer numbers of one instruction. */
-struct list {
-    int n, item[63];
-};
-
-/* There are two for every instruction: only what is used of them is written. */
-static inline void list_init(struct list *l)
-{
-    l->n = 0;
-}
-
-/* NO_BUFFER is left out. */
-static inline void list_add(struct list *l, int buffer)
+/* One more buffer that the next instruction reads or writes; NO_BUFFER is left out. */
+static inline void emit_reads(struct emitter *e, int buffer)
 {
     if (buffer != NO_BUFFER)
-        l->item[l->n++] = buffer;
+        e->reads.item[e->reads.n++] = buffer;
 }
 
-/* Appends a copy of *item to a table that is not needed behind the emission; the number of the new
+static inline void emit_writes(struct emitter *e, int buffer)
+{
+    if (buffer != NO_BUFFER)
+        e->writes.item[e->writes.n++] = buffer;
+}
+
+/* Appends a copy of *item to an array that nothing needs after the emission; the number of the new
  * entry is *n - 1. */
-enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+enum status emit_append(struct emitter *e, void *array, int *n, int *capacity, size_t item_bytes,
                         const void *item) MUST_USE;
-/* A copy of the run into the program's table. */
-enum status emit_run(struct emitter *e, const struct program_run *run) MUST_USE;
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out) MUST_USE;
 enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int *out) MUST_USE;
-enum status emit_instr(struct emitter *e, struct instr instr, const struct list *reads,
-                       const struct list *writes) MUST_USE;
+/* The instruction, with what emit_reads and emit_writes have gathered for it. */
+enum status emit_instr(struct emitter *e, struct instr instr) MUST_USE;
+/* The rest fill the array of their kind, and emit an instruction with the group, micro-batch and
+ * parameter of `like`. */
+enum status emit_run(struct emitter *e, const struct program_run *run, enum pass pass, int in_group,
+                     int micro) MUST_USE;
+/* Several gradients into one, times an activation's derivative; fold->to may be one of them. */
+enum status emit_fold(struct emitter *e, const struct program_fold *fold,
+                      struct instr like) MUST_USE;
 enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
                       struct instr like) MUST_USE;
 enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int64_t tag, int buffer,
@@ -257,9 +263,6 @@ enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_U
 /* The weight gradient that was put off, if there is one, and what follows it. */
 enum status emit_delayed_weights(struct emitter *e) MUST_USE;
 enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer) MUST_USE;
-/* Several gradients into one, with an activation's derivative. *to may be one of them. */
-enum status emit_fold(struct emitter *e, const struct program_fold *fold,
-                      struct instr like) MUST_USE;
 
 /* ---- gradients.c: sums over workers, updates, servers ---- */
 enum status emit_buckets(struct emitter *e) MUST_USE; /* before the first backward */
