@@ -1,10 +1,15 @@
 /* Backward of one group for one micro-batch.
  *
- * Every tensor keeps the list of gradients that its consumers have written so far. When the
- * tensor's own group is reached (in reverse order, so after all consumers), the list is complete:
- * several gradients, or a folded activation, are first folded into one. A gradient buffer may stand
- * in several lists (a sum hands the same gradient to all its inputs); only the last holder may
- * overwrite it. */
+ * Every tensor keeps the list of gradients that its consumers have written so far. Groups are
+ * emitted in reverse order, so the list is complete when the tensor's own group is reached: several
+ * gradients, or a folded activation, are first folded into one.
+ *
+ *     x ──► conv1 ──► add ──► loss        loss: gradient g1 of add's output
+ *       └─────────────┘                   add:  hands g1 to conv1's output and to x
+ *                                         conv1: reads g1, writes g2 to x; x has g1 and g2
+ *
+ * A buffer may stand in several lists, as g1 does; only the last list that holds it may overwrite
+ * it (emitter.holders counts them). */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -33,7 +38,7 @@ static bool folds(const struct backward_work *w)
            (w->run.n_output_grads && w->made->spec.activation != ACTIVATION_NONE);
 }
 
-/* A gradient of the list that nobody else holds, or NO_BUFFER. */
+/* A gradient of the list that stands in no other list, or NO_BUFFER. */
 static int overwritable(const struct emitter *e, const struct program_run *run)
 {
     for (int k = 0; k < run->n_output_grads; k++)
@@ -102,8 +107,7 @@ static bool first_of_step(const struct emitter *e, int micro)
     return micro % n == (e->p->plan->schedule == PLAN_GPIPE ? n - 1 : 0);
 }
 
-/* The gradient goes straight where it is summed up for the first micro-batch, beside it for the
- * others. */
+/* The first micro-batch writes its gradient where the sum is; the others write beside it. */
 static enum status choose_param_gradients(struct emitter *e, struct backward_work *w)
 {
     const struct program *p = e->p;
@@ -114,19 +118,6 @@ static enum status choose_param_gradients(struct emitter *e, struct backward_wor
         if (param->gradient != NO_BUFFER && !first_of_step(e, w->micro))
             TRY(emit_tensor(e, p->graph->params[node->first_param + k].name, BUFFER_GRADIENTS,
                             p->buffers[param->gradient].layout, &w->run.param_grad[k]));
-    }
-    return STATUS_OK;
-}
-
-static enum status accumulate_param_gradients(struct emitter *e, const struct backward_work *w)
-{
-    const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
-    for (int k = 0; k < node->n_params; k++) {
-        int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
-        struct instr like = named(w);
-        like.param = node->first_param + k;
-        if (part != sum)
-            TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
     }
     return STATUS_OK;
 }
@@ -193,7 +184,7 @@ static enum status emit_passes(struct emitter *e, struct backward_work *w)
     return emit_pass(e, w, PASS_BACKWARD);
 }
 
-/* Lists of gradients that this group alone held are free again. */
+/* The group is done with its list of gradients. */
 static void let_go(struct emitter *e, const struct program_run *run)
 {
     bool own = run->folded_grad != NO_BUFFER; /* made by fold_gradients, not one of the list */
@@ -205,17 +196,9 @@ static void let_go(struct emitter *e, const struct program_run *run)
         e->holders[run->folded_grad]--;
 }
 
-/* The whole list goes on to input k. */
-static enum status pass_on(struct emitter *e, const struct backward_work *w, int k)
-{
-    for (int i = 0; i < w->run.n_output_grads; i++)
-        TRY(emit_hand_gradient(e, input_tensor(w, k), w->micro, w->run.output_grad[i]));
-    return STATUS_OK;
-}
-
-/* Runs forward again for what backward is going to read and was not kept. Where it was made a
- * moment ago it is kept, and no memory would be saved: that is what the first group of a backward
- * needs, if nothing came between the stage's forward and it. */
+/* Runs forward again for what backward reads and forward did not keep. What was made a moment ago
+ * is kept, because dropping it would save no memory: the inputs of the first group of a backward
+ * that directly follows its forward. */
 static enum status recompute(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
@@ -254,13 +237,21 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
 /* Behind the gradients of the parameters. */
 static enum status finish_weights(struct emitter *e, const struct backward_work *w)
 {
+    const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
     let_go(e, &w->run);
-    return accumulate_param_gradients(e, w);
+    for (int k = 0; k < node->n_params; k++) {
+        int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
+        struct instr like = named(w);
+        like.param = node->first_param + k;
+        if (part != sum)
+            TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
+    }
+    return STATUS_OK;
 }
 
 /* Workers that share batch-norm statistics wait for each other at every such layer. The weight
- * gradient of the layer behind it is put off until that sum is under way: then a worker that comes
- * early has something to do.
+ * gradient of the layer behind it is put off until that sum is under way, so that a worker which
+ * comes early has something to do.
  *
  *     data conv2 · statistics bn1 · [sum] · weights conv2 · backward bn1 · data conv1 · ..
  */
@@ -292,7 +283,8 @@ static enum status backward_here(struct emitter *e, struct backward_work *w)
     if (w->run.n_output_grads == 0 && !loss)
         return STATUS_OK;
     if (w->made->needs.output_is_input) {
-        TRY(pass_on(e, w, 0));
+        for (int i = 0; i < w->run.n_output_grads; i++)
+            TRY(emit_hand_gradient(e, input_tensor(w, 0), w->micro, w->run.output_grad[i]));
         let_go(e, &w->run);
         return STATUS_OK;
     }

@@ -1,4 +1,5 @@
 /* Forward of one group for one micro-batch, and the loading of the batch. */
+#include "base/numbers.h"
 #include "program/lowering.h"
 
 #include <string.h>
@@ -23,10 +24,8 @@ static struct range shifted(struct range r, int64_t by)
 static void touch_samples(struct program *p, struct range samples)
 {
     bool first = p->samples.end == 0;
-    if (first || samples.begin < p->samples.begin)
-        p->samples.begin = samples.begin;
-    if (samples.end > p->samples.end)
-        p->samples.end = samples.end;
+    p->samples.begin = first ? samples.begin : int64_min(p->samples.begin, samples.begin);
+    p->samples.end = int64_max(p->samples.end, samples.end);
 }
 
 static enum status load_images(struct emitter *e, int stage, int micro, struct program_load *load)
@@ -45,7 +44,7 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
     return STATUS_OK;
 }
 
-/* Labels are read by the loss alone, so their buffer is kept with its instance. */
+/* Only the loss reads labels, so their buffer is kept with its instance. */
 static enum status load_labels(struct emitter *e, int stage, int micro, struct program_load *load)
 {
     int last = e->part->n_groups - 1, size = emit_size(e, micro);
@@ -109,6 +108,8 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
     const struct part_group *g = &e->part->groups[group_number];
     if (k->n_members == 0)
         TRY(find_statistics_members(e, g, emit_size(e, micro), k));
+    if (k->n_members == 1)
+        return STATUS_OK;
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
     struct comm_reduction r = {
         .method = COMM_GATHER,
@@ -117,12 +118,11 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
         .members = k->members,
         .count = e->p->groups[k->group].needs.statistics_count,
         .tag = emit_tag(backward ? TAG_BACKWARD_STATISTICS : TAG_FORWARD_STATISTICS, number)};
-    if (r.n_members == 1)
-        return STATUS_OK;
     return emit_reduction(e, &r, buffer, named(k->group, micro));
 }
 
-/* Holders without a sample in this micro-batch get the running statistics from one that has. */
+/* Holders without a sample in this micro-batch get the running statistics from one that has some.
+ */
 static enum status hand_out_running_statistics(struct emitter *e, int group_number, int micro,
                                                const struct kernel *k)
 {
@@ -147,7 +147,7 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
             const struct program_param *param = &p->params[node->first_param + n];
             if (p->graph->params[node->first_param + n].spec.trained)
                 continue;
-            /* Not numbered through: only holders of these channels are in this loop. */
+            /* Not from a running count: only holders of these channels come here. */
             int64_t place = (int64_t)group_number * e->n_micros + micro;
             int64_t behind = (int64_t)e->part->n_groups * e->n_micros * 2;
             int64_t tag = emit_tag(TAG_FORWARD_STATISTICS, behind + place * OP_MAX_PARAMS + n);

@@ -1,16 +1,16 @@
 /* A worker's pieces, the kernels that run them, and the parameters that they hold.
  *
  * Parameters that several workers hold are summed, sent and received as they lie in memory, so all
- * holders must use one layout. The backend chooses layouts by the shapes of a piece, and pieces may
- * be uneven; so all use the one that it chooses for the first holder's piece with inputs in their
- * natural layouts. */
+ * holders must use one layout. But the backend chooses layouts by the shapes of a piece, and pieces
+ * may be uneven. So all holders use the layout that the backend chooses for the first holder's
+ * piece, with inputs in their natural layouts. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 /* ---- pieces ---- */
 
-/* *own is filled where nobody has it yet. */
+/* The analysis has most cases; *own is filled with the others. */
 static const struct group_case *case_of(const struct emitter *e, const struct part_group *g,
                                         int size, struct group_case *own)
 {
@@ -33,17 +33,6 @@ static enum status find_piece(const struct emitter *e, const struct part_group *
     return op_get_piece_of(&whole->op, &whole->nest, &box, piece);
 }
 
-static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int size)
-{
-    struct group_case own;
-    const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
-    int64_t count = 1;
-    for (int l = 0; l < nest->n_loops; l++)
-        if (nest->loop[l].role == LOOP_STATISTIC)
-            count *= nest->loop[l].extent;
-    return count;
-}
-
 static void fill_spec(const struct emitter *e, const struct part_group *g, int size,
                       const struct op_piece *piece, struct group_spec *spec)
 {
@@ -64,8 +53,13 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
             spec->origin[i] = piece->output[i].begin;
     }
     if (p->training && piece->shares_statistics && !plan->asynchronous) {
+        struct group_case own;
+        const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
         spec->shared_statistics = true;
-        spec->statistics_count = count_statistics(e, g, size);
+        spec->statistics_count = 1;
+        for (int l = 0; l < nest->n_loops; l++)
+            if (nest->loop[l].role == LOOP_STATISTIC)
+                spec->statistics_count *= nest->loop[l].extent;
     }
 }
 
@@ -84,9 +78,10 @@ static bool same_case(const struct op_case *a, const struct op_case *b)
     return same;
 }
 
-/* The first of a node's parameters that this worker shares with others, or -1. It may hold some of
- * them only, as servers do, and share some of those only: a weight that is cut along a summed loop
- * is its own, the bias may be a server's, too. What it shares has the same holders. */
+/* The first of a node's parameters that this worker shares with others, or -1. A worker may hold
+ * only some of them, as servers do, and share only some of those: a weight that is cut along a
+ * summed loop is its own, while the bias may be kept by a server. All that it shares have the same
+ * holders. */
 static int first_shared(const struct emitter *e, const struct graph_node *node)
 {
     for (int k = 0; k < node->n_params; k++)
@@ -153,7 +148,7 @@ static const layout *known_layout(const struct emitter *e, int param)
     return weight == NO_BUFFER ? NULL : from->buffers[weight].layout;
 }
 
-/* Which of the group's parameters have a layout already, and which must have the agreed one. */
+/* The layouts of those of the group's parameters that have one already or must agree on one. */
 static enum status fix_param_layouts(struct emitter *e, const struct part_group *g,
                                      const struct kernel *k, struct group_layouts *io)
 {
@@ -188,14 +183,6 @@ static enum status add_param_buffers(struct emitter *e, const struct part_group 
         TRY(emit_tensor(e, param->name, BUFFER_GRADIENTS, io->param[k], &to->gradient));
     }
     return STATUS_OK;
-}
-
-static bool is_server(const struct plan *plan, int worker)
-{
-    for (int i = 0; i < plan->n_servers; i++)
-        if (plan->servers[i] == worker)
-            return true;
-    return false;
 }
 
 int emit_server_of(const struct emitter *e, int param)
@@ -247,12 +234,15 @@ enum status emit_params(struct emitter *e)
         for (int k = 0; k < p->graph->nodes[i].n_params; k++)
             TRY(describe_param(e, i, p->graph->nodes[i].first_param + k));
     /* Buffers of parameters without a piece that computes: a server's. */
-    for (int g = 0; g < e->part->n_groups; g++) {
+    bool serves = false;
+    for (int i = 0; i < p->plan->n_servers; i++)
+        serves |= p->plan->servers[i] == e->me;
+    for (int g = 0; serves && g < e->part->n_groups; g++) {
         const struct part_group *part = &e->part->groups[g];
         const struct graph_node *node = &p->graph->nodes[part->first_node];
         struct kernel nothing = {0};
         struct group_layouts io = {0};
-        if (!is_server(p->plan, e->me) || first_shared(e, node) < 0)
+        if (first_shared(e, node) < 0)
             continue;
         TRY(fix_param_layouts(e, part, &nothing, &io));
         TRY(add_param_buffers(e, part, &io));
