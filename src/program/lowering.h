@@ -64,13 +64,13 @@ enum status lowering_measure(const struct lowering *given,
 
 /* ---- emit.c: what all emission shares ---- */
 
-/* What a group is on this worker, for one size of micro-batches. */
+/* A group on this worker, for one size of the micro-batches. */
 struct kernel {
     bool known;             /* looked at already */
     bool here;              /* this worker has a piece that is not empty */
     int group;              /* number in p->groups, if here */
     struct op_piece *piece; /* NULL: this worker has none */
-    int n_members;          /* shared statistics: whose; 0: not looked for yet */
+    int n_members;          /* sharers of its statistics; 0: not looked for yet */
     const int *members;
 };
 
@@ -91,7 +91,7 @@ struct group_instance {
     bool again;             /* forward has been run again */
 };
 
-/* What backward of one group works on. */
+/* One group's backward of one micro-batch. */
 struct backward_work {
     int group_number, micro;
     const struct part_group *g;
@@ -153,8 +153,8 @@ struct emitter {
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
     struct task *last; /* by stage: its last task */
-    int fresh;         /* the stage whose forward of the micro-batch has just been, and of whose
-                          backward nothing yet; -1: none */
+    int fresh;         /* the stage whose forward of the micro-batch was the last task, and of whose
+                          backward nothing has been emitted; -1: none */
     bool has_delayed;  /* a weight gradient that is still to be emitted */
     struct backward_work delayed;
     int *bucket_of;  /* by parameter; -1: none */
@@ -234,13 +234,13 @@ int emit_server_of(const struct emitter *e, int param);
 /* ---- overlap.c: transfers beside computation ---- */
 void overlap_begin_task(struct emitter *e, const struct task *t);
 void overlap_end_task(struct emitter *e);
-/* What has just been sent to `peer` lives on for a while. */
+/* The buffer that has just been sent to `peer` lives on for a while. */
 enum status overlap_send(struct emitter *e, int buffer, int peer) MUST_USE;
 /* The receive that was emitted last may start earlier. */
 enum status overlap_receive(struct emitter *e, int peer) MUST_USE;
 /* A RUN is about to be emitted. */
 void overlap_run(struct emitter *e);
-/* Behind the last instruction: puts them in their final order. */
+/* Behind the last instruction: puts all instructions in their final order. */
 enum status overlap_settle(struct emitter *e) MUST_USE;
 
 /* ---- moves.c: views ---- */
@@ -250,7 +250,7 @@ enum status emit_post_views(struct emitter *e, int tensor, int micro) MUST_USE;
 enum status emit_complete_view(struct emitter *e, int tensor, int micro) MUST_USE;
 /* Sends the gradients of all views whose first consumer is `group` back to their sources. */
 enum status emit_return_views(struct emitter *e, int group_number, int micro) MUST_USE;
-/* Adds what has come back to the gradients of a tensor. */
+/* Adds the gradients that have come back from its views to those of a tensor. */
 enum status emit_take_returns(struct emitter *e, int tensor, int micro) MUST_USE;
 
 /* ---- forward.c, backward.c: one group, one micro-batch ---- */
@@ -260,13 +260,13 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
 enum status emit_statistics(struct emitter *e, int group_number, int micro, struct kernel *k,
                             int buffer, bool backward, bool again) MUST_USE;
 enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_USE;
-/* The weight gradient that was put off, if there is one, and what follows it. */
+/* The weight gradient that was put off, if there is one, and all that follows it. */
 enum status emit_delayed_weights(struct emitter *e) MUST_USE;
 enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer) MUST_USE;
 
 /* ---- gradients.c: sums over workers, updates, servers ---- */
 enum status emit_buckets(struct emitter *e) MUST_USE; /* before the first backward */
-/* Behind a group's last backward of a step: what can be updated or reduced already. */
+/* Behind a group's last backward of a step: updates and reductions that can be done already. */
 enum status emit_synchronise(struct emitter *e, int group_number, int step) MUST_USE;
 /* Behind a stage's last backward of a step. */
 enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;

@@ -1,5 +1,5 @@
-/* partition.h: a plan applied to a graph: groups of nodes, and who holds which region of which
- * tensor. The same for every worker; knows no buffers, layouts or backends.
+/* partition.h: a plan applied to a graph: groups of nodes, and the regions of tensors that each
+ * worker holds. The same for every worker; knows no buffers, layouts or backends.
  *
  *     tensor 0       the images; every worker loads what it reads, so nothing moves
  *     other tensors  a group's output, or a view: the regions of another tensor that some consumers
@@ -11,7 +11,7 @@
  *     tensor 1: conv1's output   worker 0: rows 0..13   worker 1: rows 14..27
  *     tensor 2: view of it       worker 0: rows 0..14   worker 1: rows 13..27
  *
- * Micro-batches of one step come in at most two sizes, "classes" here; the larger is size 0.
+ * Micro-batches of one step come in at most two sizes; size 0 is the larger.
  */
 #ifndef CLEAVE_PROGRAM_PARTITION_H
 #define CLEAVE_PROGRAM_PARTITION_H
@@ -52,7 +52,7 @@ struct part_group {
 
 struct partition {
     int n_sizes;
-    int64_t samples_of_size[PARTITION_MAX_SIZES]; /* samples in a micro-batch */
+    int64_t samples_of_size[PARTITION_MAX_SIZES]; /* in a micro-batch */
     int n_micros;
     int *size_of_micro;   /* by micro-batch of a step */
     int64_t *micro_first; /* its first sample within the step's batch */
@@ -60,7 +60,7 @@ struct partition {
     struct part_group *groups;
     int n_tensors;
     struct part_tensor *tensors;
-    const int **piece_of; /* [node][worker]: which piece of the layer it has, or NO_PIECE */
+    const int **piece_of; /* [node][worker]: number of the piece of the layer, or NO_PIECE */
 };
 
 /* Everything is allocated in `memory`. */
