@@ -1,5 +1,5 @@
-/* What every instruction reads and writes, found once more from the table entry that the runtime
- * will use, and compared with the lists that places and waits were made from. */
+/* The buffers that every instruction reads and writes, found once more from the array entry that
+ * the runtime will use, and compared with the lists that places and waits were made from. */
 #include "verify/checking.h"
 
 struct lists {

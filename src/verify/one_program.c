@@ -1,16 +1,15 @@
-/* The checker of one worker's program: believes nothing but the instructions, the tables and the
- * offsets.
+/* One worker's program. The checker believes only the instructions, the arrays that they refer to,
+ * and the offsets of buffers.
  *
  * It is proved that
  *   - every buffer lies in its slab, parts lie in their wholes, and what lives between steps lies
  *     apart from everything else (here);
- *   - what an instruction says it touches is what it will touch (check_lists.c);
+ *   - an instruction touches exactly the buffers that it lists (access_lists.c);
  *   - whatever order the two streams run in, accesses to the same memory keep the order of the
- *     list, and every read finds intact what was written for it (check_memory.c);
+ *     list, and every read finds intact what was written for it (memory_order.c);
  *   - every instruction is given what graph and plan say it must be given, so nothing is left out,
- *     done twice or done to something else; as far as that does not depend on what other workers
- *     send (check_meaning.c).
- * verify_programs proves the last for all workers together, with what they send. */
+ *     done twice or done to the wrong thing (symbolic_run.c). Values that depend on messages of
+ * other workers are taken for right here; verify_programs proves those of all workers together. */
 #include "verify/checking.h"
 
 #include <stdarg.h>
