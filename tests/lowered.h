@@ -157,13 +157,13 @@ static const struct {
     {"lenet5", "{\"cleave_plan\":1,\"name\":\"p\",\"workers\":3,\"stages\":[{\"workers\":[0,2],"
                "\"cut\":{\"channels\":2}}],\"sync\":{\"method\":\"server\",\"servers\":[1]}}"},
 };
-/* N_BROKEN: of which test_mutations breaks the programs. */
+/* test_mutations breaks the programs of the first N_BROKEN. */
 enum { N_BROKEN = 4, N_WRITTEN = sizeof written / sizeof written[0] };
 
 /* ---- flattens that have no instruction ---- */
 
 /* A tensor that is flattened twice, read by others in both shapes, and whose gradient is the sum of
- * what all of them make:
+ * the gradients of all these readers:
  *
  *     conv1 - relu - drop --- conv2 --- sum --- flat1 --- fc1 --- concat --- fc2
  *                       \______________/   \      \_______________/

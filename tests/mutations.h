@@ -111,8 +111,8 @@ struct wait_list {
     int n, items[512];
 };
 
-/* What is named by a wait for old instruction `number`: where it is now (place, -1: gone), or else
- * what came before it. Nothing that is not earlier than `now`. */
+/* The new number for a wait for old instruction `number`: its place (-1: gone), or else that of the
+ * instruction before it; only numbers before `now`. */
 static inline void add_wait(const struct program *old, const int *place, int number, int now,
                             struct wait_list *l)
 {
@@ -182,7 +182,7 @@ static inline bool reads_buffer(const struct instr *instr, int b)
     return false;
 }
 
-/* A layer that is run again though nothing reads what it makes: a waste, but no fault. */
+/* A layer that is run again though no instruction reads its result: a waste, but no fault. */
 static inline bool is_idle(const struct program *p, int number)
 {
     const struct instr *instr = &p->instrs[number];
@@ -206,7 +206,7 @@ static inline bool drop_instr(struct mutant *m)
     return true;
 }
 
-/* Harmless where what is done twice is the same thing again: what it reads is not changed by it. */
+/* Harmless where the instruction does not change what it reads: the second time gives the same. */
 static inline bool repeat_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -270,7 +270,7 @@ static inline void set_only(const struct mutant *m, struct instr *instr, int buf
     *(instr->kind == INSTR_SEND ? &instr->reads : &instr->writes) = list;
 }
 
-/* Of the same size, in table and lists alike. */
+/* Of the same size, in array entry and lists alike. */
 static inline bool swap_message_buffers(struct mutant *m)
 {
     struct program *p;
@@ -367,7 +367,7 @@ static inline bool matters(const struct program *p, int buffer)
     return p->buffers[buffer].class != BUFFER_WORKSPACE;
 }
 
-/* An instruction gets another buffer of the same kind and size, in table and lists alike. */
+/* An instruction gets another buffer of the same kind and size, in array entry and lists alike. */
 static inline bool change_buffer(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -394,7 +394,7 @@ static inline bool change_buffer(struct mutant *m)
     return true;
 }
 
-/* The list says something else than the table. */
+/* The list differs from the array entry. */
 static inline bool change_list(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -477,7 +477,7 @@ static inline bool adds_to(const struct program *p, const struct instr *instr, i
     return adds && p->copies[instr->index].to == b && p->copies[instr->index].from != b;
 }
 
-/* Right before the last instruction that writes what it reads. */
+/* Moved right before the last instruction that writes a buffer it reads. */
 static inline bool read_early(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -530,7 +530,7 @@ static inline bool overlap_buffers(struct mutant *m)
     return false;
 }
 
-/* ---- numbers in tables ---- */
+/* ---- numbers in array entries ---- */
 
 static inline bool change_reduction(struct mutant *m)
 {
@@ -684,7 +684,7 @@ static inline bool update_another(struct mutant *m)
     return true;
 }
 
-/* A send waits for what comes back for it:  worker u  send A .. receive B   becomes
+/* A send waits for the answer to it:  worker u  send A .. receive B   becomes
  * receive B, send A waits for it; while worker v's B waits for A. */
 static inline bool make_deadlock(struct mutant *m)
 {

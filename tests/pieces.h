@@ -69,7 +69,7 @@ struct tensor {
     void *memory;
 };
 
-/* In the plain layout, or the one in which regions travel, which is nearer to what kernels like. */
+/* In the plain layout, or in the layout of transfers, which is nearer to that of kernels. */
 static inline const layout *choose_layout(const struct opdevice *d, const struct shape *shape,
                                           bool plain)
 {
@@ -164,8 +164,8 @@ static inline void *writable(const void *p)
     return (void *)(uintptr_t)p;
 }
 
-/* Memory of a run holds what was there before: whatever a pass does not write, rounded-up elements
- * too, is NaN. */
+/* Memory of a run begins as NaN, so all elements that a pass does not write are NaN, rounded-up
+ * ones, too. */
 static inline void poison(struct oprun *r)
 {
     const struct backend *b = r->on->backend;
@@ -274,7 +274,7 @@ static inline void cut_loop(struct dice *dice, int64_t extent, int parts, int64_
     border[parts] = extent;
 }
 
-/* What is folded behind the op needs whole sums before it. */
+/* Ops that are folded behind the op need whole sums before them. */
 static inline bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
@@ -460,7 +460,7 @@ static inline void run_pass(struct pieces *p, enum pass pass)
     }
 }
 
-/* What the workers would agree on: the sums over all pieces of the same channels. */
+/* The statistics that workers would share: sums over all pieces of the same channels. */
 static inline void sum_statistics(struct pieces *p)
 {
     double *sum[MAX_PIECES];

@@ -14,9 +14,9 @@ struct finder {
     const struct plan *plan;
     const struct partition *part;
     arena *memory;
-    struct param_parts *all;     /* by parameter */
-    const int *listed;           /* the array of pieces that `everybody` was made from */
-    struct param_part everybody; /* all workers with a piece of such a layer */
+    struct param_parts *all; /* by parameter */
+    const int *listed;       /* the array of pieces that `whole` was made from */
+    struct param_part whole; /* all workers with a piece of such a layer */
 };
 
 static bool same_ranges(const struct range *a, const struct range *b, int rank)
@@ -34,31 +34,31 @@ static bool cuts_only_batch(const struct plan_layer *layer)
 
 /* ---- layers of which only the batch is cut ---- */
 
-static enum status list_everybody(struct finder *f, int node)
+static enum status list_whole(struct finder *f, int node)
 {
     const int *piece_of = f->part->piece_of[node];
     if (f->listed == piece_of)
         return STATUS_OK;
     f->listed = piece_of;
-    f->everybody = (struct param_part){0};
+    f->whole = (struct param_part){0};
     TRY(arena_alloc_array(f->memory, (size_t)f->plan->layers[node].n_pieces,
-                          sizeof *f->everybody.holders, &f->everybody.holders));
+                          sizeof *f->whole.holders, &f->whole.holders));
     for (int w = 0; w < f->plan->n_workers; w++)
         if (piece_of[w] != NO_PIECE)
-            f->everybody.holders[f->everybody.n_holders++] = w;
+            f->whole.holders[f->whole.n_holders++] = w;
     return STATUS_OK;
 }
 
 static enum status give_whole(struct finder *f, int node)
 {
     const struct graph_node *of = &f->graph->nodes[node];
-    TRY(list_everybody(f, node));
+    TRY(list_whole(f, node));
     for (int k = 0; k < of->n_params; k++) {
         const struct shape *shape = &f->graph->params[of->first_param + k].spec.shape;
         struct param_parts *to = &f->all[of->first_param + k];
         TRY(arena_alloc(f->memory, sizeof *to->parts, &to->parts));
         to->n_parts = 1;
-        to->parts[0] = f->everybody;
+        to->parts[0] = f->whole;
         for (int i = 0; i < shape->rank; i++)
             to->parts[0].region[i] = (struct range){0, shape->dim[i]};
     }

@@ -139,10 +139,10 @@ struct emitter {
     struct list reads, writes; /* of the instruction that comes next */
     int n_ints, *ints;         /* room for lists of buffers */
     const struct analysis *analysis;
-    const struct partition *part;                  /* work's */
-    const struct program *shares;                  /* whose parameters are used, or NULL */
-    int me, n_micros;                              /* micro-batches over all steps */
-    int64_t next_message;                          /* the same on all workers */
+    const struct partition *part; /* work's */
+    const struct program *shares; /* the program whose parameters it uses, or NULL */
+    int me, n_micros;             /* micro-batches over all steps */
+    int64_t next_message;         /* the same on all workers */
     struct kernel (*kernels)[PARTITION_MAX_SIZES]; /* [group][size] */
     const layout *(*layouts)[PARTITION_MAX_SIZES]; /* [tensor][size] */
     struct instance **instances; /* [tensor][micro]; NULL: does not concern this worker */
