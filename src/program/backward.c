@@ -9,7 +9,7 @@
  *                                         conv1: reads g1, writes g2 to x; x has g1 and g2
  *
  * A buffer may stand in several lists, as g1 does; only the last list that holds it may overwrite
- * it (emitter.holders counts them). */
+ * it (emitter.in_lists counts them). */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buf
     if (to->n_grads == GROUP_MAX_ADDENDS)
         return status_fail(STATUS_USAGE, "a tensor has more than %d consumers", GROUP_MAX_ADDENDS);
     to->grad[to->n_grads++] = buffer;
-    e->holders[buffer]++;
+    e->in_lists[buffer]++;
     return STATUS_OK;
 }
 
@@ -42,7 +42,7 @@ static bool folds(const struct backward_work *w)
 static int overwritable(const struct emitter *e, const struct program_run *run)
 {
     for (int k = 0; k < run->n_output_grads; k++)
-        if (e->holders[run->output_grad[k]] == 1)
+        if (e->in_lists[run->output_grad[k]] == 1)
             return run->output_grad[k];
     return NO_BUFFER;
 }
@@ -61,7 +61,7 @@ static enum status fold_gradients(struct emitter *e, struct backward_work *w)
         int size = emit_size(e, w->micro);
         TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS, e->layouts[w->g->output][size],
                         &run->folded_grad));
-        e->holders[run->folded_grad]++;
+        e->in_lists[run->folded_grad]++;
     }
     if (w->flags & OP_FOLDS_GRADIENTS)
         return STATUS_OK;
@@ -89,7 +89,7 @@ static enum status add_input_gradients(struct emitter *e, struct backward_work *
         if (!e->part->tensors[in].needs_gradient)
             continue;
         bool in_place = k == 0 && w->made->needs.in_place_gradient &&
-                        w->run.folded_grad != NO_BUFFER && e->holders[w->run.folded_grad] == 1;
+                        w->run.folded_grad != NO_BUFFER && e->in_lists[w->run.folded_grad] == 1;
         if (in_place)
             w->run.input_grad[k] = w->run.folded_grad;
         else
@@ -189,11 +189,11 @@ static void let_go(struct emitter *e, const struct program_run *run)
 {
     bool own = run->folded_grad != NO_BUFFER; /* made by fold_gradients, not one of the list */
     for (int k = 0; k < run->n_output_grads; k++) {
-        e->holders[run->output_grad[k]]--;
+        e->in_lists[run->output_grad[k]]--;
         own &= run->output_grad[k] != run->folded_grad;
     }
     if (own)
-        e->holders[run->folded_grad]--;
+        e->in_lists[run->folded_grad]--;
 }
 
 /* Runs forward again for what backward reads and forward did not keep. What was made a moment ago

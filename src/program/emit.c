@@ -24,7 +24,7 @@ enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class c
     int64_t padded = (n_bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
     struct buffer *b;
     int none = 0, n = p->n_buffers;
-    TRY(emit_append(e, &e->holders, &n, &e->holder_capacity, sizeof none, &none));
+    TRY(emit_append(e, &e->in_lists, &n, &e->in_lists_capacity, sizeof none, &none));
     TRY(arrays_extend(e->arrays, p, ARRAY_BUFFERS, &b));
     *b = (struct buffer){
         .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};

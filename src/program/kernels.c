@@ -195,14 +195,14 @@ static enum status copy_holders(struct emitter *e, const struct param_part *part
                                 struct program_param *to)
 {
     to->n_holders = part->n_holders;
-    if (e->listed != part->holders) {
+    if (e->last_holders != part->holders) {
         int *copy;
         TRY(arena_alloc_array(e->p->memory, (size_t)part->n_holders, sizeof *copy, &copy));
         memcpy(copy, part->holders, (size_t)part->n_holders * sizeof *copy);
-        e->listed = part->holders;
-        e->listed_as = copy;
+        e->last_holders = part->holders;
+        e->copied_holders = copy;
     }
-    to->holders = e->listed_as;
+    to->holders = e->copied_holders;
     return STATUS_OK;
 }
 

@@ -135,21 +135,22 @@ struct list {
 struct emitter {
     struct program *p;
     struct arrays *arrays;
-    arena *scratch;            /* for what is not needed behind the emission */
+    arena *scratch;            /* for what nothing needs after the emission */
     struct list reads, writes; /* of the instruction that comes next */
     int n_ints, *ints;         /* room for lists of buffers */
     const struct analysis *analysis;
-    const struct partition *part; /* work's */
+    const struct partition *part; /* the analysis' */
     const struct program *shares; /* the program whose parameters it uses, or NULL */
     int me, n_micros;             /* micro-batches over all steps */
     int64_t next_message;         /* the same on all workers */
     struct kernel (*kernels)[PARTITION_MAX_SIZES]; /* [group][size] */
     const layout *(*layouts)[PARTITION_MAX_SIZES]; /* [tensor][size] */
     struct instance **instances; /* [tensor][micro]; NULL: does not concern this worker */
-    struct group_instance **group_instances; /* [group][micro]; likewise */
-    const int *listed, *listed_as;           /* the list of holders copied last, and its copy */
-    int *stash;   /* [param][micro]: the version of a weight, or NO_BUFFER */
-    int *holders; /* by buffer: in how many gradient lists it stands */
+    struct group_instance **group_instances;  /* [group][micro]; likewise */
+    const int *last_holders, *copied_holders; /* the list of holders copied last, and its copy */
+    int *stash; /* [param][micro]: the version of a weight, or NO_BUFFER */
+    int in_lists_capacity;
+    int *in_lists; /* by buffer: the number of gradient lists that it stands in */
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
     struct task *last; /* by stage: its last task */
@@ -166,7 +167,6 @@ struct emitter {
     int *received_from; /* by worker: behind the last receive from it that was not moved up */
     int n_moved, moved_capacity;
     struct moved *moved; /* in the order of emission, and of where they go */
-    int holder_capacity;
 };
 
 /* One more buffer that the next instruction reads or writes; NO_BUFFER is left out. */

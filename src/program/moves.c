@@ -1,14 +1,21 @@
-/* Views: regions of a tensor put together from what other workers hold, and the way back.
+/* Views: a region of a tensor put together from the parts that workers hold, and the way back.
  *
  * Forward and backward are the same operation with the two sides exchanged: every worker of the
- * receiving side needs, for its region, the sum of what the giving side has of it.
+ * receiving side needs, for its region, the sum of all that the giving side has of it.
  *
  *     forward    from: the source's regions   to: the view's     (one giver each, or partial sums)
  *     backward   from: the view's regions     to: the source's   (halos overlap: sums)
  *
- * A region travels in the layout that the backend would choose for a tensor of its shape, so that a
- * whole tensor can be sent from and received into its own buffer. Sums are added in the order of
- * worker numbers, the first is copied where that covers everything. */
+ * Each pair of regions that meet (traffic.c) is a share, and between different workers a message:
+ *
+ *     source, rows of worker 0: 0..13, of worker 1: 14..27; view, rows 0..14 and 13..27
+ *
+ *     worker 0   receive row 14 from 1, send row 13 to 1; copy rows 0..13, copy row 14
+ *     worker 1   receive row 13 from 0, send row 14 to 0; copy row 13, copy rows 14..27
+ *
+ * A share travels in the layout that the backend would choose for a tensor of its shape, so that a
+ * whole tensor is sent from and received into its own buffer. Sums are added in the order of worker
+ * numbers; the first share is copied where it covers the whole region. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -17,10 +24,10 @@ struct move {
     int from, to; /* tensors */
     int micro, size, rank;
     enum direction direction;
-    const struct region *has, *needs; /* this worker, of `from` and of `to` */
+    const struct region *has, *needs; /* this worker's, of `from` and of `to` */
     int n_messages;                   /* of all workers */
-    int n_givers, n_takers; /* of what this worker needs, and of what it has; by worker, */
-    const struct share *giver, *taker; /* itself included */
+    int n_givers, n_takers;
+    const struct share *giver, *taker; /* of `needs`, and of `has`; by worker, itself included */
     struct instr like;
 };
 
@@ -121,7 +128,8 @@ static enum status send_share(struct emitter *e, const struct move *v, const str
     return overlap_send(e, buffer, taker->peer);
 }
 
-/* Into *direct, the place where it is needed, if it comes first and is all of it. */
+/* A share that comes first and is the whole region is received into *direct, the buffer that is put
+ * together. */
 static enum status receive_share(struct emitter *e, const struct move *v, const struct share *giver,
                                  int *direct, int *buffer)
 {
@@ -137,9 +145,8 @@ static enum status receive_share(struct emitter *e, const struct move *v, const 
     return overlap_receive(e, giver->peer);
 }
 
-/* This worker's messages of the move. `buffer` is what it gives; *received gets, by giver, what it
- * is given. Receives come first: they need no computation, and sends of other workers wait for
- * them.
+/* This worker's messages of the move. `buffer` is sent; *received gets the buffers received, by
+ * giver. Receives come first: they need no computation, and sends of other workers wait for them.
  */
 static enum status post(struct emitter *e, const struct move *v, int buffer, int **received,
                         int *direct)
@@ -298,10 +305,10 @@ static enum status unite_gradients(struct emitter *e, const struct move *v, stru
                     layout_here(e, v, v->from), &fold.to));
     TRY(emit_fold(e, &fold, v->like));
     for (int k = 0; k < view->n_grads; k++)
-        e->holders[view->grad[k]]--;
+        e->in_lists[view->grad[k]]--;
     view->n_grads = 1;
     view->grad[0] = view->sent_grad = fold.to;
-    e->holders[fold.to]++;
+    e->in_lists[fold.to]++;
     return STATUS_OK;
 }
 
@@ -334,7 +341,7 @@ enum status emit_take_returns(struct emitter *e, int tensor, int micro)
         struct instance *view = emit_instance(e, t, micro);
         if (is_there(e, &v)) { /* its gradients go on to the source as they are */
             for (int k = 0; k < view->n_grads; k++) {
-                e->holders[view->grad[k]]--;
+                e->in_lists[view->grad[k]]--;
                 TRY(emit_hand_gradient(e, tensor, micro, view->grad[k]));
             }
             continue;
@@ -342,7 +349,7 @@ enum status emit_take_returns(struct emitter *e, int tensor, int micro)
         int gradient;
         TRY(assemble(e, &v, view->sent_grad, view->returned, view->direct, &gradient));
         if (view->sent_grad != NO_BUFFER)
-            e->holders[view->sent_grad]--;
+            e->in_lists[view->sent_grad]--;
         TRY(emit_hand_gradient(e, tensor, micro, gradient));
     }
     return STATUS_OK;

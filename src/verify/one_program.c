@@ -78,32 +78,24 @@ static enum status check_part(const struct program *p, int i)
 }
 
 /* Buffers that live always must not overlap, whether this program writes them or not; neither may
- * the parts of one whole. */
-static enum status check_apart(const struct program *p, int i)
-{
-    const struct buffer *a = &p->buffers[i];
-    for (int k = 0; k < i; k++) {
-        const struct buffer *b = &p->buffers[k];
-        bool apart = lives_always(a) || (a->parent != NO_BUFFER && a->parent == b->parent);
-        if (apart && overlap(a, b))
-            return status_fail(STATUS_FAILED, "program check: buffers %d (%s) and %d (%s) overlap",
-                               k, b->name, i, a->name);
-    }
-    return STATUS_OK;
-}
-
-/* Those without an instruction have no place. */
+ * the parts of one whole. Buffers without an instruction have no place. */
 static enum status check_places(const struct program *p)
 {
     for (int i = 0; i < p->n_buffers; i++) {
-        const struct buffer *b = &p->buffers[i];
-        if (!lives_always(b) && b->first_write < 0)
+        const struct buffer *a = &p->buffers[i];
+        if (!lives_always(a) && a->first_write < 0)
             continue;
         TRY(check_place(p, i));
-        if (b->parent != NO_BUFFER)
+        if (a->parent != NO_BUFFER)
             TRY(check_part(p, i));
-        if (lives_always(b) || b->parent != NO_BUFFER)
-            TRY(check_apart(p, i));
+        bool always = lives_always(a);
+        for (int k = 0; (always || a->parent != NO_BUFFER) && k < i; k++) {
+            const struct buffer *b = &p->buffers[k];
+            if ((always || a->parent == b->parent) && overlap(a, b))
+                return status_fail(STATUS_FAILED,
+                                   "program check: buffers %d (%s) and %d (%s) overlap", k, b->name,
+                                   i, a->name);
+        }
     }
     return STATUS_OK;
 }

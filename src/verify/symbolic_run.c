@@ -533,31 +533,31 @@ static enum status apply_stash(const struct act *a)
     return STATUS_OK;
 }
 
+static enum status load(const struct act *a, int buffer, struct range samples, uint64_t symbol,
+                        int rank)
+{
+    const struct world *w = a->w;
+    const struct shape *images = &w->graph->nodes[0].op.output;
+    int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
+    struct range region[SHAPE_MAX_RANK] = {{samples.begin - first, samples.end - first}};
+    if (buffer == NO_BUFFER)
+        return STATUS_OK;
+    if (samples.begin < first || samples.end > end || samples.begin < a->p->samples.begin ||
+        samples.end > a->p->samples.end)
+        return check_fail(a->p, a->number, "loads samples of another micro-batch");
+    for (int i = 1; i < rank; i++)
+        region[i] = (struct range){0, images->dim[i]};
+    return put_region(a, buffer, symbol, rank, region);
+}
+
 static enum status apply_load(const struct act *a)
 {
-    const struct program_load *load = &a->p->loads[a->instr->index];
-    const struct world *w = a->w;
-    const struct shape *whole = &w->graph->nodes[0].op.output;
-    struct range region[SHAPE_MAX_RANK] = {0};
+    const struct program_load *l = &a->p->loads[a->instr->index];
     if (a->m < 0)
         return check_fail(a->p, a->number, "belongs to no micro-batch");
-    int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
-    const struct range *both[2] = {&load->image_samples, &load->label_samples};
-    for (int k = 0; k < 2; k++) {
-        int buffer = k ? load->labels : load->images;
-        if (buffer == NO_BUFFER)
-            continue;
-        if (both[k]->begin < first || both[k]->end > end || both[k]->begin < a->p->samples.begin ||
-            both[k]->end > a->p->samples.end)
-            return check_fail(a->p, a->number, "loads samples of another micro-batch");
-        region[0] = (struct range){both[k]->begin - first, both[k]->end - first};
-        for (int i = 1; i < whole->rank; i++)
-            region[i] = (struct range){0, whole->dim[i]};
-        TRY(put_region(a, buffer,
-                       k ? world_symbol(SYMBOL_LABELS, 0, a->m, 0) : world_value(w, 0, a->m),
-                       k ? 1 : whole->rank, region));
-    }
-    return STATUS_OK;
+    TRY(load(a, l->images, l->image_samples, world_value(a->w, 0, a->m),
+             a->w->graph->nodes[0].op.output.rank));
+    return load(a, l->labels, l->label_samples, world_symbol(SYMBOL_LABELS, 0, a->m, 0), 1);
 }
 
 /* ---- updates ---- */
