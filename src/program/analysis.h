@@ -1,4 +1,4 @@
-/* analysis.h: what lowering knows of a plan before it emits anything: the same for all workers,
+/* analysis.h: all that lowering knows of a plan before it emits: the same for all workers,
  * made once, and read by the emission of each worker. Not for use outside this room.
  *
  *     partition   the regions of tensors that workers hold          (partition.h)

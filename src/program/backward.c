@@ -196,9 +196,9 @@ static void let_go(struct emitter *e, const struct program_run *run)
         e->in_lists[run->folded_grad]--;
 }
 
-/* Runs forward again for what backward reads and forward did not keep. What was made a moment ago
- * is kept, because dropping it would save no memory: the inputs of the first group of a backward
- * that directly follows its forward. */
+/* Runs forward again for tensors that backward reads and forward did not keep. A tensor made just
+ * now is kept, because dropping it would save no memory: the inputs of the first group of a
+ * backward that directly follows its forward. */
 static enum status recompute(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];

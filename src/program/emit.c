@@ -1,4 +1,4 @@
-/* What every part of emission uses: buffers, and instructions with the buffers that they touch. */
+/* Shared by all parts of emission: buffers, and instructions with the buffers that they touch. */
 #include "base/array.h"
 #include "program/lowering.h"
 

@@ -48,7 +48,7 @@ struct lowering_memory {
 enum status lowering_open_memory(int n, struct lowering_memory **out) MUST_USE;
 void lowering_close_memory(struct lowering_memory *memory, int n); /* NULL is fine */
 
-/* What the steps are given besides the program. */
+/* The input of all steps besides the program. */
 struct lowering {
     const struct analysis *analysis;
     const struct program_options *options;
@@ -62,7 +62,7 @@ enum status lowering_create(const struct lowering *given, struct program **out) 
 enum status lowering_measure(const struct lowering *given,
                              int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
 
-/* ---- emit.c: what all emission shares ---- */
+/* ---- emit.c: shared by all emission ---- */
 
 /* A group on this worker, for one size of the micro-batches. */
 struct kernel {

@@ -62,7 +62,7 @@ static const layout *layout_here(const struct emitter *e, const struct move *v, 
     return e->layouts[tensor][v->size];
 }
 
-/* What `giver` has of what `taker` needs; they are a pair of the move's. */
+/* The part of `taker`'s needs that `giver` has; they are a pair of the move's. */
 static struct region share_of(const struct emitter *e, const struct move *v, int giver, int taker)
 {
     struct region share;

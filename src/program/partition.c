@@ -58,7 +58,7 @@ struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
     return op;
 }
 
-/* What the workers hold of a node's output and read of its inputs, by size and worker. */
+/* The regions that workers hold of a node's output and read of its inputs, by size and worker. */
 struct node_regions {
     bool partial;
     struct region *output[PARTITION_MAX_SIZES];

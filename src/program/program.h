@@ -1,4 +1,4 @@
-/* program.h: what one worker does in a training or evaluation step: a list of instructions over
+/* program.h: one worker's part of a training or evaluation step: a list of instructions over
  * buffers whose places are fixed before anything runs.
  *
  * Lowering turns a plan into the programs of its workers: of one (program_create), where each
@@ -147,8 +147,8 @@ struct program_reduction {
     int buffer, workspace;
 };
 
-/* What the host reads after the step: the losses (and, in evaluation, logits) of one micro-batch's
- * samples that this worker has. */
+/* Results that the host reads after the step: the losses (and, in evaluation, logits) of one
+ * micro-batch's samples that this worker has. */
 struct program_result {
     int micro;
     int losses, logits;   /* logits NO_BUFFER in training */
@@ -247,9 +247,9 @@ void program_destroy_all(struct program_set *set); /* the programs, too; a zeroe
 
 /* ---- the slabs alone ----
  *
- * Of programs that share memory with each other, as those of a run do: what slab_bytes would be in
- * the programs of program_create_all. The work comes in items, one for each worker of each program,
- * which may be done in any order, and at the same time by several threads if the backend
+ * Of programs that share memory with each other, as those of a run do: the slab_bytes that they
+ * have in the programs of program_create_all. The work comes in items, one for each worker of each
+ * program, which may be done in any order, and at the same time by several threads if the backend
  * describes_together.
  *
  *     struct program_case cases[1] = {{graph, options, slab_bytes}};
@@ -262,7 +262,7 @@ void program_destroy_all(struct program_set *set); /* the programs, too; a zeroe
 struct program_case {
     const struct graph *graph;
     struct program_options options; /* with a plan; as for program_create_all */
-    /* By worker. What it holds before, slabs that there are in any case, is only made larger. */
+    /* By worker. On entry the slabs that exist in any case; they are only made larger. */
     int64_t (*slab_bytes)[BUFFER_CLASS_COUNT];
 };
 

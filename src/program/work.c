@@ -353,9 +353,9 @@ struct amount {
 };
 
 /* Batch norm cannot write its first element before it has read the last one of the channel, and a
- * channel of a whole batch is larger than what a core or a multiprocessor keeps at hand: what the
- * sums are taken of is read twice, whether workers share them (then in a pass of its own) or not.
- */
+ * channel of a whole batch is larger than what a core or a multiprocessor keeps at hand. So
+ * it reads the summed tensors twice, whether workers share the sums (then in a pass of its own) or
+ * not. */
 static bool reads_twice(const struct group_spec *spec)
 {
     return spec->op.op == OP_BATCH_NORM && spec->training && !spec->shared_statistics;

@@ -25,7 +25,7 @@ enum status check_lists(const struct program *p) MUST_USE;
  * it. */
 enum status check_memory(const struct program *p) MUST_USE;
 
-/* ---- expected.c: what every buffer must hold, from graph and plan ---- */
+/* ---- expected.c: the contents that buffers must have, from graph and plan ---- */
 
 /* A node's group, from the programs' lists of groups. */
 struct node_group {
@@ -82,7 +82,7 @@ enum symbol_kind {
     SYMBOL_INPUT_GRADIENT,
 };
 uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker);
-/* What a piece of the node adds to the gradient of input k. */
+/* The symbol that a piece of the node adds to the gradient of input k. */
 uint64_t world_input_gradient(int node, int k, int m, int worker);
 /* Weights after so many updates, running statistics after so many micro-batches. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version);
@@ -90,7 +90,7 @@ uint64_t world_state(const struct world *w, int param, int k, int version);
 /* Which version of a parameter a worker computes micro-batch m with. */
 enum status world_find_version(struct world *w, int param, int worker, int m, int *out) MUST_USE;
 
-/* What the region holds behind a kernel that has written the node's output there. A kernel that
+/* The content of the region behind a kernel that has written the node's output there. A kernel that
  * only copies, where another worker's does nothing, leaves the partial sums of its input. */
 enum status world_put_value(struct world *w, int node, int m, int rank, const struct range *region,
                             struct content *out) MUST_USE;
@@ -105,7 +105,7 @@ enum status world_want_param_gradient(struct world *w, int param, int worker, in
 enum status world_want_statistics(struct world *w, int node, int m, int worker, bool backward,
                                   struct wanted *out) MUST_USE;
 
-/* ---- symbolic_run.c: what instructions do to contents ---- */
+/* ---- symbolic_run.c: the effect of instructions on contents ---- */
 
 /* A computation; or, alone, any instruction. */
 enum status meaning_apply(struct world *w, int worker, int number) MUST_USE;

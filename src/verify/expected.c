@@ -1,6 +1,6 @@
-/* What every buffer must hold, from the graph, the plan and the op table alone: pieces, the regions
- * of parameters and their holders, and for any region of any tensor the symbols of its value and of
- * its gradient. */
+/* The contents that buffers must have, from the graph, the plan and the op table alone: pieces, the
+ * regions of parameters and their holders, and for any region of any tensor the symbols of its
+ * value and of its gradient. */
 #include "verify/checking.h"
 
 #include <string.h>
@@ -268,7 +268,7 @@ enum status world_put_value(struct world *w, int node, int m, int rank, const st
 
 /* ---- gradients ---- */
 
-/* What a group hands on to the inputs of a sum: its output's gradient, folded. */
+/* The gradient that a group hands on to the inputs of a sum: its output's, folded. */
 static enum status want_handed_on(struct world *w, const struct node_group *g, int m, int worker,
                                   const struct range *region, struct wanted *out)
 {
@@ -294,8 +294,8 @@ static enum status want_flattened(struct world *w, int node, int m, const struct
     return world_want_gradient(w, node, m, &flat);
 }
 
-/* What one consumer's pieces add to the gradient of its input k. A sum, and a node that does
- * nothing, hand on the gradient that they get; all others make a new one. */
+/* The terms that one consumer's pieces add to the gradient of its input k. A sum, and a node that
+ * does nothing, hand on the gradient that they get; all others make a new one. */
 static enum status want_from_consumer(struct world *w, int consumer, int k, int m,
                                       struct wanted *out)
 {

@@ -2,7 +2,7 @@
  *
  * Every buffer has a content (contents.h). An instruction must be given the region of the value,
  * the sum of all gradients, or the version of the weight that expected.c derives from graph and
- * plan, or the check fails there. What it writes then holds its symbol:
+ * plan, or the check fails there. Its output then holds its symbol:
  *
  *     conv1 forward   reads images: value(images)     writes value(conv1)
  *     bn1 forward     reads buffer 7: value(conv1)?   fails if conv1 was left out, or its rows
@@ -156,7 +156,7 @@ static int64_t count_statistics(const struct pass_act *x)
     return count;
 }
 
-/* What the kernel was made for beside its shapes. */
+/* The kernel was made for this piece, in all but its shapes. */
 static enum status check_spec(const struct pass_act *x)
 {
     const struct act *a = &x->a;
@@ -464,7 +464,7 @@ static enum status apply_fold(const struct act *a)
 
 /* ---- moving ---- */
 
-/* What was in memory before: a symbol that no instruction wants. */
+/* The content of memory before the program: a symbol that no instruction wants. */
 static enum status put_garbage(const struct act *a, const struct shape *shape, struct content *to)
 {
     struct range all[SHAPE_MAX_RANK] = {0};
