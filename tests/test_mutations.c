@@ -1,7 +1,7 @@
 /* Programs that are broken on purpose: the checker refuses every one of them. */
 #include "mutations.h"
 
-/* Breaks the team in `count` ways; returns how many went unseen. */
+/* Breaks the team in `count` ways; returns the number that the checker did not see. */
 static int break_team(const struct team *t, int count, int *by_kind)
 {
     int missed = 0;

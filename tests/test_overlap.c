@@ -1,5 +1,5 @@
-/* Programs that do not stand in their own way: receives are posted ahead, sent memory lives on,
- * nothing is waited for or computed again without need. */
+/* Transfers beside computation: receives are posted ahead, sent memory lives on, and no instruction
+ * waits or computes again without need. */
 #include "described.h"
 #include "verify/verify.h"
 
@@ -17,7 +17,7 @@ static bool computes(const struct program *p, int i)
 
 /* ---- waits ---- */
 
-/* Who has ended before an instruction starts, as a row of flags. */
+/* The instructions that have ended before another starts, as flags. */
 static void take_over(bool *to, const bool *from, int before)
 {
     for (int i = 0; i < before; i++)
@@ -62,7 +62,7 @@ static int count_implied(const struct program *p, int *n_waits)
     return implied;
 }
 
-/* Of all waits, hardly any is brought along by another one. */
+/* Hardly any wait is implied by another one. */
 static void test_waits_are_needed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Items on several threads: each once, errors, rooms of their own. */
+/* Items on several threads: each once, errors, memory of each thread for itself. */
 #include "base/parallel.h"
 #include "testing.h"
 
@@ -7,7 +7,7 @@
 enum { N_ITEMS = 500, N_THREADS = 4 };
 
 struct counts {
-    atomic_int done[N_ITEMS], in_room[N_THREADS];
+    atomic_int done[N_ITEMS], running_on[N_THREADS];
     int fails_at, fails_also_at;
 };
 
@@ -17,9 +17,10 @@ static enum status count(void *user, int item, int thread)
     assert_in_range(thread, 0, N_THREADS - 1);
     if (item == c->fails_at || item == c->fails_also_at)
         return status_fail(STATUS_USAGE, "item %d", item);
-    assert_int_equal(atomic_fetch_add(&c->in_room[thread], 1), 0); /* nobody else is in it */
+    assert_int_equal(atomic_fetch_add(&c->running_on[thread], 1),
+                     0); /* no other item runs on this thread */
     atomic_fetch_add(&c->done[item], 1);
-    atomic_fetch_sub(&c->in_room[thread], 1);
+    atomic_fetch_sub(&c->running_on[thread], 1);
     return STATUS_OK;
 }
 
@@ -58,7 +59,7 @@ static enum status look_inside(void *user, int item, int thread)
     return STATUS_OK;
 }
 
-/* Threads within threads do not become more than there are cores, if that many were asked for. */
+/* Threads within threads do not become more than there are cores, if so many were asked for. */
 static void tasks_share_the_cores(void **state)
 {
     (void)state;

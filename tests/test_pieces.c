@@ -1,6 +1,8 @@
 /* Pieces of ops: an op is cut along its loops, every piece runs by itself on regions of the whole's
- * tensors, and the assembled results are those of the whole. And what this rests on: regions copied
- * between layouts, layouts of weights given to another group, devices used side by side. */
+ * tensors, and the assembled results are those of the whole. Below are the parts that this rests
+ * on: regions copied between layouts, layouts of weights given to another group, devices side by
+ * side.
+ */
 #include "pieces.h"
 
 #include <pthread.h>
@@ -9,7 +11,7 @@ enum { CUTS_PER_CASE = 8 };
 
 /* ---- the cases ---- */
 
-/* How often each loop was cut, over all cases: a test that cuts nothing proves nothing. */
+/* The number of cuts of each loop, over all cases: a test that cuts nothing proves nothing. */
 static int n_cuts[OP_KIND_COUNT][OP_MAX_LOOPS];
 
 static void run_case(const struct opdevice *fast, const struct opdevice *exact,
@@ -102,7 +104,7 @@ static void test_wide_cases(void **state)
     opdevice_close(&exact);
 }
 
-/* Layers that read images, whose gradient nobody asks for, have kernels of their own. */
+/* Layers that read images, whose gradient is never needed, have kernels of their own. */
 static void test_image_cases(void **state)
 {
     (void)state;
@@ -555,7 +557,7 @@ static void test_given_layouts(void **state)
 
 enum { WORKERS = 3, ROUNDS = 4 };
 
-/* One thread with its own device runs a few ops, and keeps what came out. */
+/* One thread with its own device runs a few ops, and keeps the results. */
 struct worker {
     pthread_t thread;
     int threads;
@@ -614,8 +616,9 @@ static void test_devices_side_by_side(void **state)
     }
 }
 
-/* oneDNN takes the number of threads from the calling thread: it must be the device's, whichever
- * was opened last. The order in which weight gradients are summed depends on it. */
+/* oneDNN takes the number of threads from the calling thread. It must be the device's own number,
+ * not that of the device opened last: the order in which weight gradients are summed depends on it.
+ */
 static void test_devices_in_one_thread(void **state)
 {
     (void)state;

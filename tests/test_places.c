@@ -1,5 +1,5 @@
-/* Where buffers lie: each at the lowest offset that is free, the largest first, whatever is done to
- * find that quickly; and slabs that are found without finding all places. */
+/* Offsets of buffers: each lies at the lowest one that is free, placed largest first; and slabs of
+ * programs beside larger slabs. */
 #include "described.h"
 
 struct kind {
@@ -30,14 +30,14 @@ static bool is_placed(const struct buffer *b)
            b->class != BUFFER_OPTIMIZER;
 }
 
-/* Whether `a` was placed before b, in b's way wherever they share an offset. */
+/* Whether `a` was placed before b and lives at the same time. */
 static bool is_in_the_way(const struct buffer *a, const struct buffer *b)
 {
     return a != b && is_placed(a) && a->class == b->class && comes_before(a, b) &&
            a->first_write <= b->last_use && b->first_write <= a->last_use;
 }
 
-/* Goes behind whoever lies there until nobody does. */
+/* Goes behind each buffer that is in the way until none is. */
 static int64_t lowest_offset(const struct program *p, const struct buffer *b)
 {
     int64_t offset = 0;

@@ -1,5 +1,5 @@
-/* Programs: what lowering makes of the networks, that verify_program finds what is broken in them,
- * and that they touch no memory but what their lists say. */
+/* Programs of one worker: lowering makes the expected instructions, verify_program finds faults,
+ * and the kernels touch only the memory that the lists name. */
 #include "runtime/initialise.h"
 #include "session.h"
 #include "verify/verify.h"
@@ -18,7 +18,7 @@ static struct graph_variant small_variant(const char *model, int64_t batch)
     return v;
 }
 
-/* ---- meaning: what a program computes, as hashes ---- */
+/* ---- meaning: the results of a program, as hashes ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -44,8 +44,9 @@ static bool listed(int n, const int *items, int item)
     return false;
 }
 
-/* The content of every buffer is a number: what wrote it, from which contents. Whatever is hit by
- * the write of an overlapping buffer becomes a number that occurs nowhere else. */
+/* The content of every buffer is a number: a hash of the instruction that wrote it and of the
+ * contents that this read. A write to an overlapping buffer makes it a number that occurs nowhere
+ * else. */
 static void run_on_hashes(const struct program *p, const struct instr *instr, uint64_t *content,
                           uint64_t *garbage)
 {
@@ -69,7 +70,7 @@ static void run_on_hashes(const struct program *p, const struct instr *instr, ui
         content[instr->writes[k]] = ++*garbage;
 }
 
-/* One number for all that a step leaves behind. Equal numbers: equal programs. */
+/* One number for all results of a step. Equal numbers: equal programs. */
 static uint64_t meaning(const struct program *p)
 {
     uint64_t *content = calloc((size_t)p->n_buffers, sizeof *content), garbage = 1u << 20;
@@ -151,7 +152,7 @@ static bool passes_check(const struct program *p)
     return st == STATUS_OK;
 }
 
-/* What means something else must be caught. */
+/* A program with another meaning must be caught. */
 static bool is_fault(const struct mutant *m)
 {
     return !places_are_legal(&m->p) || meaning(&m->p) != m->original_meaning;
@@ -223,7 +224,7 @@ static int move_buffers(struct mutant *m, int n_moves)
     return faults;
 }
 
-/* What needs no oracle: each of these is wrong. */
+/* Each of these is wrong, whatever the program. */
 static void break_places(struct mutant *m)
 {
     for (enum buffer_class c = 0; c < BUFFER_CLASS_COUNT; c++) {
@@ -272,7 +273,7 @@ static void test_mutations(void **state)
     session_close(&s);
 }
 
-/* ---- what lowering makes ---- */
+/* ---- the programs that lowering makes ---- */
 
 static int64_t largest_live_bytes(const struct program *p, enum buffer_class class)
 {
@@ -339,7 +340,7 @@ static void test_networks(void **state)
     }
 }
 
-/* How many groups, and how many instructions of each kind; -1: depends on the backend. */
+/* Numbers of groups, and of instructions of each kind; -1: depends on the backend. */
 struct census {
     int conv, norm, norm_act, norm_add_act, conv_act, linear, linear_act, activation, sum;
     int weights, data, folds, updates;
@@ -527,7 +528,7 @@ static void test_short_batch(void **state)
     assert_true(fabs(losses[0][0] - losses[0][2]) > 1e-4); /* it learns */
 }
 
-/* ---- poison: a backend that spoils, before each instruction, all that is not alive ---- */
+/* ---- poison: a backend that spoils, before each instruction, all dead memory ---- */
 
 static struct {
     struct backend table;
@@ -537,8 +538,8 @@ static struct {
     int next_instr;
 } poison;
 
-/* Only what was touched before and is touched again from here on is kept; the rest, the outputs and
- * workspaces of this instruction included, becomes NaN. */
+/* Keeps only memory that was touched before and is touched again from here on; the rest, with the
+ * outputs and workspaces of this instruction, becomes NaN. */
 static void spoil(void)
 {
     const struct program *p = poison.program;
@@ -606,7 +607,7 @@ static void poison_backend(const struct backend *real)
     poison.table.update = poison_update;
 }
 
-/* Losses of two steps: the second sees what the updates of the first did. */
+/* Losses of two steps: the second computes with the updated weights. */
 static void train(const char *backend, const char *model, bool poisoned, double losses[2])
 {
     struct session s;
@@ -629,7 +630,7 @@ static void train(const char *backend, const char *model, bool poisoned, double 
     session_close(&s);
 }
 
-/* The kernels read nothing but what the instructions say, and write all of what they say. */
+/* The kernels read only what the instructions list, and write all that they list. */
 static void test_poison(void **state)
 {
     static const char *const models[] = {"mlp",      "lenet5",      "vgg11",

@@ -1,5 +1,5 @@
-/* Programs of many workers: every strategy is lowered for all of its workers and proved sound. That
- * broken ones are not is in test_mutations. */
+/* Programs of many workers: every strategy is lowered for all of its workers and proved sound.
+ * Broken programs are in test_mutations. */
 #include "lowered.h"
 
 /* ---- every strategy ---- */

@@ -66,8 +66,8 @@ static bool has_batch_norm(const struct graph *g)
     return false;
 }
 
-/* What all must come to: one worker on the reference backend in double. Micro-batches only where
- * they change something, so that summing their gradients is tested, too. */
+/* The results that all must reach: one worker on the reference backend in double. Micro-batches
+ * only where they change something, so that summing their gradients is tested, too. */
 static enum status run_serial(const struct trial *t, const struct plan *like, struct team_run *r,
                               double *losses)
 {
@@ -145,7 +145,7 @@ static bool runs_agree(const struct trial *t, const struct plan *plan, struct te
     return team->spread == 0;
 }
 
-/* `why` says what is refused, or differs. */
+/* `why` gets the reason of a refusal, or the difference. */
 static enum verdict try_sketch(const struct trial *t, const struct sketch *s, char *why,
                                size_t size)
 {
@@ -289,7 +289,7 @@ static bool simplify(struct sketch *s, int way)
     return simplify_layer(&s->layers[1 + way / LAYER_WAYS], way % LAYER_WAYS);
 }
 
-/* Takes whatever can be taken away, as long as the rest still fails. */
+/* Takes away all that can go, as long as the rest still fails. */
 static void shrink(const struct trial *t, struct sketch *s, char *why, size_t size)
 {
     int n_ways = WHOLE_WAYS + (s->n_layers - 1) * LAYER_WAYS;
@@ -322,7 +322,7 @@ static void print_case(const struct trial *t, const struct sketch *s, const char
 
 /* ---- all of them ---- */
 
-/* What plan_check may refuse in these plans; anything else is a fault of the check. */
+/* The reasons for which plan_check may refuse these plans; any other is a fault of the check. */
 static const char *const reasons[] = {"would read nothing but padding", "micro-batches: a batch of",
                                       NULL};
 

@@ -1,6 +1,6 @@
 /* The programs of all workers at once, and twins among them: every worker that is said to be the
- * twin of another is lowered as well, and the two programs are held against each other, instruction
- * by instruction and buffer by buffer. */
+ * twin of another is lowered as well, and the two programs are compared, instruction by instruction
+ * and buffer by buffer. */
 #include "plan/internal.h"
 #include "session.h"
 #include "verify/verify.h"
@@ -250,7 +250,7 @@ static void study_close(struct study *s)
     graph_destroy(s->graph);
 }
 
-/* Every claim of `twins` held against `alone`. Returns how many programs there are. */
+/* Compares every claim of `twins` with `alone`. Returns the number of programs. */
 static int check(const struct study *s)
 {
     int distinct = 0;
@@ -299,7 +299,7 @@ static void test_uneven_workers_are_twins_of_their_like(void **state)
     assert_true(study_open(&s, "resnet18", 10, "data", &r, false));
     assert_int_equal(check(&s), 2);
     study_close(&s);
-    /* Of micro-batches of 3 and 2 samples nobody has the same share of both as another. */
+    /* No two workers have the same shares of micro-batches of 3 and of 2 samples. */
     r.micro_batches = 4;
     assert_true(study_open(&s, "lenet5", 10, "data", &r, true));
     assert_true(check(&s) > 1);
@@ -332,7 +332,7 @@ static void test_sums_of_any_method(void **state)
     }
 }
 
-/* Whatever is claimed must be true. */
+/* Every claim must be true. */
 static void test_any_strategy(void **state)
 {
     (void)state;
@@ -362,7 +362,7 @@ static void test_workers_with_messages_stand_alone(void **state)
     }
 }
 
-/* Two stages of data parallelism without an edge between them that anybody crosses alone. */
+/* Two stages of data parallelism; no edge between them is crossed by one worker alone. */
 static const char mixed_plan[] = "{\"cleave_plan\": 1, \"name\": \"mixed\", \"workers\": 5,\n"
                                  " \"stages\": [{\"workers\": [4, 2, 0, 1, 3]}],\n"
                                  " \"default\": {\"cut\": {\"n\": [2, 1, 2, 1, 2]}}}";
@@ -407,7 +407,7 @@ static void assert_same_dump(const char *name, const struct program *a, const st
     free(y);
 }
 
-/* All at once are what each is by itself, and their programs are sound together. */
+/* Programs lowered all at once equal those lowered one by one, and are sound together. */
 static void test_all_are_what_each_is(void **state)
 {
     (void)state;
@@ -470,7 +470,7 @@ static void test_one_worker_without_a_plan(void **state)
     graph_destroy(g);
 }
 
-/* Rows of padding wider than the window: plan_check would not let it pass. */
+/* Rows of padding wider than the window, which plan_check would refuse. */
 static void test_what_cannot_be_lowered_leaves_nothing(void **state)
 {
     (void)state;

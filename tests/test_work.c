@@ -1,5 +1,5 @@
-/* Keys and work of instructions: the same key where the same is done, another where something
- * differs that takes time; every instruction of every strategy has one. */
+/* Keys and work of instructions: equal where the same is done, different where anything differs
+ * that takes time; every instruction of every strategy has a key. */
 #include "base/timer.h"
 #include "program/work.h"
 #include "session.h"
@@ -473,8 +473,8 @@ static void test_work(void **state)
 
 /* ---- speed ---- */
 
-/* The least of a few: all keys together take milliseconds, for which another program may have the
- * core. */
+/* The least of a few rounds: all keys together take milliseconds, and another program may have the
+ * core meanwhile. */
 static void test_speed(void **state)
 {
     struct session s;

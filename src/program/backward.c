@@ -1,10 +1,15 @@
 /* Backward of one group for one micro-batch.
  *
- * Every tensor keeps the list of gradients that its consumers have written so far. When the
- * tensor's own group is reached (in reverse order, so after all consumers), the list is complete:
- * several gradients, or a folded activation, are first folded into one. A gradient buffer may stand
- * in several lists (a sum hands the same gradient to all its inputs); only the last holder may
- * overwrite it. */
+ * Every tensor keeps the list of gradients that its consumers have written so far. Groups are
+ * emitted in reverse order, so the list is complete when the tensor's own group is reached: several
+ * gradients, or a folded activation, are first folded into one.
+ *
+ *     x ──► conv1 ──► add ──► loss        loss: gradient g1 of add's output
+ *       └─────────────┘                   add:  hands g1 to conv1's output and to x
+ *                                         conv1: reads g1, writes g2 to x; x has g1 and g2
+ *
+ * A buffer may stand in several lists, as g1 does; only the last list that holds it may overwrite
+ * it (emitter.in_lists counts them). */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -22,26 +27,8 @@ enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buf
     if (to->n_grads == GROUP_MAX_ADDENDS)
         return status_fail(STATUS_USAGE, "a tensor has more than %d consumers", GROUP_MAX_ADDENDS);
     to->grad[to->n_grads++] = buffer;
-    e->holders[buffer]++;
+    e->in_lists[buffer]++;
     return STATUS_OK;
-}
-
-enum status emit_fold(struct emitter *e, const struct program_fold *fold, struct instr like)
-{
-    struct program *p = e->p;
-    struct list reads, writes;
-    struct program_fold *to;
-    list_init(&reads);
-    list_init(&writes);
-    for (int k = 0; k < fold->n_addends; k++)
-        list_add(&reads, fold->addend[k]);
-    list_add(&reads, fold->output);
-    list_add(&writes, fold->to);
-    TRY(tables_extend(e->tables, p, TABLE_FOLDS, &to));
-    *to = *fold;
-    like.kind = INSTR_FOLD;
-    like.index = p->n_folds - 1;
-    return emit_instr(e, like, &reads, &writes);
 }
 
 /* Whether something must be folded before the group's gradients: a sum, or an activation. */
@@ -51,11 +38,11 @@ static bool folds(const struct backward_work *w)
            (w->run.n_output_grads && w->made->spec.activation != ACTIVATION_NONE);
 }
 
-/* A gradient of the list that nobody else holds, or NO_BUFFER. */
+/* A gradient of the list that stands in no other list, or NO_BUFFER. */
 static int overwritable(const struct emitter *e, const struct program_run *run)
 {
     for (int k = 0; k < run->n_output_grads; k++)
-        if (e->holders[run->output_grad[k]] == 1)
+        if (e->in_lists[run->output_grad[k]] == 1)
             return run->output_grad[k];
     return NO_BUFFER;
 }
@@ -71,11 +58,10 @@ static enum status fold_gradients(struct emitter *e, struct backward_work *w)
     }
     run->folded_grad = overwritable(e, run);
     if (run->folded_grad == NO_BUFFER) {
-        int class = emit_class(e, w->micro);
-        TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
-                        e->layouts[w->g->output * PARTITION_MAX_CLASSES + class],
+        int size = emit_size(e, w->micro);
+        TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS, e->layouts[w->g->output][size],
                         &run->folded_grad));
-        e->holders[run->folded_grad]++;
+        e->in_lists[run->folded_grad]++;
     }
     if (w->flags & OP_FOLDS_GRADIENTS)
         return STATUS_OK;
@@ -97,18 +83,18 @@ static int input_tensor(const struct backward_work *w, int k)
 /* Buffers for the gradients of the inputs; in place of the output's where that is allowed. */
 static enum status add_input_gradients(struct emitter *e, struct backward_work *w)
 {
-    int class = emit_class(e, w->micro);
+    int size = emit_size(e, w->micro);
     for (int k = 0; k < w->made->spec.op.n_inputs; k++) {
         int in = input_tensor(w, k);
         if (!e->part->tensors[in].needs_gradient)
             continue;
         bool in_place = k == 0 && w->made->needs.in_place_gradient &&
-                        w->run.folded_grad != NO_BUFFER && e->holders[w->run.folded_grad] == 1;
+                        w->run.folded_grad != NO_BUFFER && e->in_lists[w->run.folded_grad] == 1;
         if (in_place)
             w->run.input_grad[k] = w->run.folded_grad;
         else
-            TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS,
-                            e->layouts[in * PARTITION_MAX_CLASSES + class], &w->run.input_grad[k]));
+            TRY(emit_tensor(e, w->made->name, BUFFER_ACTIVATIONS, e->layouts[in][size],
+                            &w->run.input_grad[k]));
         TRY(emit_hand_gradient(e, in, w->micro, w->run.input_grad[k]));
     }
     return STATUS_OK;
@@ -121,8 +107,7 @@ static bool first_of_step(const struct emitter *e, int micro)
     return micro % n == (e->p->plan->schedule == PLAN_GPIPE ? n - 1 : 0);
 }
 
-/* The gradient goes straight where it is summed up for the first micro-batch, beside it for the
- * others. */
+/* The first micro-batch writes its gradient where the sum is; the others write beside it. */
 static enum status choose_param_gradients(struct emitter *e, struct backward_work *w)
 {
     const struct program *p = e->p;
@@ -137,57 +122,38 @@ static enum status choose_param_gradients(struct emitter *e, struct backward_wor
     return STATUS_OK;
 }
 
-static enum status accumulate_param_gradients(struct emitter *e, const struct backward_work *w)
-{
-    const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
-    for (int k = 0; k < node->n_params; k++) {
-        int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
-        struct instr like = named(w);
-        like.param = node->first_param + k;
-        if (part != sum)
-            TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
-    }
-    return STATUS_OK;
-}
-
 static enum status emit_pass(struct emitter *e, const struct backward_work *w, enum pass pass)
 {
-    struct program *p = e->p;
     const struct program_run *run = &w->run;
+    const struct group_needs *needs = &w->made->needs;
     bool shared = w->made->spec.shared_statistics, first = pass == PASS_BACKWARD_STATISTICS;
     bool data = pass != PASS_BACKWARD_WEIGHTS && !first;
     bool weights = pass != PASS_BACKWARD_DATA && !(shared && !first);
-    bool self_folding = w->flags & OP_FOLDS_GRADIENTS, folded = self_folding && folds(w);
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    if (self_folding && (first || !shared))
-        for (int k = 0; k < run->n_output_grads; k++)
-            list_add(&reads, run->output_grad[k]);
-    else
-        list_add(&reads, run->folded_grad);
-    for (int k = 0; w->made->needs.reads_input && k < w->made->spec.op.n_inputs; k++)
-        list_add(&reads, run->input[k]);
-    if (w->made->needs.reads_output)
-        list_add(&reads, run->output);
+    bool folds_here = w->flags & OP_FOLDS_GRADIENTS && (first || !shared);
+    for (int k = 0; folds_here && k < run->n_output_grads; k++)
+        emit_reads(e, run->output_grad[k]);
+    if (!folds_here)
+        emit_reads(e, run->folded_grad);
+    for (int k = 0; needs->reads_input && k < w->made->spec.op.n_inputs; k++)
+        emit_reads(e, run->input[k]);
+    if (needs->reads_output)
+        emit_reads(e, run->output);
     for (int k = 0; pass != PASS_BACKWARD_WEIGHTS && k < OP_MAX_PARAMS; k++)
-        list_add(&reads, run->param[k]);
-    list_add(&reads, run->saved);
-    list_add(&reads, run->labels);
-    list_add(first ? &writes : &reads, run->statistics);
-    if (folded && (first || !shared))
-        list_add(&writes, run->folded_grad);
+        emit_reads(e, run->param[k]);
+    emit_reads(e, run->saved);
+    emit_reads(e, run->labels);
+    if (first)
+        emit_writes(e, run->statistics);
+    else
+        emit_reads(e, run->statistics);
+    if (folds_here && folds(w))
+        emit_writes(e, run->folded_grad);
     for (int k = 0; data && k < w->made->spec.op.n_inputs; k++)
-        list_add(&writes, run->input_grad[k]);
+        emit_writes(e, run->input_grad[k]);
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
-        list_add(&writes, run->param_grad[k]);
-    list_add(&writes, run->workspace);
-    TRY(emit_run(e, run));
-    struct instr instr = named(w);
-    instr.kind = INSTR_RUN;
-    instr.pass = pass;
-    instr.index = p->n_runs - 1;
-    return emit_instr(e, instr, &reads, &writes);
+        emit_writes(e, run->param_grad[k]);
+    emit_writes(e, run->workspace);
+    return emit_run(e, run, pass, w->k->group, w->micro);
 }
 
 static enum status add_workspace(struct emitter *e, struct backward_work *w)
@@ -218,29 +184,21 @@ static enum status emit_passes(struct emitter *e, struct backward_work *w)
     return emit_pass(e, w, PASS_BACKWARD);
 }
 
-/* Lists of gradients that this group alone held are free again. */
+/* The group is done with its list of gradients. */
 static void let_go(struct emitter *e, const struct program_run *run)
 {
     bool own = run->folded_grad != NO_BUFFER; /* made by fold_gradients, not one of the list */
     for (int k = 0; k < run->n_output_grads; k++) {
-        e->holders[run->output_grad[k]]--;
+        e->in_lists[run->output_grad[k]]--;
         own &= run->output_grad[k] != run->folded_grad;
     }
     if (own)
-        e->holders[run->folded_grad]--;
+        e->in_lists[run->folded_grad]--;
 }
 
-/* The whole list goes on to input k. */
-static enum status pass_on(struct emitter *e, const struct backward_work *w, int k)
-{
-    for (int i = 0; i < w->run.n_output_grads; i++)
-        TRY(emit_hand_gradient(e, input_tensor(w, k), w->micro, w->run.output_grad[i]));
-    return STATUS_OK;
-}
-
-/* Runs forward again for what backward is going to read and was not kept. Where it was made a
- * moment ago it is kept, and no memory would be saved: that is what the first group of a backward
- * needs, if nothing came between the stage's forward and it. */
+/* Runs forward again for tensors that backward reads and forward did not keep. A tensor made just
+ * now is kept, because dropping it would save no memory: the inputs of the first group of a
+ * backward that directly follows its forward. */
 static enum status recompute(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
@@ -263,8 +221,7 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
     const struct graph_node *node = &e->p->graph->nodes[g->first_node];
-    const struct kernel *k =
-        &e->kernels[group_number * PARTITION_MAX_CLASSES + emit_class(e, micro)];
+    const struct kernel *k = &e->kernels[group_number][emit_size(e, micro)];
     for (int i = 0; i < node->op.n_inputs; i++) {
         int producer = e->part->tensors[g->input[i]].producer;
         if (producer >= 0)
@@ -280,19 +237,27 @@ static enum status recompute_for(struct emitter *e, int group_number, int micro)
 /* Behind the gradients of the parameters. */
 static enum status finish_weights(struct emitter *e, const struct backward_work *w)
 {
+    const struct graph_node *node = &e->p->graph->nodes[w->g->first_node];
     let_go(e, &w->run);
-    return accumulate_param_gradients(e, w);
+    for (int k = 0; k < node->n_params; k++) {
+        int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
+        struct instr like = named(w);
+        like.param = node->first_param + k;
+        if (part != sum)
+            TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
+    }
+    return STATUS_OK;
 }
 
 /* Workers that share batch-norm statistics wait for each other at every such layer. The weight
- * gradient of the layer behind it is put off until that sum is under way: then a worker that comes
- * early has something to do.
+ * gradient of the layer behind it is put off until that sum is under way, so that a worker which
+ * comes early has something to do.
  *
  *     data conv2 · statistics bn1 · [sum] · weights conv2 · backward bn1 · data conv1 · ..
  */
 static bool may_delay(const struct emitter *e, const struct backward_work *w)
 {
-    return e->work->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
+    return e->analysis->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
            w->run.input_grad[0] != NO_BUFFER;
 }
 
@@ -318,7 +283,8 @@ static enum status backward_here(struct emitter *e, struct backward_work *w)
     if (w->run.n_output_grads == 0 && !loss)
         return STATUS_OK;
     if (w->made->needs.output_is_input) {
-        TRY(pass_on(e, w, 0));
+        for (int i = 0; i < w->run.n_output_grads; i++)
+            TRY(emit_hand_gradient(e, input_tensor(w, 0), w->micro, w->run.output_grad[i]));
         let_go(e, &w->run);
         return STATUS_OK;
     }
@@ -364,7 +330,7 @@ enum status emit_backward(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
     struct kernel *k;
-    TRY(emit_kernel(e, group_number, emit_class(e, micro), &k));
+    TRY(emit_kernel(e, group_number, emit_size(e, micro), &k));
     if (e->part->tensors[g->output].needs_gradient) {
         TRY(recompute_for(e, group_number, micro));
         TRY(emit_take_returns(e, g->output, micro));

@@ -1,4 +1,5 @@
 /* Forward of one group for one micro-batch, and the loading of the batch. */
+#include "base/numbers.h"
 #include "program/lowering.h"
 
 #include <string.h>
@@ -23,20 +24,18 @@ static struct range shifted(struct range r, int64_t by)
 static void touch_samples(struct program *p, struct range samples)
 {
     bool first = p->samples.end == 0;
-    if (first || samples.begin < p->samples.begin)
-        p->samples.begin = samples.begin;
-    if (samples.end > p->samples.end)
-        p->samples.end = samples.end;
+    p->samples.begin = first ? samples.begin : int64_min(p->samples.begin, samples.begin);
+    p->samples.end = int64_max(p->samples.end, samples.end);
 }
 
 static enum status load_images(struct emitter *e, int stage, int micro, struct program_load *load)
 {
-    int class = emit_class(e, micro);
+    int size = emit_size(e, micro);
     const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
-    const struct region *region = emit_region(e, TENSOR_IMAGES, class, e->me);
-    if (!e->work->stages[stage].reads_images || region_is_empty(region, images->rank))
+    const struct region *region = emit_region(e, TENSOR_IMAGES, size, e->me);
+    if (!e->analysis->stages[stage].reads_images || region_is_empty(region, images->rank))
         return STATUS_OK;
-    const layout **l = &e->layouts[TENSOR_IMAGES * PARTITION_MAX_CLASSES + class];
+    const layout **l = &e->layouts[TENSOR_IMAGES][size];
     struct shape shape = region_shape(region, images->rank);
     TRY(e->p->backend->layout_plain(e->p->device, &shape, l));
     TRY(emit_tensor(e, "images", BUFFER_ACTIVATIONS, *l, &load->images));
@@ -45,12 +44,12 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
     return STATUS_OK;
 }
 
-/* Labels are read by the loss alone, so their buffer is kept with its instance. */
+/* Only the loss reads labels, so their buffer is kept with its instance. */
 static enum status load_labels(struct emitter *e, int stage, int micro, struct program_load *load)
 {
-    int last = e->part->n_groups - 1, class = emit_class(e, micro);
+    int last = e->part->n_groups - 1, size = emit_size(e, micro);
     const struct part_group *loss = &e->part->groups[last];
-    const struct region *region = emit_region(e, loss->output, class, e->me);
+    const struct region *region = emit_region(e, loss->output, size, e->me);
     if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, 1))
         return STATUS_OK;
     int64_t n = region->axis[0].end - region->axis[0].begin;
@@ -67,37 +66,35 @@ enum status emit_load(struct emitter *e, int stage, int micro)
     struct program_load load = {.images = NO_BUFFER, .labels = NO_BUFFER}, *to;
     TRY(load_images(e, stage, micro, &load));
     TRY(load_labels(e, stage, micro, &load));
-    struct list none, writes;
-    list_init(&none);
-    list_init(&writes);
-    list_add(&writes, load.images);
-    list_add(&writes, load.labels);
-    if (writes.n == 0)
+    if (load.images == NO_BUFFER && load.labels == NO_BUFFER)
         return STATUS_OK;
     if (load.images != NO_BUFFER)
         touch_samples(p, load.image_samples);
     if (load.labels != NO_BUFFER)
         touch_samples(p, load.label_samples);
-    TRY(tables_extend(e->tables, p, TABLE_LOADS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_LOADS, &to));
     *to = load;
-    struct instr instr = named(-1, micro);
-    instr.kind = INSTR_LOAD;
-    instr.index = p->n_loads - 1;
-    TRY(emit_instr(e, instr, &none, &writes));
+    emit_writes(e, load.images);
+    emit_writes(e, load.labels);
+    TRY(emit_instr(e, (struct instr){.kind = INSTR_LOAD,
+                                     .micro = micro,
+                                     .group = -1,
+                                     .param = -1,
+                                     .index = p->n_loads - 1}));
     return load.images != NO_BUFFER ? emit_post_views(e, TENSOR_IMAGES, micro) : STATUS_OK;
 }
 
 /* ---- statistics over several pieces ---- */
 
 /* Workers with a piece of the same channels that is not empty, in ascending order. */
-static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int class,
+static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int size,
                                            struct kernel *k)
 {
-    const struct region *mine = emit_region(e, g->output, class, e->me);
+    const struct region *mine = emit_region(e, g->output, size, e->me);
     int rank = e->part->tensors[g->output].rank, *all;
     TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
     for (int w = 0; w < e->p->plan->n_workers; w++) {
-        const struct region *r = emit_region(e, g->output, class, w);
+        const struct region *r = emit_region(e, g->output, size, w);
         if (!region_is_empty(r, rank) && r->axis[1].begin == mine->axis[1].begin)
             all[k->n_members++] = w;
     }
@@ -110,7 +107,9 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
 {
     const struct part_group *g = &e->part->groups[group_number];
     if (k->n_members == 0)
-        TRY(find_statistics_members(e, g, emit_class(e, micro), k));
+        TRY(find_statistics_members(e, g, emit_size(e, micro), k));
+    if (k->n_members == 1)
+        return STATUS_OK;
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
     struct comm_reduction r = {
         .method = COMM_GATHER,
@@ -119,37 +118,36 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
         .members = k->members,
         .count = e->p->groups[k->group].needs.statistics_count,
         .tag = emit_tag(backward ? TAG_BACKWARD_STATISTICS : TAG_FORWARD_STATISTICS, number)};
-    if (r.n_members == 1)
-        return STATUS_OK;
     return emit_reduction(e, &r, buffer, named(k->group, micro));
 }
 
-/* Holders without a sample in this micro-batch get the running statistics from one that has. */
+/* Holders without a sample in this micro-batch get the running statistics from one that has some.
+ */
 static enum status hand_out_running_statistics(struct emitter *e, int group_number, int micro,
                                                const struct kernel *k)
 {
     struct program *p = e->p;
     const struct part_group *g = &e->part->groups[group_number];
     const struct graph_node *node = &p->graph->nodes[g->first_node];
-    int class = emit_class(e, micro), rank = e->part->tensors[g->output].rank;
+    int size = emit_size(e, micro), rank = e->part->tensors[g->output].rank;
     const struct program_param *first = &p->params[node->first_param];
-    if (!e->work->has_empty[group_number * PARTITION_MAX_CLASSES + class])
+    if (!e->analysis->has_empty[group_number][size])
         return STATUS_OK;
     if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
         return STATUS_OK;
     int giver = -1;
     for (int i = 0; i < first->n_holders && giver < 0; i++)
-        if (!region_is_empty(emit_region(e, g->output, class, first->holders[i]), rank))
+        if (!region_is_empty(emit_region(e, g->output, size, first->holders[i]), rank))
             giver = first->holders[i];
     for (int i = 0; i < first->n_holders; i++) {
         int taker = first->holders[i];
-        if (!region_is_empty(emit_region(e, g->output, class, taker), rank))
+        if (!region_is_empty(emit_region(e, g->output, size, taker), rank))
             continue;
         for (int n = 0; n < node->n_params; n++) {
             const struct program_param *param = &p->params[node->first_param + n];
             if (p->graph->params[node->first_param + n].spec.trained)
                 continue;
-            /* Not numbered through: only holders of these channels are in this loop. */
+            /* Not from a running count: only holders of these channels come here. */
             int64_t place = (int64_t)group_number * e->n_micros + micro;
             int64_t behind = (int64_t)e->part->n_groups * e->n_micros * 2;
             int64_t tag = emit_tag(TAG_FORWARD_STATISTICS, behind + place * OP_MAX_PARAMS + n);
@@ -211,61 +209,45 @@ static enum status choose_inputs(struct emitter *e, const struct part_group *g, 
     return STATUS_OK;
 }
 
-static enum status add_run(struct emitter *e, int micro, const struct kernel *k,
-                           const struct program_run *run, enum pass pass, const struct list *reads,
-                           const struct list *writes)
-{
-    struct program *p = e->p;
-    TRY(emit_run(e, run));
-    struct instr instr = named(k->group, micro);
-    instr.kind = INSTR_RUN;
-    instr.pass = pass;
-    instr.index = p->n_runs - 1;
-    return emit_instr(e, instr, reads, writes);
-}
-
 static enum status run_forward(struct emitter *e, int group_number, int micro, struct kernel *k,
                                struct program_run *run)
 {
     struct program *p = e->p;
     const struct program_group *g = &p->groups[k->group];
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    for (int i = 0; i < g->spec.op.n_inputs; i++)
-        list_add(&reads, run->input[i]);
+    const struct graph_node *node = &p->graph->nodes[g->first_node];
     if (g->spec.shared_statistics) {
-        struct list made;
-        list_init(&made);
         TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, NULL,
                         g->needs.statistics_count * (int64_t)sizeof(double), &run->statistics));
-        list_add(&made, run->statistics);
-        list_add(&made, run->workspace);
-        TRY(add_run(e, micro, k, run, PASS_FORWARD_STATISTICS, &reads, &made));
+        for (int i = 0; i < g->spec.op.n_inputs; i++)
+            emit_reads(e, run->input[i]);
+        emit_writes(e, run->statistics);
+        emit_writes(e, run->workspace);
+        TRY(emit_run(e, run, PASS_FORWARD_STATISTICS, k->group, micro));
         TRY(emit_statistics(e, group_number, micro, k, run->statistics, false, run->again));
-        list_add(&reads, run->statistics);
     }
-    list_add(&reads, run->residual);
-    list_add(&reads, run->labels);
+    for (int i = 0; i < g->spec.op.n_inputs; i++)
+        emit_reads(e, run->input[i]);
+    emit_reads(e, run->statistics);
+    emit_reads(e, run->residual);
+    emit_reads(e, run->labels);
     for (int i = 0; i < OP_MAX_PARAMS; i++)
-        list_add(&reads, run->param[i]);
-    list_add(&writes, run->output);
-    list_add(&writes, run->saved);
-    list_add(&writes, run->workspace);
-    const struct graph_node *node = &p->graph->nodes[g->first_node];
+        emit_reads(e, run->param[i]);
+    emit_writes(e, run->output);
+    emit_writes(e, run->saved);
+    emit_writes(e, run->workspace);
     for (int i = 0; p->training && !run->again && i < node->n_params; i++)
         if (!p->graph->params[node->first_param + i].spec.trained)
-            list_add(&writes, run->param[i]); /* running statistics */
-    return add_run(e, micro, k, run, PASS_FORWARD, &reads, &writes);
+            emit_writes(e, run->param[i]); /* running statistics */
+    return emit_run(e, run, PASS_FORWARD, k->group, micro);
 }
 
 static enum status add_result(struct emitter *e, const struct part_group *g, int micro,
                               const struct program_run *run)
 {
     struct program *p = e->p;
-    const struct region *region = emit_region(e, g->output, emit_class(e, micro), e->me);
+    const struct region *region = emit_region(e, g->output, emit_size(e, micro), e->me);
     struct program_result *to;
-    TRY(tables_extend(e->tables, p, TABLE_RESULTS, &to));
+    TRY(arrays_extend(e->arrays, p, ARRAY_RESULTS, &to));
     *to = (struct program_result){
         .micro = micro,
         .losses = run->output,
@@ -278,9 +260,9 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
 {
     struct program *p = e->p;
     const struct part_group *g = &e->part->groups[group_number];
-    int class = emit_class(e, micro);
+    int size = emit_size(e, micro);
     struct kernel *k;
-    TRY(emit_kernel(e, group_number, class, &k));
+    TRY(emit_kernel(e, group_number, size, &k));
     if (k->here) {
         const struct program_group *made = &p->groups[k->group];
         struct group_instance *instance = emit_group_instance(e, group_number, micro);
@@ -293,7 +275,7 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
         if (made->needs.output_is_input) {
             run->output = out->buffer = run->input[0];
         } else {
-            const layout *l = e->layouts[g->output * PARTITION_MAX_CLASSES + class];
+            const layout *l = e->layouts[g->output][size];
             TRY(emit_tensor(e, e->part->tensors[g->output].name, BUFFER_ACTIVATIONS, l,
                             &run->output));
             TRY(emit_buffer(e, made->name, BUFFER_ACTIVATIONS, NULL, made->needs.saved_bytes,

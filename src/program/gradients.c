@@ -1,14 +1,15 @@
 /* Gradients of parameters that several workers hold: buckets and reductions, updates, servers.
  *
- * A server sums the gradients of the parameters that it keeps, and hands out weights. Beside it, as
- * without one, whoever holds the same part of any other parameter sums its gradient among
- * themselves.
+ *     holders of the parameter       its gradient                        its update
+ *     one worker                     its own                             at once
+ *     several workers                reduced among them, in a bucket     after the stage's backward
+ *     several, and a server          sent to the server, summed there    on the server, then sent
  *
- * Gradients are reduced in buckets (one array each, filled in the order in which backward reaches
- * the parameters), as soon as the last of a bucket is there, while backward goes on. Weights are
- * updated at the end of the stage's backward, so that it never waits for a reduction on the way.
- * Parameters that one worker holds alone are updated at once, and their gradient's memory is used
- * again. */
+ * A bucket is one array that is filled in the order in which backward reaches the parameters. It is
+ * reduced as soon as its last gradient is there, while backward goes on. No update waits for a
+ * reduction before the stage's backward has ended. The memory of the gradient of a parameter that
+ * one worker holds alone is free after the update. */
+#include "base/numbers.h"
 #include "program/lowering.h"
 
 #include <string.h>
@@ -24,6 +25,11 @@ static const struct graph_node *node_of(const struct emitter *e, int group_numbe
     return &e->p->graph->nodes[e->part->groups[group_number].first_node];
 }
 
+static struct instr about_param(const struct emitter *e, int number, int step)
+{
+    return (struct instr){.group = -1, .micro = step * e->p->n_micros, .param = number};
+}
+
 /* ---- buckets ---- */
 
 static bool same_members(const struct bucket *b, const struct program_param *p)
@@ -34,33 +40,25 @@ static bool same_members(const struct bucket *b, const struct program_param *p)
            memcmp(b->members, p->holders, (size_t)b->n_members * sizeof *b->members) == 0;
 }
 
-/* The open bucket of the parameter's holders, within one stage. */
-static enum status find_bucket(struct emitter *e, const struct program_param *param, int *out)
-{
-    for (int i = 0; i < e->n_buckets; i++)
-        if (!e->buckets[i].closed && same_members(&e->buckets[i], param)) {
-            *out = i;
-            return STATUS_OK;
-        }
-    struct bucket b = {
-        .n_members = param->n_holders, .members = param->holders, .buffer = NO_BUFFER};
-    TRY(emit_append(e, &e->buckets, &e->n_buckets, &e->bucket_capacity, sizeof b, &b));
-    *out = e->n_buckets - 1;
-    return STATUS_OK;
-}
-
+/* Into the open bucket of the parameter's holders. */
 static enum status put_into_bucket(struct emitter *e, int number)
 {
     struct program *p = e->p;
     const struct program_param *param = &p->params[number];
-    int found = 0;
-    TRY(find_bucket(e, param, &found));
-    struct bucket *b = &e->buckets[found];
+    int at = 0;
+    while (at < e->n_buckets && (e->buckets[at].closed || !same_members(&e->buckets[at], param)))
+        at++;
+    if (at == e->n_buckets) {
+        struct bucket new = {
+            .n_members = param->n_holders, .members = param->holders, .buffer = NO_BUFFER};
+        TRY(emit_append(e, &e->buckets, &e->n_buckets, &e->bucket_capacity, sizeof new, &new));
+    }
+    struct bucket *b = &e->buckets[at];
     TRY(emit_append(e, &b->params, &b->n_params, &b->param_capacity, sizeof number, &number));
     p->buffers[param->gradient].parent_offset = b->n_bytes;
     b->n_bytes += p->buffers[param->gradient].n_bytes;
     b->closed = b->n_bytes >= p->plan->bucket_bytes;
-    e->bucket_of[number] = found;
+    e->bucket_of[number] = at;
     return STATUS_OK;
 }
 
@@ -110,8 +108,7 @@ static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int 
         .node_size = p->plan->workers_per_node,
         .count = b->n_bytes / (int64_t)(wide ? sizeof(double) : sizeof(float)),
         .tag = emit_tag(TAG_BUCKET, (int64_t)step * p->graph->n_params + b->params[0])};
-    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = b->params[0]};
-    return emit_reduction(e, &r, b->buffer, like);
+    return emit_reduction(e, &r, b->buffer, about_param(e, b->params[0], step));
 }
 
 /* ---- updates ---- */
@@ -119,16 +116,13 @@ static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int 
 static enum status update(struct emitter *e, int number, int step)
 {
     const struct program_param *param = &e->p->params[number];
-    struct list reads, writes;
-    list_init(&reads);
-    list_init(&writes);
-    list_add(&reads, param->gradient);
-    list_add(&writes, param->weight);
-    list_add(&writes, param->state[0]);
-    list_add(&writes, param->state[1]);
-    struct instr instr = {
-        .kind = INSTR_UPDATE, .group = -1, .micro = step * e->p->n_micros, .param = number};
-    return emit_instr(e, instr, &reads, &writes);
+    emit_reads(e, param->gradient);
+    emit_writes(e, param->weight);
+    emit_writes(e, param->state[0]);
+    emit_writes(e, param->state[1]);
+    struct instr instr = about_param(e, number, step);
+    instr.kind = INSTR_UPDATE;
+    return emit_instr(e, instr);
 }
 
 enum status emit_synchronise(struct emitter *e, int group_number, int step)
@@ -163,7 +157,7 @@ static enum status push_gradient(struct emitter *e, int number, int step, int ho
 {
     struct program *p = e->p;
     const struct program_param *param = &p->params[number];
-    struct instr like = {.group = -1, .micro = step * p->n_micros, .param = number};
+    struct instr like = about_param(e, number, step);
     int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
     if (e->me == holder)
         return emit_message(e, INSTR_SEND, server, tag, param->gradient, like);
@@ -182,7 +176,7 @@ static enum status push_gradient(struct emitter *e, int number, int step, int ho
 static enum status pull_weight(struct emitter *e, int number, int step, int holder, int server)
 {
     const struct program_param *param = &e->p->params[number];
-    struct instr like = {.group = -1, .micro = step * e->p->n_micros, .param = number};
+    struct instr like = about_param(e, number, step);
     int64_t tag = emit_tag(TAG_MESSAGE, e->next_message++);
     if (e->me == holder)
         return emit_message(e, INSTR_RECEIVE, server, tag, param->weight, like);
@@ -191,57 +185,39 @@ static enum status pull_weight(struct emitter *e, int number, int step, int hold
     return STATUS_OK;
 }
 
-/* Who computes with a parameter, in ascending order; known to all workers, unlike program_param,
- * which only holders and the server fill. A server's parameters have one part, the whole. */
-static int holders_of(const struct emitter *e, int number, const int **holders)
+/* A synchronous server sums the gradients of all holders, updates once and sends the weight to all.
+ * An asynchronous one applies each holder's gradient by itself, in the order of worker numbers, and
+ * the holder goes on with the weight as it is then. In round i it is holder i's turn. */
+static enum status serve(struct emitter *e, int number, int step, int round)
 {
-    const struct param_part *whole = &e->work->params[number].parts[0];
-    *holders = whole->holders;
-    return whole->n_holders;
-}
-
-/* All gradients are summed, the weight is updated once, and everybody gets it. */
-static enum status serve_together(struct emitter *e, int number, int step)
-{
-    const int *holders;
-    int n = holders_of(e, number, &holders), server = emit_server_of(e, number);
-    for (int i = 0; i < n; i++)
-        TRY(push_gradient(e, number, step, holders[i], server, i == 0));
-    if (e->me == server)
-        TRY(update(e, number, step));
-    for (int i = 0; i < n; i++)
-        TRY(pull_weight(e, number, step, holders[i], server));
-    return STATUS_OK;
-}
-
-/* Each worker's gradient is applied by itself, in the order of worker numbers, and the worker goes
- * on with the weight as it is then. */
-static enum status serve_alone(struct emitter *e, int number, int step, int i)
-{
-    const int *holders;
-    int n = holders_of(e, number, &holders), server = emit_server_of(e, number);
-    if (i >= n)
+    /* A server's parameter has one part, the whole. All workers know its holders here, unlike those
+     * of program_param, which only holders and the server fill. */
+    const struct param_part *whole = &e->analysis->params[number].parts[0];
+    int server = emit_server_of(e, number), first = 0, end = whole->n_holders;
+    if (e->p->plan->asynchronous) {
+        first = int_min(round, end);
+        end = int_min(round + 1, end);
+    }
+    if (first == end)
         return STATUS_OK;
-    TRY(push_gradient(e, number, step, holders[i], server, true));
+    for (int i = first; i < end; i++)
+        TRY(push_gradient(e, number, step, whole->holders[i], server, i == first));
     if (e->me == server)
         TRY(update(e, number, step));
-    return pull_weight(e, number, step, holders[i], server);
+    for (int i = first; i < end; i++)
+        TRY(pull_weight(e, number, step, whole->holders[i], server));
+    return STATUS_OK;
 }
 
 static enum status serve_stage(struct emitter *e, int stage, int step)
 {
-    const struct program *p = e->p;
-    int rounds = p->plan->asynchronous ? p->plan->n_workers : 1;
+    int rounds = e->p->plan->asynchronous ? e->p->plan->n_workers : 1;
     for (int i = 0; i < rounds; i++)
         for (int g = e->part->n_groups - 1; g >= 0; g--)
             for (int k = 0; k < node_of(e, g)->n_params; k++) {
                 int number = node_of(e, g)->first_param + k;
-                if (stage_of(e, number) != stage || emit_server_of(e, number) < 0)
-                    continue;
-                if (p->plan->asynchronous)
-                    TRY(serve_alone(e, number, step, i));
-                else
-                    TRY(serve_together(e, number, step));
+                if (stage_of(e, number) == stage && emit_server_of(e, number) >= 0)
+                    TRY(serve(e, number, step, i));
             }
     return STATUS_OK;
 }

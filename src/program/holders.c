@@ -1,8 +1,11 @@
-/* Regions of parameters, and which workers hold each.
+/* Regions of parameters, and the workers that hold each.
  *
- * Where nothing but the batch is cut, all pieces of a layer hold the same: the usual case, and one
- * that is quick with a thousand workers. */
-#include "program/groundwork.h"
+ *     fc1 cut n=2 i=2       worker 0, 2: inputs 0..511 of the weight     part 0
+ *                           worker 1, 3: inputs 512..1023                part 1
+ *
+ * Where only the batch is cut, all pieces of a layer hold the whole parameter. This usual case is
+ * quick even with a thousand workers. */
+#include "program/analysis.h"
 
 #include <string.h>
 
@@ -11,9 +14,9 @@ struct finder {
     const struct plan *plan;
     const struct partition *part;
     arena *memory;
-    struct param_parts *all;     /* by parameter */
-    const int *listed;           /* the table of pieces that `everybody` was made from */
-    struct param_part everybody; /* all workers with a piece of such a layer */
+    struct param_parts *all; /* by parameter */
+    const int *listed;       /* the array of pieces that `whole` was made from */
+    struct param_part whole; /* all workers with a piece of such a layer */
 };
 
 static bool same_ranges(const struct range *a, const struct range *b, int rank)
@@ -24,38 +27,38 @@ static bool same_ranges(const struct range *a, const struct range *b, int rank)
     return true;
 }
 
-static bool cuts_batch_alone(const struct plan_layer *layer)
+static bool cuts_only_batch(const struct plan_layer *layer)
 {
     return layer->n_cuts == 0 || (layer->n_cuts == 1 && layer->cut[0].loop == 0);
 }
 
 /* ---- layers of which only the batch is cut ---- */
 
-static enum status list_everybody(struct finder *f, int node)
+static enum status list_whole(struct finder *f, int node)
 {
     const int *piece_of = f->part->piece_of[node];
     if (f->listed == piece_of)
         return STATUS_OK;
     f->listed = piece_of;
-    f->everybody = (struct param_part){0};
+    f->whole = (struct param_part){0};
     TRY(arena_alloc_array(f->memory, (size_t)f->plan->layers[node].n_pieces,
-                          sizeof *f->everybody.holders, &f->everybody.holders));
+                          sizeof *f->whole.holders, &f->whole.holders));
     for (int w = 0; w < f->plan->n_workers; w++)
         if (piece_of[w] != NO_PIECE)
-            f->everybody.holders[f->everybody.n_holders++] = w;
+            f->whole.holders[f->whole.n_holders++] = w;
     return STATUS_OK;
 }
 
 static enum status give_whole(struct finder *f, int node)
 {
     const struct graph_node *of = &f->graph->nodes[node];
-    TRY(list_everybody(f, node));
+    TRY(list_whole(f, node));
     for (int k = 0; k < of->n_params; k++) {
         const struct shape *shape = &f->graph->params[of->first_param + k].spec.shape;
         struct param_parts *to = &f->all[of->first_param + k];
         TRY(arena_alloc(f->memory, sizeof *to->parts, &to->parts));
         to->n_parts = 1;
-        to->parts[0] = f->everybody;
+        to->parts[0] = f->whole;
         for (int i = 0; i < shape->rank; i++)
             to->parts[0].region[i] = (struct range){0, shape->dim[i]};
     }
@@ -73,7 +76,7 @@ static int find_part(struct param_parts *to, const struct range *region, int ran
     return to->n_parts++;
 }
 
-/* Which regions there are, and which of them each piece has. */
+/* The different regions, and the one that each piece has. */
 static enum status find_parts(struct finder *f, int node)
 {
     const struct graph_node *of = &f->graph->nodes[node];
@@ -133,25 +136,23 @@ static enum status list_holders(struct finder *f, int node, struct param_parts *
     return STATUS_OK;
 }
 
-static enum status find_node(struct finder *f, int node)
-{
-    const struct graph_node *of = &f->graph->nodes[node];
-    if (cuts_batch_alone(&f->plan->layers[node]))
-        return give_whole(f, node);
-    TRY(find_parts(f, node));
-    for (int k = 0; k < of->n_params; k++)
-        TRY(list_holders(f, node, &f->all[of->first_param + k]));
-    return STATUS_OK;
-}
-
 enum status holders_find(const struct graph *graph, const struct plan *plan,
                          const struct partition *part, arena *memory, struct param_parts **out)
 {
     struct finder f = {.graph = graph, .plan = plan, .part = part, .memory = memory};
     TRY(arena_alloc_array(memory, (size_t)graph->n_params, sizeof *f.all, &f.all));
-    for (int i = 1; i < graph->n_nodes; i++)
-        if (graph->nodes[i].n_params)
-            TRY(find_node(&f, i));
+    for (int i = 1; i < graph->n_nodes; i++) {
+        const struct graph_node *node = &graph->nodes[i];
+        if (node->n_params == 0)
+            continue;
+        if (cuts_only_batch(&plan->layers[i])) {
+            TRY(give_whole(&f, i));
+            continue;
+        }
+        TRY(find_parts(&f, i));
+        for (int k = 0; k < node->n_params; k++)
+            TRY(list_holders(&f, i, &f.all[node->first_param + k]));
+    }
     for (int i = 0; i < graph->n_params; i++)
         f.all[i].server = plan_server_of(plan, graph, i);
     *out = f.all;

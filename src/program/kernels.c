@@ -1,50 +1,39 @@
 /* A worker's pieces, the kernels that run them, and the parameters that they hold.
  *
  * Parameters that several workers hold are summed, sent and received as they lie in memory, so all
- * holders must use one layout. The backend chooses layouts by the shapes of a piece, and pieces may
- * be uneven; so all use the one that it chooses for the first holder's piece with inputs in their
- * natural layouts. */
+ * holders must use one layout. But the backend chooses layouts by the shapes of a piece, and pieces
+ * may be uneven. So all holders use the layout that the backend chooses for the first holder's
+ * piece, with inputs in their natural layouts. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 /* ---- pieces ---- */
 
-/* *own is filled where nobody has it yet. */
+/* The analysis has most cases; *own is filled with the others. */
 static const struct group_case *case_of(const struct emitter *e, const struct part_group *g,
-                                        int class, struct group_case *own)
+                                        int size, struct group_case *own)
 {
     int number = (int)(g - e->part->groups);
-    const struct group_case *known = e->work->cases[number * PARTITION_MAX_CLASSES + class];
+    const struct group_case *known = e->analysis->cases[number][size];
     if (!known)
-        groundwork_find_case(e->work, number, class, own);
+        analysis_find_case(e->analysis, number, size, own);
     return known ? known : own;
 }
 
 /* Of a worker that has one. */
-static enum status find_piece(const struct emitter *e, const struct part_group *g, int class,
+static enum status find_piece(const struct emitter *e, const struct part_group *g, int size,
                               int worker, struct op_piece *piece)
 {
     struct group_case own;
-    const struct group_case *whole = case_of(e, g, class, &own);
+    const struct group_case *whole = case_of(e, g, size, &own);
     struct box box;
     plan_piece_box(&e->p->plan->layers[g->first_node], &whole->nest,
                    e->part->piece_of[g->first_node][worker], &box);
     return op_get_piece_of(&whole->op, &whole->nest, &box, piece);
 }
 
-static int64_t count_statistics(const struct emitter *e, const struct part_group *g, int class)
-{
-    struct group_case own;
-    const struct loop_nest *nest = &case_of(e, g, class, &own)->nest;
-    int64_t count = 1;
-    for (int l = 0; l < nest->n_loops; l++)
-        if (nest->loop[l].role == LOOP_STATISTIC)
-            count *= nest->loop[l].extent;
-    return count;
-}
-
-static void fill_spec(const struct emitter *e, const struct part_group *g, int class,
+static void fill_spec(const struct emitter *e, const struct part_group *g, int size,
                       const struct op_piece *piece, struct group_spec *spec)
 {
     const struct program *p = e->p;
@@ -64,8 +53,13 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int c
             spec->origin[i] = piece->output[i].begin;
     }
     if (p->training && piece->shares_statistics && !plan->asynchronous) {
+        struct group_case own;
+        const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
         spec->shared_statistics = true;
-        spec->statistics_count = count_statistics(e, g, class);
+        spec->statistics_count = 1;
+        for (int l = 0; l < nest->n_loops; l++)
+            if (nest->loop[l].role == LOOP_STATISTIC)
+                spec->statistics_count *= nest->loop[l].extent;
     }
 }
 
@@ -84,9 +78,10 @@ static bool same_case(const struct op_case *a, const struct op_case *b)
     return same;
 }
 
-/* The first of a node's parameters that this worker shares with others, or -1. It may hold some of
- * them only, as servers do, and share some of those only: a weight that is cut along a summed loop
- * is its own, the bias may be a server's, too. What it shares has the same holders. */
+/* The first of a node's parameters that this worker shares with others, or -1. A worker may hold
+ * only some of them, as servers do, and share only some of those: a weight that is cut along a
+ * summed loop is its own, while the bias may be kept by a server. All that it shares have the same
+ * holders. */
 static int first_shared(const struct emitter *e, const struct graph_node *node)
 {
     for (int k = 0; k < node->n_params; k++)
@@ -153,7 +148,7 @@ static const layout *known_layout(const struct emitter *e, int param)
     return weight == NO_BUFFER ? NULL : from->buffers[weight].layout;
 }
 
-/* Which of the group's parameters have a layout already, and which must have the agreed one. */
+/* The layouts of those of the group's parameters that have one already or must agree on one. */
 static enum status fix_param_layouts(struct emitter *e, const struct part_group *g,
                                      const struct kernel *k, struct group_layouts *io)
 {
@@ -190,17 +185,9 @@ static enum status add_param_buffers(struct emitter *e, const struct part_group 
     return STATUS_OK;
 }
 
-static bool is_server(const struct plan *plan, int worker)
-{
-    for (int i = 0; i < plan->n_servers; i++)
-        if (plan->servers[i] == worker)
-            return true;
-    return false;
-}
-
 int emit_server_of(const struct emitter *e, int param)
 {
-    return e->work->params[param].server;
+    return e->analysis->params[param].server;
 }
 
 /* Most parameters have the same holders as the one before: then the list is kept once. */
@@ -208,21 +195,21 @@ static enum status copy_holders(struct emitter *e, const struct param_part *part
                                 struct program_param *to)
 {
     to->n_holders = part->n_holders;
-    if (e->listed != part->holders) {
+    if (e->last_holders != part->holders) {
         int *copy;
         TRY(arena_alloc_array(e->p->memory, (size_t)part->n_holders, sizeof *copy, &copy));
         memcpy(copy, part->holders, (size_t)part->n_holders * sizeof *copy);
-        e->listed = part->holders;
-        e->listed_as = copy;
+        e->last_holders = part->holders;
+        e->copied_holders = copy;
     }
-    to->holders = e->listed_as;
+    to->holders = e->copied_holders;
     return STATUS_OK;
 }
 
 static enum status describe_param(struct emitter *e, int node, int number)
 {
     struct program *p = e->p;
-    const struct param_parts *parts = &e->work->params[number];
+    const struct param_parts *parts = &e->analysis->params[number];
     const struct param_part *part = holders_part_of(parts, e->part->piece_of[node][e->me]);
     struct program_param *to = &p->params[number];
     *to = (struct program_param){
@@ -247,12 +234,15 @@ enum status emit_params(struct emitter *e)
         for (int k = 0; k < p->graph->nodes[i].n_params; k++)
             TRY(describe_param(e, i, p->graph->nodes[i].first_param + k));
     /* Buffers of parameters without a piece that computes: a server's. */
-    for (int g = 0; g < e->part->n_groups; g++) {
+    bool serves = false;
+    for (int i = 0; i < p->plan->n_servers; i++)
+        serves |= p->plan->servers[i] == e->me;
+    for (int g = 0; serves && g < e->part->n_groups; g++) {
         const struct part_group *part = &e->part->groups[g];
         const struct graph_node *node = &p->graph->nodes[part->first_node];
         struct kernel nothing = {0};
         struct group_layouts io = {0};
-        if (!is_server(p->plan, e->me) || first_shared(e, node) < 0)
+        if (first_shared(e, node) < 0)
             continue;
         TRY(fix_param_layouts(e, part, &nothing, &io));
         TRY(add_param_buffers(e, part, &io));
@@ -262,7 +252,7 @@ enum status emit_params(struct emitter *e)
 
 /* ---- kernels ---- */
 
-static enum status create_group(struct emitter *e, const struct part_group *g, int class,
+static enum status create_group(struct emitter *e, const struct part_group *g, int size,
                                 struct kernel *k)
 {
     struct program *p = e->p;
@@ -270,23 +260,23 @@ static enum status create_group(struct emitter *e, const struct part_group *g, i
                                  .first_node = g->first_node,
                                  .last_node = g->last_node};
     struct group_layouts io = {0};
-    fill_spec(e, g, class, k->piece, &made.spec);
+    fill_spec(e, g, size, k->piece, &made.spec);
     for (int i = 0; i < k->piece->op.n_inputs; i++)
-        io.input[i] = e->layouts[g->input[k->piece->slot[i]] * PARTITION_MAX_CLASSES + class];
+        io.input[i] = e->layouts[g->input[k->piece->slot[i]]][size];
     if (g->residual_sum)
-        io.residual = e->layouts[g->residual * PARTITION_MAX_CLASSES + class];
+        io.residual = e->layouts[g->residual][size];
     TRY(fix_param_layouts(e, g, k, &io));
     TRY(p->backend->group_create(p->device, &made.spec, &io, &made.kernels));
     p->backend->group_get_needs(made.kernels, &made.needs);
     k->group = p->n_groups++;
     p->groups[k->group] = made;
-    e->layouts[g->output * PARTITION_MAX_CLASSES + class] = io.output;
+    e->layouts[g->output][size] = io.output;
     return add_param_buffers(e, g, &io);
 }
 
-enum status emit_kernel(struct emitter *e, int group_number, int class, struct kernel **out)
+enum status emit_kernel(struct emitter *e, int group_number, int size, struct kernel **out)
 {
-    struct kernel *k = &e->kernels[group_number * PARTITION_MAX_CLASSES + class];
+    struct kernel *k = &e->kernels[group_number][size];
     const struct part_group *g = &e->part->groups[group_number];
     *out = k;
     if (k->known)
@@ -296,10 +286,10 @@ enum status emit_kernel(struct emitter *e, int group_number, int class, struct k
     if (e->part->piece_of[g->first_node][e->me] == NO_PIECE)
         return STATUS_OK;
     TRY(arena_alloc(e->scratch, sizeof *k->piece, &k->piece));
-    TRY(find_piece(e, g, class, e->me, k->piece));
+    TRY(find_piece(e, g, size, e->me, k->piece));
     k->here = !k->piece->empty;
     if (k->here)
-        return create_group(e, g, class, k);
+        return create_group(e, g, size, k);
     struct group_layouts io = {0};
     TRY(fix_param_layouts(e, g, k, &io));
     return add_param_buffers(e, g, &io);

@@ -2,51 +2,75 @@
 #ifndef CLEAVE_PROGRAM_LOWERING_H
 #define CLEAVE_PROGRAM_LOWERING_H
 
-#include "program/groundwork.h"
+#include "program/analysis.h"
 #include "program/program.h"
 
-/* ---- tables.c: what grows while a program is lowered ---- */
+/* ---- arrays.c: a program's arrays while they grow ---- */
 
-enum table_kind {
-    TABLE_INSTRS,
-    TABLE_BUFFERS,
-    TABLE_RUNS,
-    TABLE_FOLDS,
-    TABLE_COPIES,
-    TABLE_LOADS,
-    TABLE_MESSAGES,
-    TABLE_REDUCTIONS,
-    TABLE_RESULTS,
-    TABLE_COUNT
+enum array_kind {
+    ARRAY_INSTRS,
+    ARRAY_BUFFERS,
+    ARRAY_RUNS,
+    ARRAY_FOLDS,
+    ARRAY_COPIES,
+    ARRAY_LOADS,
+    ARRAY_MESSAGES,
+    ARRAY_REDUCTIONS,
+    ARRAY_RESULTS,
+    ARRAY_COUNT
 };
 
-struct table {
-    char *items;
-    int capacity;
+/* Of one program at a time; the next program uses the same memory. Zeroed is empty. */
+struct arrays {
+    char *items[ARRAY_COUNT];
+    int capacity[ARRAY_COUNT];
 };
 
-/* Of one program at a time; the next one uses the same memory. Zeroed is empty. */
-struct tables {
-    struct table table[TABLE_COUNT];
-};
-
-void tables_deinit(struct tables *t);
-/* *out, a pointer to one more item of the program's, which is yet to be filled. Pointers to the
- * items before it may be void. */
-enum status tables_extend(struct tables *t, struct program *p, enum table_kind kind,
+void arrays_deinit(struct arrays *a);
+/* *out, a pointer to one more item of the program's, which the caller fills. Pointers to the items
+ * before it may become invalid. */
+enum status arrays_extend(struct arrays *a, struct program *p, enum array_kind kind,
                           void *out) MUST_USE;
-/* Into the program's own memory, when all of it is there. */
-enum status tables_keep(const struct tables *t, struct program *p) MUST_USE;
+/* Copies the finished arrays into the program's own memory. */
+enum status arrays_keep(const struct arrays *a, struct program *p) MUST_USE;
 
-/* ---- emit.c: what all emission shares ---- */
+/* ---- program.c: all steps of one worker ---- */
 
-/* What a group is on this worker, for one class of micro-batches. */
+/* The memory that one thread needs. The programs that it lowers follow each other in it, so it is
+ * warm for all but the first. */
+struct lowering_memory {
+    struct arrays arrays;
+    arena *scratch; /* for what no later step needs */
+    arena *program; /* a program that is only measured */
+};
+
+/* One for each of n threads. */
+enum status lowering_open_memory(int n, struct lowering_memory **out) MUST_USE;
+void lowering_close_memory(struct lowering_memory *memory, int n); /* NULL is fine */
+
+/* The input of all steps besides the program. */
+struct lowering {
+    const struct analysis *analysis;
+    const struct program_options *options;
+    int worker;
+    const struct program *shares; /* the program whose parameters this one uses, or NULL */
+    struct lowering_memory *memory;
+};
+
+enum status lowering_create(const struct lowering *given, struct program **out) MUST_USE;
+/* The slabs alone: emission and places. The program is gone afterwards. */
+enum status lowering_measure(const struct lowering *given,
+                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
+
+/* ---- emit.c: shared by all emission ---- */
+
+/* A group on this worker, for one size of the micro-batches. */
 struct kernel {
     bool known;             /* looked at already */
     bool here;              /* this worker has a piece that is not empty */
     int group;              /* number in p->groups, if here */
     struct op_piece *piece; /* NULL: this worker has none */
-    int n_members;          /* shared statistics: whose; 0: not looked for yet */
+    int n_members;          /* sharers of its statistics; 0: not looked for yet */
     const int *members;
 };
 
@@ -67,7 +91,7 @@ struct group_instance {
     bool again;             /* forward has been run again */
 };
 
-/* What backward of one group works on. */
+/* One group's backward of one micro-batch. */
 struct backward_work {
     int group_number, micro;
     const struct part_group *g;
@@ -103,28 +127,35 @@ struct bucket {
     bool closed;
 };
 
+/* Buffers of one instruction. */
+struct list {
+    int n, item[63];
+};
+
 struct emitter {
     struct program *p;
-    struct tables *tables;
-    arena *scratch;    /* for what is not needed behind the emission */
-    int n_ints, *ints; /* room for lists of buffers */
-    const struct groundwork *work;
-    const struct partition *part; /* work's */
-    const struct program *shares; /* whose parameters are used, or NULL */
+    struct arrays *arrays;
+    arena *scratch;            /* for what nothing needs after the emission */
+    struct list reads, writes; /* of the instruction that comes next */
+    int n_ints, *ints;         /* room for lists of buffers */
+    const struct analysis *analysis;
+    const struct partition *part; /* the analysis' */
+    const struct program *shares; /* the program whose parameters it uses, or NULL */
     int me, n_micros;             /* micro-batches over all steps */
     int64_t next_message;         /* the same on all workers */
-    struct kernel *kernels;       /* [group][class] */
-    const layout **layouts;       /* [tensor][class] */
-    struct instance **instances;  /* [tensor][micro]; NULL: does not concern this worker */
-    struct group_instance **group_instances; /* [group][micro]; likewise */
-    const int *listed, *listed_as;           /* the list of holders copied last, and its copy */
-    int *stash;   /* [param][micro]: the version of a weight, or NO_BUFFER */
-    int *holders; /* by buffer: in how many gradient lists it stands */
+    struct kernel (*kernels)[PARTITION_MAX_SIZES]; /* [group][size] */
+    const layout *(*layouts)[PARTITION_MAX_SIZES]; /* [tensor][size] */
+    struct instance **instances; /* [tensor][micro]; NULL: does not concern this worker */
+    struct group_instance **group_instances;  /* [group][micro]; likewise */
+    const int *last_holders, *copied_holders; /* the list of holders copied last, and its copy */
+    int *stash; /* [param][micro]: the version of a weight, or NO_BUFFER */
+    int in_lists_capacity;
+    int *in_lists; /* by buffer: the number of gradient lists that it stands in */
     int n_buckets, bucket_capacity;
     struct bucket *buckets;
     struct task *last; /* by stage: its last task */
-    int fresh;         /* the stage whose forward of the micro-batch has just been, and of whose
-                          backward nothing yet; -1: none */
+    int fresh;         /* the stage whose forward of the micro-batch was the last task, and of whose
+                          backward nothing has been emitted; -1: none */
     bool has_delayed;  /* a weight gradient that is still to be emitted */
     struct backward_work delayed;
     int *bucket_of;  /* by parameter; -1: none */
@@ -136,40 +167,39 @@ struct emitter {
     int *received_from; /* by worker: behind the last receive from it that was not moved up */
     int n_moved, moved_capacity;
     struct moved *moved; /* in the order of emission, and of where they go */
-    int holder_capacity;
 };
 
-/* Buffer numbers of one instruction. */
-struct list {
-    int n, item[63];
-};
-
-/* There are two for every instruction: only what is used of them is written. */
-static inline void list_init(struct list *l)
-{
-    l->n = 0;
-}
-
-/* NO_BUFFER is left out. */
-static inline void list_add(struct list *l, int buffer)
+/* One more buffer that the next instruction reads or writes; NO_BUFFER is left out. */
+static inline void emit_reads(struct emitter *e, int buffer)
 {
     if (buffer != NO_BUFFER)
-        l->item[l->n++] = buffer;
+        e->reads.item[e->reads.n++] = buffer;
 }
 
-/* Appends a copy of *item to a table that is not needed behind the emission; the number of the new
+static inline void emit_writes(struct emitter *e, int buffer)
+{
+    if (buffer != NO_BUFFER)
+        e->writes.item[e->writes.n++] = buffer;
+}
+
+/* Appends a copy of *item to an array that nothing needs after the emission; the number of the new
  * entry is *n - 1. */
-enum status emit_append(struct emitter *e, void *table, int *n, int *capacity, size_t size,
+enum status emit_append(struct emitter *e, void *array, int *n, int *capacity, size_t item_bytes,
                         const void *item) MUST_USE;
-/* A copy of the run into the program's table. */
-enum status emit_run(struct emitter *e, const struct program_run *run) MUST_USE;
 
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int64_t n_bytes, int *out) MUST_USE;
 enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int *out) MUST_USE;
-enum status emit_instr(struct emitter *e, struct instr instr, const struct list *reads,
-                       const struct list *writes) MUST_USE;
+/* The instruction, with what emit_reads and emit_writes have gathered for it. */
+enum status emit_instr(struct emitter *e, struct instr instr) MUST_USE;
+/* The rest fill the array of their kind, and emit an instruction with the group, micro-batch and
+ * parameter of `like`. */
+enum status emit_run(struct emitter *e, const struct program_run *run, enum pass pass, int in_group,
+                     int micro) MUST_USE;
+/* Several gradients into one, times an activation's derivative; fold->to may be one of them. */
+enum status emit_fold(struct emitter *e, const struct program_fold *fold,
+                      struct instr like) MUST_USE;
 enum status emit_copy(struct emitter *e, enum instr_kind kind, const struct program_copy *copy,
                       struct instr like) MUST_USE;
 enum status emit_message(struct emitter *e, enum instr_kind kind, int peer, int64_t tag, int buffer,
@@ -183,17 +213,17 @@ int64_t emit_tag(enum tag_kind kind, int64_t number);
 
 struct instance *emit_instance(const struct emitter *e, int tensor, int micro);
 struct group_instance *emit_group_instance(const struct emitter *e, int group_number, int micro);
-int emit_class(const struct emitter *e, int micro);
+int emit_size(const struct emitter *e, int micro);
 /* The step whose last backward this micro-batch's is, or -1. */
 int emit_completed_step(const struct emitter *e, int micro);
-const struct region *emit_region(const struct emitter *e, int tensor, int class, int worker);
+const struct region *emit_region(const struct emitter *e, int tensor, int size, int worker);
 
 /* The layout that a tensor of this shape has unless something else is known. */
 enum status emit_natural_layout(struct emitter *e, int tensor, const struct shape *shape,
                                 const layout **out) MUST_USE;
 
 /* ---- kernels.c: pieces, their kernels and parameters ---- */
-enum status emit_kernel(struct emitter *e, int group_number, int class,
+enum status emit_kernel(struct emitter *e, int group_number, int size,
                         struct kernel **out) MUST_USE;
 /* All parameters this worker holds, in the graph's order. */
 enum status emit_params(struct emitter *e) MUST_USE;
@@ -204,13 +234,13 @@ int emit_server_of(const struct emitter *e, int param);
 /* ---- overlap.c: transfers beside computation ---- */
 void overlap_begin_task(struct emitter *e, const struct task *t);
 void overlap_end_task(struct emitter *e);
-/* What has just been sent to `peer` lives on for a while. */
+/* The buffer that has just been sent to `peer` lives on for a while. */
 enum status overlap_send(struct emitter *e, int buffer, int peer) MUST_USE;
 /* The receive that was emitted last may start earlier. */
 enum status overlap_receive(struct emitter *e, int peer) MUST_USE;
 /* A RUN is about to be emitted. */
 void overlap_run(struct emitter *e);
-/* Behind the last instruction: puts them in their final order. */
+/* Behind the last instruction: puts all instructions in their final order. */
 enum status overlap_settle(struct emitter *e) MUST_USE;
 
 /* ---- moves.c: views ---- */
@@ -220,7 +250,7 @@ enum status emit_post_views(struct emitter *e, int tensor, int micro) MUST_USE;
 enum status emit_complete_view(struct emitter *e, int tensor, int micro) MUST_USE;
 /* Sends the gradients of all views whose first consumer is `group` back to their sources. */
 enum status emit_return_views(struct emitter *e, int group_number, int micro) MUST_USE;
-/* Adds what has come back to the gradients of a tensor. */
+/* Adds the gradients that have come back from its views to those of a tensor. */
 enum status emit_take_returns(struct emitter *e, int tensor, int micro) MUST_USE;
 
 /* ---- forward.c, backward.c: one group, one micro-batch ---- */
@@ -230,16 +260,13 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
 enum status emit_statistics(struct emitter *e, int group_number, int micro, struct kernel *k,
                             int buffer, bool backward, bool again) MUST_USE;
 enum status emit_backward(struct emitter *e, int group_number, int micro) MUST_USE;
-/* The weight gradient that was put off, if there is one, and what follows it. */
+/* The weight gradient that was put off, if there is one, and all that follows it. */
 enum status emit_delayed_weights(struct emitter *e) MUST_USE;
 enum status emit_hand_gradient(struct emitter *e, int tensor, int micro, int buffer) MUST_USE;
-/* Several gradients into one, with an activation's derivative. *to may be one of them. */
-enum status emit_fold(struct emitter *e, const struct program_fold *fold,
-                      struct instr like) MUST_USE;
 
 /* ---- gradients.c: sums over workers, updates, servers ---- */
 enum status emit_buckets(struct emitter *e) MUST_USE; /* before the first backward */
-/* Behind a group's last backward of a step: what can be updated or reduced already. */
+/* Behind a group's last backward of a step: updates and reductions that can be done already. */
 enum status emit_synchronise(struct emitter *e, int group_number, int step) MUST_USE;
 /* Behind a stage's last backward of a step. */
 enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
@@ -247,33 +274,7 @@ enum status emit_stage_updates(struct emitter *e, int stage, int step) MUST_USE;
 bool emit_is_shared(const struct emitter *e, int param);
 
 /* ---- lower.c: goes through the tasks ---- */
-/* What the steps are given besides the program. */
-struct lowering {
-    const struct groundwork *work;
-    const struct program *shares; /* whose parameters are used, or NULL */
-    struct tables *tables;
-    arena *scratch; /* for what is not needed behind a step */
-    /* By class: slabs that are there in any case. A class that certainly needs no more is not
-     * placed to its end: its slab is then no larger than that, and places are not known. NULL: all
-     * places are wanted. */
-    const int64_t *enough;
-};
-
 enum status lowering_emit(struct program *p, const struct lowering *given) MUST_USE;
-
-/* ---- program.c: all steps of one worker ---- */
-enum status lowering_create(const struct lowering *given, const struct program_options *options,
-                            int worker, struct program **out) MUST_USE;
-/* The slabs alone: emission and places. The program is gone afterwards, and `memory` empty. */
-enum status lowering_measure(const struct lowering *given, const struct program_options *options,
-                             int worker, arena *memory,
-                             int64_t slab_bytes[BUFFER_CLASS_COUNT]) MUST_USE;
-
-/* ---- ceiling.c ---- */
-/* However the n buffers of `rest` are placed, largest first and each at the lowest offset that is
- * free, behind others that reach up to some offset: no further than *out beyond that. */
-enum status ceiling_find(const struct program *p, const struct buffer *const *rest, int n,
-                         arena *scratch, int64_t *out) MUST_USE;
 
 /* ---- places.c: live ranges from the instructions, then an offset for every buffer ---- */
 void lowering_find_live_ranges(struct program *p);

@@ -1,100 +1,86 @@
-/* Views: regions of a tensor put together from what other workers hold, and the way back.
+/* Views: a region of a tensor put together from the parts that workers hold, and the way back.
  *
  * Forward and backward are the same operation with the two sides exchanged: every worker of the
- * receiving side needs, for its region, the sum of what the giving side has of it.
+ * receiving side needs, for its region, the sum of all that the giving side has of it.
  *
  *     forward    from: the source's regions   to: the view's     (one giver each, or partial sums)
  *     backward   from: the view's regions     to: the source's   (halos overlap: sums)
  *
- * A region travels in the layout that the backend would choose for a tensor of its shape, so that a
- * whole tensor can be sent from and received into its own buffer. Sums are added in the order of
- * worker numbers, the first is copied where that covers everything. */
+ * Each pair of regions that meet (traffic.c) is a share, and between different workers a message:
+ *
+ *     source, rows of worker 0: 0..13, of worker 1: 14..27; view, rows 0..14 and 13..27
+ *
+ *     worker 0   receive row 14 from 1, send row 13 to 1; copy rows 0..13, copy row 14
+ *     worker 1   receive row 13 from 0, send row 14 to 0; copy row 13, copy rows 14..27
+ *
+ * A share travels in the layout that the backend would choose for a tensor of its shape, so that a
+ * whole tensor is sent from and received into its own buffer. Sums are added in the order of worker
+ * numbers; the first share is copied where it covers the whole region. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 struct move {
     int from, to; /* tensors */
-    int micro, class;
+    int micro, size, rank;
     enum direction direction;
-    int n_messages;         /* of all workers */
-    int n_givers, n_takers; /* of what this worker needs, and of what it has; by worker, */
-    const struct share *giver, *taker; /* itself included */
+    const struct region *has, *needs; /* this worker's, of `from` and of `to` */
+    int n_messages;                   /* of all workers */
+    int n_givers, n_takers;
+    const struct share *giver, *taker; /* of `needs`, and of `has`; by worker, itself included */
     struct instr like;
 };
 
 static struct move move_between(const struct emitter *e, int from, int to, int micro)
 {
-    struct move v = {.from = from,
-                     .to = to,
-                     .micro = micro,
-                     .class = emit_class(e, micro),
-                     .direction = e->part->tensors[to].source == from ? TO_VIEW : TO_SOURCE,
-                     .like = {.group = -1, .micro = micro, .param = -1}};
-    int view = v.direction == TO_VIEW ? to : from;
-    const struct traffic *t = &e->work->traffic[view * PARTITION_MAX_CLASSES + v.class];
-    const struct share *in_source = t->in_source + t->of_view[e->me];
-    const struct share *in_view = t->in_view + t->of_source[e->me];
-    int n_in_source = t->of_view[e->me + 1] - t->of_view[e->me];
-    int n_in_view = t->of_source[e->me + 1] - t->of_source[e->me];
-    bool forward = v.direction == TO_VIEW;
-    v.n_messages = t->n_messages;
-    v.giver = forward ? in_source : in_view;
-    v.taker = forward ? in_view : in_source;
-    v.n_givers = forward ? n_in_source : n_in_view;
-    v.n_takers = forward ? n_in_view : n_in_source;
-    return v;
-}
-
-static int rank_of(const struct emitter *e, const struct move *v)
-{
-    return e->part->tensors[v->from].rank;
-}
-
-static const struct region *from_at(const struct emitter *e, const struct move *v, int worker)
-{
-    return emit_region(e, v->from, v->class, worker);
-}
-
-static const struct region *to_at(const struct emitter *e, const struct move *v, int worker)
-{
-    return emit_region(e, v->to, v->class, worker);
+    bool forward = e->part->tensors[to].source == from;
+    int size = emit_size(e, micro);
+    const struct traffic *t = &e->analysis->traffic[forward ? to : from][size];
+    int first_in_source = t->of_view[e->me], first_in_view = t->of_source[e->me];
+    int n_in_source = t->of_view[e->me + 1] - first_in_source;
+    int n_in_view = t->of_source[e->me + 1] - first_in_view;
+    const struct share *in_source = t->in_source + first_in_source;
+    const struct share *in_view = t->in_view + first_in_view;
+    return (struct move){.from = from,
+                         .to = to,
+                         .micro = micro,
+                         .size = size,
+                         .rank = e->part->tensors[from].rank,
+                         .direction = forward ? TO_VIEW : TO_SOURCE,
+                         .has = emit_region(e, from, size, e->me),
+                         .needs = emit_region(e, to, size, e->me),
+                         .n_messages = t->n_messages,
+                         .n_givers = forward ? n_in_source : n_in_view,
+                         .n_takers = forward ? n_in_view : n_in_source,
+                         .giver = forward ? in_source : in_view,
+                         .taker = forward ? in_view : in_source,
+                         .like = {.group = -1, .micro = micro, .param = -1}};
 }
 
 static const layout *layout_here(const struct emitter *e, const struct move *v, int tensor)
 {
-    return e->layouts[tensor * PARTITION_MAX_CLASSES + v->class];
+    return e->layouts[tensor][v->size];
 }
 
-/* What `giver` has of what `taker` needs; they are a pair of the move's. */
+/* The part of `taker`'s needs that `giver` has; they are a pair of the move's. */
 static struct region share_of(const struct emitter *e, const struct move *v, int giver, int taker)
 {
     struct region share;
-    (void)region_intersect(from_at(e, v, giver), to_at(e, v, taker), rank_of(e, v), &share);
+    (void)region_intersect(emit_region(e, v->from, v->size, giver),
+                           emit_region(e, v->to, v->size, taker), v->rank, &share);
     return share;
 }
 
-/* Whether the only one in the list is this worker. */
+/* Whether this worker is the only one in the list. */
 static bool is_alone(const struct emitter *e, int n, const struct share *list)
 {
     return n == 0 || (n == 1 && list[0].peer == e->me);
 }
 
-/* Whether this worker has exactly what it needs, and nobody adds to it. */
+/* Whether this worker has exactly what it needs, and no other worker adds to it. */
 static bool is_there(const struct emitter *e, const struct move *v)
 {
-    return is_alone(e, v->n_givers, v->giver) &&
-           region_equal(from_at(e, v, e->me), to_at(e, v, e->me), rank_of(e, v));
-}
-
-static bool gives_to_others(const struct emitter *e, const struct move *v)
-{
-    return !is_alone(e, v->n_takers, v->taker);
-}
-
-static bool needs(const struct emitter *e, const struct move *v)
-{
-    return !region_is_empty(to_at(e, v, e->me), rank_of(e, v));
+    return is_alone(e, v->n_givers, v->giver) && region_equal(v->has, v->needs, v->rank);
 }
 
 /* ---- sending and receiving ---- */
@@ -114,7 +100,7 @@ static void set_extent(int rank, const struct region *share, int64_t *extent)
 static enum status transfer_layout(struct emitter *e, const struct move *v,
                                    const struct region *share, const layout **out)
 {
-    struct shape shape = region_shape(share, rank_of(e, v));
+    struct shape shape = region_shape(share, v->rank);
     return emit_natural_layout(e, v->from, &shape, out);
 }
 
@@ -126,16 +112,15 @@ static int64_t tag_of(const struct emitter *e, const struct move *v, const struc
 static enum status send_share(struct emitter *e, const struct move *v, const struct share *taker,
                               int buffer)
 {
-    int rank = rank_of(e, v);
     struct region share = share_of(e, v, e->me, taker->peer);
     const layout *travels, *lies = layout_here(e, v, v->from);
     TRY(transfer_layout(e, v, &share, &travels));
-    if (travels != lies || !region_equal(&share, from_at(e, v, e->me), rank)) {
+    if (travels != lies || !region_equal(&share, v->has, v->rank)) {
         struct program_copy pack = {.from = buffer,
                                     .region = {.from_layout = lies, .to_layout = travels}};
         TRY(emit_tensor(e, e->part->tensors[v->from].name, BUFFER_TRANSFER, travels, &pack.to));
-        set_begin(rank, &share, from_at(e, v, e->me), pack.region.from_begin);
-        set_extent(rank, &share, pack.region.extent);
+        set_begin(v->rank, &share, v->has, pack.region.from_begin);
+        set_extent(v->rank, &share, pack.region.extent);
         TRY(emit_copy(e, INSTR_COPY, &pack, v->like));
         buffer = pack.to;
     }
@@ -143,15 +128,15 @@ static enum status send_share(struct emitter *e, const struct move *v, const str
     return overlap_send(e, buffer, taker->peer);
 }
 
-/* Into *direct, the place where it is needed, if it comes first and is all of it. */
+/* A share that comes first and is the whole region is received into *direct, the buffer that is put
+ * together. */
 static enum status receive_share(struct emitter *e, const struct move *v, const struct share *giver,
                                  int *direct, int *buffer)
 {
     struct region share = share_of(e, v, giver->peer, e->me);
     const layout *travels, *lies = layout_here(e, v, v->to);
     TRY(transfer_layout(e, v, &share, &travels));
-    bool whole = region_equal(&share, to_at(e, v, e->me), rank_of(e, v));
-    bool straight = whole && travels == lies && giver == v->giver;
+    bool straight = region_equal(&share, v->needs, v->rank) && travels == lies && giver == v->giver;
     TRY(emit_tensor(e, e->part->tensors[v->to].name,
                     straight ? BUFFER_ACTIVATIONS : BUFFER_TRANSFER, travels, buffer));
     if (straight)
@@ -160,9 +145,8 @@ static enum status receive_share(struct emitter *e, const struct move *v, const 
     return overlap_receive(e, giver->peer);
 }
 
-/* This worker's messages of the move. `buffer` is what it gives; *received gets, by giver, what it
- * is given. Receives come first: they need no computation, and sends of other workers wait for
- * them.
+/* This worker's messages of the move. `buffer` is sent; *received gets the buffers received, by
+ * giver. Receives come first: they need no computation, and sends of other workers wait for them.
  */
 static enum status post(struct emitter *e, const struct move *v, int buffer, int **received,
                         int *direct)
@@ -187,32 +171,22 @@ enum assembly {
     CLEAR_FIRST   /* anything else: zeros, and all are added */
 };
 
-/* Whether share i meets one before it; *tidy becomes false if it is not equal to that. */
-static bool meets_earlier(const struct region *shares, int i, int rank, bool *tidy)
-{
-    bool meets = false;
-    for (int k = 0; k < i; k++) {
-        struct region both;
-        if (!region_intersect(&shares[i], &shares[k], rank, &both))
-            continue;
-        meets = true;
-        *tidy &= region_equal(&shares[i], &shares[k], rank);
-    }
-    return meets;
-}
-
 /* add[i]: share i is added to what is there. */
-static enum assembly choose_assembly(const struct emitter *e, const struct move *v,
-                                     const struct region *shares, bool *add)
+static enum assembly choose_assembly(const struct move *v, const struct region *shares, bool *add)
 {
-    int rank = rank_of(e, v);
-    const struct region *whole = to_at(e, v, e->me);
-    struct shape all = region_shape(whole, rank);
+    struct shape all = region_shape(v->needs, v->rank);
     int64_t covered = 0;
-    bool tidy = true, first_covers = v->n_givers && region_equal(&shares[0], whole, rank);
+    bool tidy = true; /* shares that meet are equal */
+    bool first_covers = v->n_givers && region_equal(&shares[0], v->needs, v->rank);
     for (int i = 0; i < v->n_givers; i++) {
-        struct shape s = region_shape(&shares[i], rank);
-        add[i] = first_covers ? i > 0 : meets_earlier(shares, i, rank, &tidy);
+        struct shape s = region_shape(&shares[i], v->rank);
+        struct region both;
+        add[i] = first_covers && i > 0;
+        for (int k = 0; !first_covers && k < i; k++)
+            if (region_intersect(&shares[i], &shares[k], v->rank, &both)) {
+                add[i] = true;
+                tidy &= region_equal(&shares[i], &shares[k], v->rank);
+            }
         covered += add[i] ? 0 : shape_elements(&s);
     }
     if (first_covers)
@@ -229,17 +203,16 @@ static enum assembly choose_assembly(const struct emitter *e, const struct move 
 static enum status put_share(struct emitter *e, const struct move *v, int giver,
                              const struct region *share, int from, int to, bool add)
 {
-    int rank = rank_of(e, v);
     struct program_copy copy = {
         .from = from, .to = to, .region = {.to_layout = layout_here(e, v, v->to), .add = add}};
     if (giver == e->me) {
         copy.region.from_layout = layout_here(e, v, v->from);
-        set_begin(rank, share, from_at(e, v, e->me), copy.region.from_begin);
+        set_begin(v->rank, share, v->has, copy.region.from_begin);
     } else {
         copy.region.from_layout = e->p->buffers[from].layout;
     }
-    set_begin(rank, share, to_at(e, v, e->me), copy.region.to_begin);
-    set_extent(rank, share, copy.region.extent);
+    set_begin(v->rank, share, v->needs, copy.region.to_begin);
+    set_extent(v->rank, share, copy.region.extent);
     return emit_copy(e, INSTR_COPY, &copy, v->like);
 }
 
@@ -254,7 +227,7 @@ static enum status assemble(struct emitter *e, const struct move *v, int own, co
     TRY(arena_alloc_array(e->scratch, n, sizeof *add, &add));
     for (int i = 0; i < v->n_givers; i++)
         shares[i] = share_of(e, v, v->giver[i].peer, e->me);
-    enum assembly assembly = choose_assembly(e, v, shares, add);
+    enum assembly assembly = choose_assembly(v, shares, add);
     if (to == NO_BUFFER)
         TRY(emit_tensor(e, e->part->tensors[v->to].name, BUFFER_ACTIVATIONS,
                         layout_here(e, v, v->to), &to));
@@ -274,9 +247,9 @@ static enum status assemble(struct emitter *e, const struct move *v, int own, co
 
 static enum status set_view_layout(struct emitter *e, const struct move *v)
 {
-    const layout **l = &e->layouts[v->to * PARTITION_MAX_CLASSES + v->class];
-    struct shape shape = region_shape(to_at(e, v, e->me), rank_of(e, v));
-    if (*l || !needs(e, v))
+    const layout **l = &e->layouts[v->to][v->size];
+    struct shape shape = region_shape(v->needs, v->rank);
+    if (*l || region_is_empty(v->needs, v->rank))
         return STATUS_OK;
     if (is_there(e, v)) {
         *l = layout_here(e, v, v->from);
@@ -332,44 +305,28 @@ static enum status unite_gradients(struct emitter *e, const struct move *v, stru
                     layout_here(e, v, v->from), &fold.to));
     TRY(emit_fold(e, &fold, v->like));
     for (int k = 0; k < view->n_grads; k++)
-        e->holders[view->grad[k]]--;
+        e->in_lists[view->grad[k]]--;
     view->n_grads = 1;
     view->grad[0] = view->sent_grad = fold.to;
-    e->holders[fold.to]++;
-    return STATUS_OK;
-}
-
-static enum status return_view(struct emitter *e, int tensor, int micro)
-{
-    int source = e->part->tensors[tensor].source, direct;
-    struct move v = move_between(e, tensor, source, micro);
-    if (v.n_givers == 0 && v.n_takers == 0) {
-        e->next_message += v.n_messages;
-        return STATUS_OK;
-    }
-    struct instance *view = emit_instance(e, tensor, micro);
-    if (gives_to_others(e, &v) || !is_there(e, &v))
-        TRY(unite_gradients(e, &v, view));
-    TRY(post(e, &v, view->sent_grad, &view->returned, &direct));
-    view->direct = direct;
+    e->in_lists[fold.to]++;
     return STATUS_OK;
 }
 
 enum status emit_return_views(struct emitter *e, int group_number, int micro)
 {
     const struct part_group *g = &e->part->groups[group_number];
-    for (int t = g->first_view; t < g->output; t++)
-        if (e->part->tensors[t].needs_gradient)
-            TRY(return_view(e, t, micro));
-    return STATUS_OK;
-}
-
-/* The gradients of a view that this worker holds alone go on to the source as they are. */
-static enum status hand_over(struct emitter *e, struct instance *view, int source, int micro)
-{
-    for (int k = 0; k < view->n_grads; k++) {
-        e->holders[view->grad[k]]--;
-        TRY(emit_hand_gradient(e, source, micro, view->grad[k]));
+    for (int t = g->first_view; t < g->output; t++) {
+        if (!e->part->tensors[t].needs_gradient)
+            continue;
+        struct move v = move_between(e, t, e->part->tensors[t].source, micro);
+        if (v.n_givers == 0 && v.n_takers == 0) {
+            e->next_message += v.n_messages;
+            continue;
+        }
+        struct instance *view = emit_instance(e, t, micro);
+        if (!is_alone(e, v.n_takers, v.taker) || !is_there(e, &v))
+            TRY(unite_gradients(e, &v, view));
+        TRY(post(e, &v, view->sent_grad, &view->returned, &view->direct));
     }
     return STATUS_OK;
 }
@@ -379,17 +336,20 @@ enum status emit_take_returns(struct emitter *e, int tensor, int micro)
     const struct part_tensor *tensors = e->part->tensors;
     for (int t = tensors[tensor].first_view; t != NO_TENSOR; t = tensors[t].next_view) {
         struct move v = move_between(e, t, tensor, micro);
-        if (!tensors[t].needs_gradient || !needs(e, &v))
+        if (!tensors[t].needs_gradient || region_is_empty(v.needs, v.rank))
             continue;
         struct instance *view = emit_instance(e, t, micro);
-        if (is_there(e, &v)) {
-            TRY(hand_over(e, view, tensor, micro));
+        if (is_there(e, &v)) { /* its gradients go on to the source as they are */
+            for (int k = 0; k < view->n_grads; k++) {
+                e->in_lists[view->grad[k]]--;
+                TRY(emit_hand_gradient(e, tensor, micro, view->grad[k]));
+            }
             continue;
         }
         int gradient;
         TRY(assemble(e, &v, view->sent_grad, view->returned, view->direct, &gradient));
         if (view->sent_grad != NO_BUFFER)
-            e->holders[view->sent_grad]--;
+            e->in_lists[view->sent_grad]--;
         TRY(emit_hand_gradient(e, tensor, micro, gradient));
     }
     return STATUS_OK;

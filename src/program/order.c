@@ -26,8 +26,8 @@ static struct task next_task(const struct plan *plan, int s, const struct stage_
 }
 
 /* Whether the neighbours have done their part for the task: F of the stage before, B of the one
- * behind. In every schedule a stage does micro-batches in the same order as its neighbours, so
- * counts tell. */
+ * behind. In every schedule a stage takes micro-batches in the same order as its neighbours, so it
+ * is enough to compare counts. */
 static bool is_ready(const struct plan *plan, const struct task *t, const struct stage_order *all)
 {
     const struct stage_order *o = &all[t->stage];

@@ -1,25 +1,26 @@
-/* What lets transfers run beside computation.
+/* Transfers run beside computation.
  *
- * Two things would make one wait for the other without need. A receive that stands where its
- * message is sent starts only when everything before it in the list has started, so when the
- * worker's computation has come that far: it is moved up. And memory is used again as soon as the
- * list no longer needs it, although a send may still be reading: what was sent lives on for a
+ * Two things would make one wait for the other without need. A receive starts only when everything
+ * before it in the list has started; emitted at the place of its send, it would wait until the
+ * worker's computation has come that far. So it is moved up. And memory is used again as soon as
+ * the list no longer needs it, although a send may still be reading. So sent buffers live on for a
  * while.
  *
  *     as emitted       F0, send 0, receive 1, F1, send 1, receive 2, F2 ..    of a stage's worker
  *     moved up         receive 1, F0, send 0, receive 2, F1, send 1, ..
  *
- * A message between stages is received from the begin of the worker's task before the one that
- * needs it, and what is sent to another stage lives on through the worker's next task: there are
- * two of each then, and no more. (A stage's backward of the same micro-batch comes when the others
- * have done theirs, so the send has ended.) Between workers of one stage, who are about as far as
- * each other, what is sent in an exchange lives until the worker's next RUN: so messages to several
- * workers are under way at the same time, and none waits for the memory of the one before.
+ * A message between stages may be received from the begin of the worker's task before the one that
+ * needs it, and a buffer sent to another stage lives on through the worker's next task. So there
+ * are at most two of each. (A stage's backward of the same micro-batch follows the other stages'
+ * backwards, so the send has ended by then.) Workers of one stage are about as far as each other: a
+ * buffer sent between them lives until the worker's next RUN. So messages to several workers are
+ * under way at the same time, and none waits for the memory of the one before.
  *
- * Nothing waits for ever because of it. A receive that was moved up needs no other place than its
- * own memory, which whoever had it before has left before the place it was moved to. Among all
- * unfinished instructions of all workers the one that was emitted earliest still finds all done
- * that it waits for, and all started that its list has before it. */
+ * This adds no deadlock. A receive that was moved up needs only its own memory, which its last user
+ * has left before the place it was moved to. Of all unfinished instructions of all workers, the one
+ * that was emitted first still finds done all that it waits for, and started all that its list has
+ * before it. */
+#include "base/numbers.h"
 #include "program/lowering.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ static void hold_until_here(struct emitter *e, const struct held_list *list)
     }
 }
 
-/* Sent in the task before: they live through this one, unless it brings the answer. */
+/* Buffers sent in the task before live through this one, unless it brings the answer. */
 static void keep_through(struct emitter *e, const struct task *t)
 {
     struct held_list *before = &e->sent_before, now = *before;
@@ -91,31 +92,33 @@ void overlap_run(struct emitter *e)
     e->sent_near.n = 0;
 }
 
-static int latest(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Messages of one worker to another keep their order. */
 enum status overlap_receive(struct emitter *e, int peer)
 {
-    struct moved m = {e->p->n_instrs - 1, latest(e->task_begin, e->received_from[peer])};
+    struct moved m = {e->p->n_instrs - 1, int_max(e->task_begin, e->received_from[peer])};
     if (e->computes) {
         e->received_from[peer] = e->p->n_instrs;
         return STATUS_OK;
     }
     if (e->n_moved)
-        m.to = latest(m.to, e->moved[e->n_moved - 1].to);
+        m.to = int_max(m.to, e->moved[e->n_moved - 1].to);
     return emit_append(e, &e->moved, &e->n_moved, &e->moved_capacity, sizeof m, &m);
 }
 
 /* ---- when all is emitted ---- */
 
-/* Moves are in the order of emission, and never go back behind an earlier one's place. */
-static void reorder(struct emitter *e, struct instr *to, int *place)
+/* Puts the moved receives where they go. Moves are in the order of emission, and none goes behind
+ * the place of an earlier one. */
+enum status overlap_settle(struct emitter *e)
 {
-    const struct program *p = e->p;
+    struct program *p = e->p;
+    struct instr *to;
+    int *place; /* by number as emitted */
     int n = 0, next = 0, skip = 0;
+    if (e->n_moved == 0)
+        return STATUS_OK;
+    TRY(arena_alloc_array(e->scratch, (size_t)p->n_instrs, sizeof *to, &to));
+    TRY(arena_alloc_array(e->scratch, (size_t)p->n_instrs + 1, sizeof *place, &place));
     for (int i = 0; i < p->n_instrs; i++) {
         for (; next < e->n_moved && e->moved[next].to <= i; next++) {
             place[e->moved[next].from] = n;
@@ -128,20 +131,8 @@ static void reorder(struct emitter *e, struct instr *to, int *place)
         place[i] = n;
         to[n++] = p->instrs[i];
     }
-}
-
-enum status overlap_settle(struct emitter *e)
-{
-    struct program *p = e->p;
-    struct instr *moved;
-    int *place;
-    if (e->n_moved == 0)
-        return STATUS_OK;
-    TRY(arena_alloc_array(e->scratch, (size_t)p->n_instrs, sizeof *moved, &moved));
-    TRY(arena_alloc_array(e->scratch, (size_t)p->n_instrs + 1, sizeof *place, &place));
-    reorder(e, moved, place);
     place[p->n_instrs] = p->n_instrs;
-    memcpy(p->instrs, moved, (size_t)p->n_instrs * sizeof *moved);
+    memcpy(p->instrs, to, (size_t)p->n_instrs * sizeof *to);
     for (int i = 0; i < p->n_buffers; i++)
         p->buffers[i].held_until = place[p->buffers[i].held_until];
     return STATUS_OK;

@@ -1,4 +1,5 @@
 #include "program/partition.h"
+#include "base/numbers.h"
 
 #include <string.h>
 
@@ -29,8 +30,8 @@ bool region_intersect(const struct region *a, const struct region *b, int rank, 
     struct region both = {0};
     for (int i = 0; i < rank; i++) {
         const struct range *x = &a->axis[i], *y = &b->axis[i];
-        both.axis[i].begin = x->begin > y->begin ? x->begin : y->begin;
-        both.axis[i].end = x->end < y->end ? x->end : y->end;
+        both.axis[i].begin = int64_max(x->begin, y->begin);
+        both.axis[i].end = int64_min(x->end, y->end);
         if (both.axis[i].end <= both.axis[i].begin)
             return false;
     }
@@ -57,11 +58,11 @@ struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
     return op;
 }
 
-/* What the workers hold of a node's output and read of its inputs, by class and worker. */
+/* The regions that workers hold of a node's output and read of its inputs, by size and worker. */
 struct node_regions {
     bool partial;
-    struct region *output[PARTITION_MAX_CLASSES];
-    struct region *input[OP_MAX_INPUTS][PARTITION_MAX_CLASSES];
+    struct region *output[PARTITION_MAX_SIZES];
+    struct region *input[OP_MAX_INPUTS][PARTITION_MAX_SIZES];
 };
 
 struct builder {
@@ -76,7 +77,7 @@ struct builder {
 
 enum { MANY = -2, NOBODY = -1 };
 
-/* Layers that run on the same workers, as most do, share a table. */
+/* Layers that run on the same workers, as most do, share one array. */
 static enum status find_pieces(struct builder *b, int node)
 {
     const struct plan_layer *layer = &b->plan->layers[node], *before = layer - 1;
@@ -94,25 +95,9 @@ static enum status find_pieces(struct builder *b, int node)
     return STATUS_OK;
 }
 
-static bool is_empty(const struct loop_nest *nest, const struct box *box)
-{
-    for (int l = 0; l < nest->n_loops; l++)
-        if (box->range[l].end <= box->range[l].begin)
-            return true;
-    return false;
-}
-
-static bool cuts_a_sum(const struct loop_nest *nest, const struct plan_layer *layer)
-{
-    for (int i = 0; i < layer->n_cuts; i++)
-        if (nest->loop[layer->cut[i].loop].role == LOOP_SUMMED)
-            return true;
-    return false;
-}
-
 /* The regions of one piece, as op_get_piece has them, but without the piece itself: with a thousand
  * workers there are hundreds of thousands. */
-static enum status find_piece_regions(struct builder *b, int node, int class,
+static enum status find_piece_regions(struct builder *b, int node, int size,
                                       const struct op_case *op, const struct loop_nest *nest,
                                       int piece)
 {
@@ -121,44 +106,46 @@ static enum status find_piece_regions(struct builder *b, int node, int class,
     int worker = layer->workers[piece];
     struct box box;
     plan_piece_box(layer, nest, piece, &box);
-    if (is_empty(nest, &box))
-        return STATUS_OK;
-    r->partial |= cuts_a_sum(nest, layer);
-    op_get_piece_region(nest, &nest->output, &box, r->output[class][worker].axis);
+    for (int l = 0; l < nest->n_loops; l++)
+        if (box.range[l].end <= box.range[l].begin)
+            return STATUS_OK;
+    for (int i = 0; i < layer->n_cuts; i++)
+        r->partial |= nest->loop[layer->cut[i].loop].role == LOOP_SUMMED;
+    op_get_piece_region(nest, &nest->output, &box, r->output[size][worker].axis);
     for (int k = 0; k < op->n_inputs; k++) {
-        struct region *in = &r->input[k][class][worker];
+        struct region *in = &r->input[k][size][worker];
         op_get_piece_region(nest, &nest->input[k], &box, in->axis);
         if (!region_is_empty(in, op->input[k].rank))
             continue;
         *in = (struct region){0}; /* a concat's piece need not touch every input */
         struct op_piece unused;
-        if (op->n_inputs == 1) /* says what is wrong with it */
+        if (op->n_inputs == 1) /* fails with a message */
             TRY(op_get_piece(op, &box, &unused));
     }
     return STATUS_OK;
 }
 
-static enum status find_node_regions(struct builder *b, int node, int class)
+static enum status find_node_regions(struct builder *b, int node, int size)
 {
     struct node_regions *r = &b->nodes[node];
-    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->class_size[class]);
+    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->samples_of_size[size]);
     struct loop_nest nest;
     size_t n = (size_t)b->plan->n_workers;
     op_get_loops(&op, &nest);
-    TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[class]));
+    TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->output[size]));
     for (int k = 0; k < op.n_inputs; k++)
-        TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][class]));
+        TRY(arena_alloc_array(b->memory, n, sizeof(struct region), &r->input[k][size]));
     for (int i = 0; i < b->plan->layers[node].n_pieces; i++)
-        TRY(find_piece_regions(b, node, class, &op, &nest, i));
+        TRY(find_piece_regions(b, node, size, &op, &nest, i));
     return STATUS_OK;
 }
 
-static bool same_regions(const struct builder *b, struct region *const x[PARTITION_MAX_CLASSES],
-                         struct region *const y[PARTITION_MAX_CLASSES], int rank)
+static bool same_regions(const struct builder *b, struct region *const x[PARTITION_MAX_SIZES],
+                         struct region *const y[PARTITION_MAX_SIZES], int rank)
 {
-    for (int c = 0; c < b->p->n_classes; c++)
+    for (int s = 0; s < b->p->n_sizes; s++)
         for (int w = 0; w < b->plan->n_workers; w++)
-            if (!region_equal(&x[c][w], &y[c][w], rank))
+            if (!region_equal(&x[s][w], &y[s][w], rank))
                 return false;
     return true;
 }
@@ -169,10 +156,10 @@ static bool same_regions(const struct builder *b, struct region *const x[PARTITI
  *              ▲
  *     shortcut ┘
  *
- * A node is folded into the group before it only if it is the sole consumer of what it folds and
- * every worker holds the same region of both, so no intermediate tensor is ever needed by anyone
- * else. A group runs at the place of its last node: by then all of its inputs exist. Which ops take
- * what is in the op table (OP_TAKES_*). */
+ * A node is folded into the group before it only if it is the sole consumer of that group's output
+ * and every worker holds the same region of both, so no other op needs the tensor between them. A
+ * group runs at the place of its last node: by then all of its inputs exist. The op table says
+ * which ops take a sum or an activation (OP_TAKES_*). */
 
 static void find_sole_consumers(const struct graph *g, int *consumer)
 {
@@ -194,7 +181,7 @@ static bool runs_together(const struct builder *b, int node, int next)
                         b->graph->nodes[node].op.output.rank);
 }
 
-/* Of a sum's two inputs, the one whose group takes the sum in: the last computed that can. */
+/* The input of a sum whose group takes the sum in: of those that can, the one computed last. */
 static int residual_taker(const struct builder *b, int sum)
 {
     int taker = NOBODY;
@@ -210,7 +197,7 @@ static int residual_taker(const struct builder *b, int sum)
     return taker;
 }
 
-/* Folds what can be folded behind the group's first node. */
+/* Folds the sum and the activation that may follow the group's first node. */
 static void extend_group(const struct builder *b, struct part_group *g)
 {
     const struct graph_node *nodes = b->graph->nodes;
@@ -245,7 +232,7 @@ static enum status group_nodes(struct builder *b)
     for (int i = 1; i < b->graph->n_nodes; i++) {
         if (group_ending_at[i] != FREE)
             continue;
-        /* The losses are kept in any case: the host reads them. */
+        /* The host reads the losses, so they are never recomputed. */
         bool is_loss = op_get_info(b->graph->nodes[i].op.op)->flags & OP_IS_LOSS;
         found[i] = (struct part_group){.first_node = i,
                                        .last_node = i,
@@ -272,52 +259,40 @@ static int add_tensor(struct builder *b, struct part_tensor tensor)
     return b->p->n_tensors++;
 }
 
-/* Whole images of the samples that a worker's layers read. */
+/* Takes the samples of `read` into a region of whole images. */
+static void read_images(const struct shape *images, const struct region *read, struct region *all)
+{
+    struct range *have = &all->axis[0];
+    if (region_is_empty(read, images->rank))
+        return;
+    if (region_is_empty(all, images->rank))
+        *have = read->axis[0];
+    have->begin = int64_min(have->begin, read->axis[0].begin);
+    have->end = int64_max(have->end, read->axis[0].end);
+    for (int a = 1; a < images->rank; a++)
+        all->axis[a] = (struct range){0, images->dim[a]};
+}
+
 static enum status add_images(struct builder *b)
 {
-    const struct graph_node *input = &b->graph->nodes[0];
-    struct part_tensor t = {.name = input->name,
-                            .rank = input->op.output.rank,
+    const struct graph_node *nodes = b->graph->nodes;
+    struct part_tensor t = {.name = nodes[0].name,
+                            .rank = nodes[0].op.output.rank,
                             .source = NO_TENSOR,
                             .producer = -1,
                             .first_consumer = -1};
-    for (int c = 0; c < b->p->n_classes; c++) {
-        TRY(arena_alloc_array(b->memory, (size_t)b->plan->n_workers, sizeof *t.at[c], &t.at[c]));
+    for (int s = 0; s < b->p->n_sizes; s++) {
+        TRY(arena_alloc_array(b->memory, (size_t)b->plan->n_workers, sizeof *t.at[s], &t.at[s]));
         for (int i = 1; i < b->graph->n_nodes; i++)
-            for (int k = 0; k < b->graph->nodes[i].op.n_inputs; k++)
-                for (int w = 0; b->graph->nodes[i].input[k] == 0 && w < b->plan->n_workers; w++) {
-                    const struct region *read = &b->nodes[i].input[k][c][w];
-                    struct region *all = &t.at[c][w];
-                    if (region_is_empty(read, t.rank))
-                        continue;
-                    bool first = region_is_empty(all, t.rank);
-                    struct range n = read->axis[0], *have = &all->axis[0];
-                    for (int a = 1; a < t.rank; a++)
-                        all->axis[a] = (struct range){0, input->op.output.dim[a]};
-                    *have = first ? n
-                                  : (struct range){n.begin < have->begin ? n.begin : have->begin,
-                                                   n.end > have->end ? n.end : have->end};
-                }
+            for (int k = 0; k < nodes[i].op.n_inputs; k++)
+                for (int w = 0; nodes[i].input[k] == 0 && w < b->plan->n_workers; w++)
+                    read_images(&nodes[0].op.output, &b->nodes[i].input[k][s][w], &t.at[s][w]);
     }
     b->tensor_of_node[0] = add_tensor(b, t);
     return STATUS_OK;
 }
 
-static int add_view(struct builder *b, int source, struct region *const regions[], int consumer,
-                    int *link)
-{
-    const struct part_tensor *t = &b->p->tensors[source];
-    struct part_tensor view = {.name = t->name,
-                               .rank = t->rank,
-                               .source = source,
-                               .producer = -1,
-                               .first_consumer = consumer,
-                               .needs_gradient = t->needs_gradient};
-    memcpy(view.at, regions, sizeof view.at);
-    return *link = add_tensor(b, view);
-}
-
-/* The tensor that a consumer reading `regions` of `source` reads: itself, or a view. */
+/* The tensor for a consumer that reads `regions` of `source`: the source itself, or a view. */
 static int find_view(struct builder *b, int source, struct region *const regions[], int consumer)
 {
     struct part_tensor *tensors = b->p->tensors, *t = &tensors[source];
@@ -330,7 +305,14 @@ static int find_view(struct builder *b, int source, struct region *const regions
     for (; *link != NO_TENSOR; link = &tensors[*link].next_view)
         if (same_regions(b, regions, tensors[*link].at, t->rank))
             return *link;
-    return add_view(b, source, regions, consumer, link);
+    struct part_tensor view = {.name = t->name,
+                               .rank = t->rank,
+                               .source = source,
+                               .producer = -1,
+                               .first_consumer = consumer,
+                               .needs_gradient = t->needs_gradient};
+    memcpy(view.at, regions, sizeof view.at);
+    return *link = add_tensor(b, view);
 }
 
 /* The node whose tensor is added to the group's op: the other input of the sum behind it. */
@@ -367,41 +349,22 @@ static void connect_group(struct builder *b, int number)
 
 /* ---- the whole ---- */
 
+/* Micro-batches as even as the batch allows. */
 static enum status cut_batch(struct partition *p, int64_t batch, arena *memory)
 {
     size_t n = (size_t)p->n_micros;
-    TRY(arena_alloc_array(memory, n, sizeof *p->micro_class, &p->micro_class));
-    TRY(arena_alloc_array(memory, n, sizeof *p->micro_first, &p->micro_first));
     int64_t small = batch / p->n_micros;
     bool even = batch % p->n_micros == 0;
-    p->n_classes = even ? 1 : 2;
-    p->class_size[0] = even ? small : small + 1;
-    p->class_size[1] = even ? 0 : small;
+    TRY(arena_alloc_array(memory, n, sizeof *p->size_of_micro, &p->size_of_micro));
+    TRY(arena_alloc_array(memory, n, sizeof *p->micro_first, &p->micro_first));
+    p->n_sizes = even ? 1 : 2;
+    p->samples_of_size[0] = even ? small : small + 1;
+    p->samples_of_size[1] = even ? 0 : small;
     for (int m = 0; m < p->n_micros; m++) {
         p->micro_first[m] = m * batch / p->n_micros;
-        int64_t size = (m + 1) * batch / p->n_micros - p->micro_first[m];
-        p->micro_class[m] = size == p->class_size[0] ? 0 : 1;
+        int64_t n_samples = (m + 1) * batch / p->n_micros - p->micro_first[m];
+        p->size_of_micro[m] = n_samples == p->samples_of_size[0] ? 0 : 1;
     }
-    return STATUS_OK;
-}
-
-static enum status build(struct builder *b)
-{
-    size_t n = (size_t)b->graph->n_nodes;
-    TRY(arena_alloc_array(b->memory, n, sizeof *b->nodes, &b->nodes));
-    TRY(arena_alloc_array(b->memory, n, sizeof *b->consumer, &b->consumer));
-    TRY(arena_alloc_array(b->memory, n, sizeof *b->tensor_of_node, &b->tensor_of_node));
-    TRY(arena_alloc_array(b->memory, 2 * n * OP_MAX_INPUTS, sizeof *b->p->tensors, &b->p->tensors));
-    TRY(arena_alloc_array(b->memory, n, sizeof *b->p->piece_of, &b->p->piece_of));
-    for (int i = 1; i < b->graph->n_nodes; i++)
-        TRY(find_pieces(b, i));
-    for (int i = 1; i < b->graph->n_nodes; i++)
-        for (int c = 0; c < b->p->n_classes; c++)
-            TRY(find_node_regions(b, i, c));
-    TRY(group_nodes(b));
-    TRY(add_images(b));
-    for (int g = 0; g < b->p->n_groups; g++)
-        connect_group(b, g);
     return STATUS_OK;
 }
 
@@ -409,6 +372,7 @@ enum status partition_create(const struct graph *graph, const struct plan *plan,
                              arena *memory, struct partition **out)
 {
     struct partition *p;
+    size_t n = (size_t)graph->n_nodes;
     TRY(arena_alloc(memory, sizeof *p, &p));
     *p = (struct partition){.n_micros = n_micros};
     if (n_micros < 1 || n_micros > graph->batch)
@@ -416,7 +380,20 @@ enum status partition_create(const struct graph *graph, const struct plan *plan,
                            (long long)graph->batch);
     TRY(cut_batch(p, graph->batch, memory));
     struct builder b = {.graph = graph, .plan = plan, .memory = memory, .p = p};
-    TRY(build(&b));
+    TRY(arena_alloc_array(memory, n, sizeof *b.nodes, &b.nodes));
+    TRY(arena_alloc_array(memory, n, sizeof *b.consumer, &b.consumer));
+    TRY(arena_alloc_array(memory, n, sizeof *b.tensor_of_node, &b.tensor_of_node));
+    TRY(arena_alloc_array(memory, 2 * n * OP_MAX_INPUTS, sizeof *p->tensors, &p->tensors));
+    TRY(arena_alloc_array(memory, n, sizeof *p->piece_of, &p->piece_of));
+    for (int i = 1; i < graph->n_nodes; i++) {
+        TRY(find_pieces(&b, i));
+        for (int s = 0; s < p->n_sizes; s++)
+            TRY(find_node_regions(&b, i, s));
+    }
+    TRY(group_nodes(&b));
+    TRY(add_images(&b));
+    for (int g = 0; g < p->n_groups; g++)
+        connect_group(&b, g);
     *out = p;
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* partition.h: a plan applied to a graph: groups of nodes, and who holds which region of which
- * tensor. The same for every worker; knows no buffers, layouts or backends.
+/* partition.h: a plan applied to a graph: groups of nodes, and the regions of tensors that each
+ * worker holds. The same for every worker; knows no buffers, layouts or backends.
  *
  *     tensor 0       the images; every worker loads what it reads, so nothing moves
  *     other tensors  a group's output, or a view: the regions of another tensor that some consumers
@@ -11,7 +11,7 @@
  *     tensor 1: conv1's output   worker 0: rows 0..13   worker 1: rows 14..27
  *     tensor 2: view of it       worker 0: rows 0..14   worker 1: rows 13..27
  *
- * Micro-batches of one step come in at most two sizes, "classes" here; the larger is class 0.
+ * Micro-batches of one step come in at most two sizes; size 0 is the larger.
  */
 #ifndef CLEAVE_PROGRAM_PARTITION_H
 #define CLEAVE_PROGRAM_PARTITION_H
@@ -19,7 +19,7 @@
 #include "model/graph.h"
 #include "plan/plan.h"
 
-enum { PARTITION_MAX_CLASSES = 2, TENSOR_IMAGES = 0, NO_TENSOR = -1, NO_PIECE = -1 };
+enum { PARTITION_MAX_SIZES = 2, TENSOR_IMAGES = 0, NO_TENSOR = -1, NO_PIECE = -1 };
 
 struct region {
     struct range axis[SHAPE_MAX_RANK];
@@ -28,13 +28,13 @@ struct region {
 struct part_tensor {
     const char *name;
     int rank;
-    int source;                               /* a view: the tensor that it shows; else NO_TENSOR */
-    int producer;                             /* the group whose output it is; -1: images, views */
-    int first_consumer;                       /* the first group that reads it; -1: none */
-    int first_view, next_view;                /* its views; the next of its source; NO_TENSOR */
-    bool needs_gradient;                      /* some parameter lies before it */
-    bool partial;                             /* several workers hold parts of one sum */
-    struct region *at[PARTITION_MAX_CLASSES]; /* by worker; axis 0 empty where it holds nothing */
+    int source;                             /* a view: the tensor that it shows; else NO_TENSOR */
+    int producer;                           /* the group whose output it is; -1: images, views */
+    int first_consumer;                     /* the first group that reads it; -1: none */
+    int first_view, next_view;              /* its views; the next of its source; NO_TENSOR */
+    bool needs_gradient;                    /* some parameter lies before it */
+    bool partial;                           /* several workers hold parts of one sum */
+    struct region *at[PARTITION_MAX_SIZES]; /* by worker; axis 0 empty where it holds nothing */
 };
 
 struct part_group {
@@ -51,16 +51,16 @@ struct part_group {
 };
 
 struct partition {
-    int n_classes;
-    int64_t class_size[PARTITION_MAX_CLASSES]; /* samples in a micro-batch */
+    int n_sizes;
+    int64_t samples_of_size[PARTITION_MAX_SIZES]; /* in a micro-batch */
     int n_micros;
-    int *micro_class;     /* by micro-batch of a step */
+    int *size_of_micro;   /* by micro-batch of a step */
     int64_t *micro_first; /* its first sample within the step's batch */
     int n_groups;
     struct part_group *groups;
     int n_tensors;
     struct part_tensor *tensors;
-    const int **piece_of; /* [node][worker]: which piece of the layer it has, or NO_PIECE */
+    const int **piece_of; /* [node][worker]: number of the piece of the layer, or NO_PIECE */
 };
 
 /* Everything is allocated in `memory`. */

@@ -36,7 +36,7 @@ const char *buffer_class_name(enum buffer_class class)
     return class_names[class];
 }
 
-/* ---- one worker, when nobody gave a plan ---- */
+/* ---- the plan of one worker, where none is given ---- */
 
 static enum status make_serial_plan(const struct graph *graph, struct plan **out)
 {
@@ -70,76 +70,71 @@ fail:
 
 /* ---- creating ---- */
 
-static enum status place(struct program *p, const struct lowering *given)
+static enum status start(const struct lowering *given, arena *memory, struct program **out)
 {
-    p->n_micros = given->work->n_micros;
-    p->n_steps = given->work->n_steps;
-    TRY(lowering_emit(p, given));
-    lowering_find_live_ranges(p);
-    arena_reset(given->scratch);
-    return lowering_place_buffers(p, given);
-}
-
-static enum status lower(struct program *p, const struct lowering *given)
-{
-    TRY(place(p, given));
-    arena_reset(given->scratch);
-    TRY(lowering_find_waits(p, given));
-    arena_reset(given->scratch);
-    return tables_keep(given->tables, p);
-}
-
-static enum status start(const struct lowering *given, const struct program_options *options,
-                         int worker, arena *memory, struct program **out)
-{
+    const struct program_options *o = given->options;
     TRY(arena_alloc(memory, sizeof **out, out));
     **out = (struct program){.memory = memory,
-                             .graph = given->work->graph,
-                             .backend = options->backend,
-                             .device = options->device,
-                             .plan = given->work->plan,
-                             .worker = worker,
-                             .transport = options->transport,
-                             .training = options->training,
-                             .n_states = options->n_states};
+                             .graph = given->analysis->graph,
+                             .plan = given->analysis->plan,
+                             .n_micros = given->analysis->n_micros,
+                             .n_steps = given->analysis->n_steps,
+                             .worker = given->worker,
+                             .backend = o->backend,
+                             .device = o->device,
+                             .transport = o->transport,
+                             .training = o->training,
+                             .n_states = o->n_states};
     return STATUS_OK;
 }
 
-enum status lowering_create(const struct lowering *given, const struct program_options *options,
-                            int worker, struct program **out)
+static enum status emit_and_place(struct program *p, const struct lowering *given)
 {
+    TRY(lowering_emit(p, given));
+    lowering_find_live_ranges(p);
+    arena_reset(given->memory->scratch);
+    TRY(lowering_place_buffers(p, given));
+    arena_reset(given->memory->scratch);
+    return STATUS_OK;
+}
+
+enum status lowering_create(const struct lowering *given, struct program **out)
+{
+    struct program *p = NULL;
+    enum status st;
     arena *memory;
     TRY(arena_create(&memory));
-    struct program *p;
-    enum status st = start(given, options, worker, memory, &p);
-    if (st != STATUS_OK) {
-        arena_destroy(memory);
-        return st;
-    }
-    st = lower(p, given);
-    if (st != STATUS_OK) {
-        program_destroy(p);
-        return st;
-    }
+    TRY_GOTO(st, start(given, memory, &p), fail);
+    TRY_GOTO(st, emit_and_place(p, given), fail);
+    TRY_GOTO(st, lowering_find_waits(p, given), fail);
+    arena_reset(given->memory->scratch);
+    TRY_GOTO(st, arrays_keep(&given->memory->arrays, p), fail);
     *out = p;
     return STATUS_OK;
+fail:
+    program_destroy(p);
+    if (!p)
+        arena_destroy(memory);
+    return st;
 }
 
 static enum status create_one(const struct graph *graph, const struct program_options *options,
                               const struct plan *plan, struct program **out)
 {
-    struct groundwork *work = NULL;
-    struct tables tables = {0};
-    struct lowering given = {.shares = options->shares_params_of, .tables = &tables};
+    struct analysis *a = NULL;
+    struct lowering_memory *memory = NULL;
     enum status st;
-    TRY_GOTO(st, groundwork_create(graph, plan, options->training, options->n_steps, &work), out);
-    given.work = work;
-    TRY_GOTO(st, arena_create(&given.scratch), out);
-    TRY_GOTO(st, lowering_create(&given, options, options->worker, out), out);
+    TRY_GOTO(st, analysis_create(graph, plan, options->training, options->n_steps, &a), out);
+    TRY_GOTO(st, lowering_open_memory(1, &memory), out);
+    struct lowering given = {.analysis = a,
+                             .options = options,
+                             .worker = options->worker,
+                             .shares = options->shares_params_of,
+                             .memory = memory};
+    TRY_GOTO(st, lowering_create(&given, out), out);
 out:
-    tables_deinit(&tables);
-    arena_destroy(given.scratch);
-    groundwork_destroy(work);
+    lowering_close_memory(memory, 1);
+    analysis_destroy(a);
     return st;
 }
 
@@ -165,16 +160,14 @@ static void destroy_groups(struct program *p)
             p->backend->group_destroy(p->groups[i].kernels);
 }
 
-enum status lowering_measure(const struct lowering *given, const struct program_options *options,
-                             int worker, arena *memory, int64_t slab_bytes[BUFFER_CLASS_COUNT])
+enum status lowering_measure(const struct lowering *given, int64_t slab_bytes[BUFFER_CLASS_COUNT])
 {
     struct program *p;
-    TRY(start(given, options, worker, memory, &p));
-    enum status st = place(p, given);
+    TRY(start(given, given->memory->program, &p));
+    enum status st = emit_and_place(p, given);
     memcpy(slab_bytes, p->slab_bytes, sizeof p->slab_bytes);
     destroy_groups(p);
-    arena_reset(memory);
-    arena_reset(given->scratch);
+    arena_reset(given->memory->program);
     return st;
 }
 
@@ -234,7 +227,7 @@ int64_t program_sent_bytes(const struct program *p)
 
 /* ---- for people ---- */
 
-/* What the instruction is about: a group, a parameter or a buffer. */
+/* The group, parameter or buffer that the instruction works on. */
 static const char *subject(const struct program *p, const struct instr *instr)
 {
     if (instr->kind == INSTR_LOAD)

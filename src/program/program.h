@@ -1,21 +1,23 @@
-/* program.h: what one worker does in a training or evaluation step: a list of instructions over
+/* program.h: one worker's part of a training or evaluation step: a list of instructions over
  * buffers whose places are fixed before anything runs.
  *
- * Lowering turns a plan into the programs of its workers: of one (program_create), as where each
- * worker lowers for itself and all come to the same messages because they go through the same
- * global order; or of all of them (program_create_all), as where a plan is studied. First comes the
- * groundwork, which is the same for all workers and done once:
+ * Lowering turns a plan into the programs of its workers: of one (program_create), where each
+ * worker lowers for itself, or of all (program_create_all), where a plan is studied. Workers that
+ * lower for themselves come to the same messages because all go through the same global order.
+ * First comes the analysis, once for all workers:
  *   1. partition: nodes are gathered into groups (an op with the residual sum and activation folded
- *      into it); each group's pieces, and from them which worker holds which region of each tensor;
- *      where a consumer reads other regions than the producer owns, a view stands between them;
+ *      into it); each group's pieces say which worker holds which region of each tensor; where a
+ *      consumer reads other regions than the producer owns, a view stands between them;
  *   2. order: the tasks (forward or backward of a stage for one micro-batch) of all workers in one
  *      sequence that respects every stage's schedule and every dependency;
- *   3. traffic and holders: which workers' regions of a view meet; who holds the same parameters.
+ *   3. traffic and holders: the workers whose regions of a view meet; the workers that hold the
+ *      same parameters.
  * Then for each worker, at a cost that depends on its own instructions alone:
  *   4. emission: going through the tasks, the instructions that concern this worker; the backend
  *      chooses layouts on the way;
  *   5. places: every buffer gets its live range and its offset in one slab per class;
- *   6. waits: what must be done before an instruction may start, from who touches which memory.
+ *   6. waits: the instructions that must have ended before another may start, from the memory that
+ *      each touches.
  * The runtime allocates the slabs, and nothing more. verify/verify.h proves programs sound;
  * program_dump prints all of one.
  *
@@ -59,8 +61,8 @@ struct buffer {
     int64_t n_bytes;
     int64_t offset;            /* in the slab of its class */
     int first_write, last_use; /* instruction numbers; weights and optimizer state live always */
-    int held_until;            /* it lives on up to the instruction before: a send may be reading it
-                                  still, and whoever came into its place would wait; 0: no longer */
+    int held_until; /* it lives on up to the instruction before this one, because a send may still
+                       be reading it and a buffer in its place would wait; 0: no longer */
 };
 
 enum instr_kind {
@@ -87,7 +89,7 @@ struct instr {
     int group;      /* the group it belongs to, or -1 */
     enum pass pass; /* RUN */
     int param;      /* UPDATE, STASH, and messages of parameters: number in the graph; else -1 */
-    int index;      /* into the table of its kind: runs, folds, copies, loads, messages, ... */
+    int index;      /* into the array of its kind: runs, folds, copies, loads, messages, ... */
     int n_reads, n_writes, n_waits;
     const int *reads, *writes; /* buffer numbers */
     const int *waits;          /* instruction numbers */
@@ -145,8 +147,8 @@ struct program_reduction {
     int buffer, workspace;
 };
 
-/* What the host reads after the step: the losses (and, in evaluation, logits) of one micro-batch's
- * samples that this worker has. */
+/* Results that the host reads after the step: the losses (and, in evaluation, logits) of one
+ * micro-batch's samples that this worker has. */
 struct program_result {
     int micro;
     int losses, logits;   /* logits NO_BUFFER in training */
@@ -222,22 +224,22 @@ void program_destroy(struct program *p); /* NULL is fine */
 struct program_set {
     arena *memory; /* of what follows; programs have their own */
     int n_workers;
-    struct program **programs; /* by worker; twins have one between them */
-    int *twin_of; /* by worker: whose program it is, the lowest-numbered of its twins */
+    struct program **programs; /* by worker; twins share one */
+    int *twin_of; /* by worker: the lowest-numbered of its twins, whose program it is */
 };
 
 /* Lowers the graph for every worker of the plan. Not read are options->worker and shares_params_of;
- * `shares` stands for the latter, and may be NULL. All programs use the one device: it is meant for
- * those who look at a plan (describe_only).
+ * `shares` stands for the latter, and may be NULL. All programs use the one device, which is meant
+ * for looking at a plan (describe_only).
  *
  * Twins are workers that do the same on other samples: data parallelism has no others. Their
  * programs are the same but for
  *   - program.worker, and so the position among the members of reductions,
  *   - program.samples, those of loads and of results, and the origin of groups,
  *   - program_param.saves.
- * With `twins` only one of each set of twins is lowered: programs[i] is then the very same as
+ * With `twins` only one of each set of twins is lowered, and programs[i] is then the same as
  * programs[twin_of[i]]. Otherwise twin_of[i] is i throughout. A worker that sends or receives
- * anything outside reductions counts as nobody's twin. */
+ * anything outside reductions has no twin. */
 enum status program_create_all(const struct graph *graph, const struct program_options *options,
                                const struct program_set *shares, bool twins,
                                struct program_set *set) MUST_USE;
@@ -245,9 +247,9 @@ void program_destroy_all(struct program_set *set); /* the programs, too; a zeroe
 
 /* ---- the slabs alone ----
  *
- * Of programs that share memory with each other, as those of a run do: what slab_bytes would be in
- * the programs of program_create_all. The work comes in items, one for each worker of each program,
- * which may be done in any order, and at the same time by several threads if the backend
+ * Of programs that share memory with each other, as those of a run do: the slab_bytes that they
+ * have in the programs of program_create_all. The work comes in items, one for each worker of each
+ * program, which may be done in any order, and at the same time by several threads if the backend
  * describes_together.
  *
  *     struct program_case cases[1] = {{graph, options, slab_bytes}};
@@ -260,20 +262,19 @@ void program_destroy_all(struct program_set *set); /* the programs, too; a zeroe
 struct program_case {
     const struct graph *graph;
     struct program_options options; /* with a plan; as for program_create_all */
-    /* By worker. What it holds before, slabs that there are in any case, is only made larger: a
-     * program that certainly needs less is soon done with. */
+    /* By worker. On entry the slabs that exist in any case; they are only made larger. */
     int64_t (*slab_bytes)[BUFFER_CLASS_COUNT];
 };
 
 struct program_study;
 
-/* `cases`, all of as many workers, must outlive it, and so must `shares` (as in program_create_all;
- * may be NULL). */
+/* `cases`, all for the same number of workers, must outlive the study, and so must `shares` (as in
+ * program_create_all; may be NULL). */
 enum status program_study_open(const struct program_case *cases, int n_cases,
                                const struct program_set *shares, int n_threads,
                                struct program_study **out) MUST_USE;
 int program_study_items(const struct program_study *s);
-/* `thread`: below n_threads, and of one caller at a time. */
+/* `thread`: below n_threads; no two callers may pass the same number at the same time. */
 enum status program_study_do(struct program_study *s, int item, int thread) MUST_USE;
 void program_study_close(struct program_study *s); /* NULL is fine */
 
@@ -283,8 +284,8 @@ void program_dump(const struct program *p, FILE *out);
 /* All slabs together. */
 int64_t program_memory_bytes(const struct program *p);
 
-/* Payload bytes that this worker sends in one run of the program; or that a twin of it sends, which
- * may stand elsewhere in reductions. */
+/* Payload bytes that this worker sends in one run of the program, or that a twin of it sends: its
+ * position in reductions may be another. */
 int64_t program_sent_bytes(const struct program *p);
 int64_t program_sent_bytes_by(const struct program *p, int worker);
 

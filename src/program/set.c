@@ -1,120 +1,86 @@
 /* The programs of all workers of a plan, or their slabs alone.
  *
- * Each worker is lowered by itself, so several are at the same time, where the backend lets its
- * device be asked by several threads. */
+ * Each worker is lowered by itself, so several threads share the workers out where the backend lets
+ * several threads ask its device. */
+#include "base/numbers.h"
 #include "base/parallel.h"
 #include "program/lowering.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- rooms ---- */
+/* ---- memory ---- */
 
-/* What a thread needs for itself. Programs come and go in it: the memory of one is the next one's,
- * and warm. */
-struct room {
-    struct tables tables;
-    arena *scratch, *memory; /* memory: of a program that is not kept */
-};
-
-static void close_rooms(struct room *rooms, int n)
+enum status lowering_open_memory(int n, struct lowering_memory **out)
 {
-    for (int i = 0; rooms && i < n; i++) {
-        tables_deinit(&rooms[i].tables);
-        arena_destroy(rooms[i].scratch);
-        arena_destroy(rooms[i].memory);
-    }
-    free(rooms);
-}
-
-static enum status open_rooms(int n, struct room **out)
-{
-    struct room *rooms = calloc((size_t)n, sizeof *rooms);
+    struct lowering_memory *all = calloc((size_t)n, sizeof *all);
     enum status st = STATUS_OK;
-    if (!rooms)
-        return status_no_memory((size_t)n * sizeof *rooms);
+    if (!all)
+        return status_no_memory((size_t)n * sizeof *all);
     for (int i = 0; i < n && st == STATUS_OK; i++) {
-        st = arena_create(&rooms[i].scratch);
+        st = arena_create(&all[i].scratch);
         if (st == STATUS_OK)
-            st = arena_create(&rooms[i].memory);
+            st = arena_create(&all[i].program);
     }
     if (st != STATUS_OK)
-        close_rooms(rooms, n);
+        lowering_close_memory(all, n);
     else
-        *out = rooms;
+        *out = all;
     return st;
 }
 
-static struct lowering lowering_in(struct room *room, const struct groundwork *work,
-                                   const struct program_set *shares, int worker)
+void lowering_close_memory(struct lowering_memory *all, int n)
 {
-    return (struct lowering){.work = work,
-                             .shares = shares ? shares->programs[worker] : NULL,
-                             .tables = &room->tables,
-                             .scratch = room->scratch};
-}
-
-/* ---- twins ---- */
-
-static enum status find_twins(const struct groundwork *work, bool twins, arena *memory, int **out)
-{
-    if (twins)
-        return groundwork_find_twins(work, memory, out);
-    TRY(arena_alloc_array(memory, (size_t)work->plan->n_workers, sizeof **out, out));
-    for (int i = 0; i < work->plan->n_workers; i++)
-        (*out)[i] = i;
-    return STATUS_OK;
-}
-
-/* Workers that are lowered: the lowest of their twins. */
-static enum status list_items(const struct groundwork *work, const int *twin_of, int **items,
-                              int *n_items)
-{
-    int n = work->plan->n_workers;
-    TRY(arena_alloc_array(work->memory, (size_t)n, sizeof **items, items));
-    *n_items = 0;
-    for (int i = 0; i < n; i++)
-        if (twin_of[i] == i)
-            (*items)[(*n_items)++] = i;
-    return STATUS_OK;
+    for (int i = 0; all && i < n; i++) {
+        arrays_deinit(&all[i].arrays);
+        arena_destroy(all[i].scratch);
+        arena_destroy(all[i].program);
+    }
+    free(all);
 }
 
 /* ---- programs ---- */
 
-struct workshop {
-    const struct groundwork *work;
+struct set_work {
+    const struct analysis *analysis;
     const struct program_options *options;
     const struct program_set *shares;
-    int n_items, *items;
-    struct room *rooms;
-    struct program **programs; /* where they go, by worker */
+    struct lowering_memory *memory; /* by thread */
+    struct program_set *set;
 };
 
-static enum status create_item(void *user, int item, int thread)
+static enum status create_item(void *user, int worker, int thread)
 {
-    const struct workshop *s = user;
-    int worker = s->items[item];
-    struct lowering given = lowering_in(&s->rooms[thread], s->work, s->shares, worker);
-    return lowering_create(&given, s->options, worker, &s->programs[worker]);
+    const struct set_work *w = user;
+    if (w->set->twin_of[worker] != worker)
+        return STATUS_OK;
+    struct lowering given = {.analysis = w->analysis,
+                             .options = w->options,
+                             .worker = worker,
+                             .shares = w->shares ? w->shares->programs[worker] : NULL,
+                             .memory = &w->memory[thread]};
+    return lowering_create(&given, &w->set->programs[worker]);
 }
 
-static enum status create_set(const struct groundwork *work, const struct program_options *options,
+static enum status create_set(const struct analysis *a, const struct program_options *options,
                               const struct program_set *shares, bool twins, struct program_set *set)
 {
-    struct workshop s = {.work = work, .options = options, .shares = shares};
-    set->n_workers = work->plan->n_workers;
-    TRY(arena_alloc_array(set->memory, (size_t)set->n_workers, sizeof(struct program *),
-                          &set->programs));
-    TRY(find_twins(work, twins, set->memory, &set->twin_of));
-    s.programs = set->programs;
-    TRY(list_items(work, set->twin_of, &s.items, &s.n_items));
-    int n_rooms = options->backend->describes_together ? parallel_threads(s.n_items) : 1;
-    TRY(open_rooms(n_rooms, &s.rooms));
-    enum status st = parallel_run(s.n_items, n_rooms, create_item, &s);
-    close_rooms(s.rooms, n_rooms);
+    struct set_work w = {.analysis = a, .options = options, .shares = shares, .set = set};
+    int n = set->n_workers = a->plan->n_workers, n_lowered = 0;
+    TRY(arena_alloc_array(set->memory, (size_t)n, sizeof(struct program *), &set->programs));
+    TRY(arena_alloc_array(set->memory, (size_t)n, sizeof *set->twin_of, &set->twin_of));
+    for (int i = 0; i < n; i++)
+        set->twin_of[i] = i;
+    if (twins)
+        TRY(analysis_find_twins(a, set->twin_of));
+    for (int i = 0; i < n; i++)
+        n_lowered += set->twin_of[i] == i;
+    int n_threads = options->backend->describes_together ? parallel_threads(n_lowered) : 1;
+    TRY(lowering_open_memory(n_threads, &w.memory));
+    enum status st = parallel_run(n, n_threads, create_item, &w);
+    lowering_close_memory(w.memory, n_threads);
     TRY(st);
-    for (int i = 0; i < set->n_workers; i++)
+    for (int i = 0; i < n; i++)
         set->programs[i] = set->programs[set->twin_of[i]];
     return STATUS_OK;
 }
@@ -136,20 +102,19 @@ enum status program_create_all(const struct graph *graph, const struct program_o
                                const struct program_set *shares, bool twins,
                                struct program_set *set)
 {
-    struct groundwork *work = NULL;
+    struct analysis *a = NULL;
     enum status st;
     *set = (struct program_set){0};
     TRY(arena_create(&set->memory));
     if (!options->plan) {
         TRY_GOTO(st, create_serial(graph, options, shares, set), out);
     } else {
-        TRY_GOTO(
-            st, groundwork_create(graph, options->plan, options->training, options->n_steps, &work),
-            out);
-        TRY_GOTO(st, create_set(work, options, shares, twins, set), out);
+        TRY_GOTO(st, analysis_create(graph, options->plan, options->training, options->n_steps, &a),
+                 out);
+        TRY_GOTO(st, create_set(a, options, shares, twins, set), out);
     }
 out:
-    groundwork_destroy(work);
+    analysis_destroy(a);
     if (st != STATUS_OK)
         program_destroy_all(set);
     return st;
@@ -166,43 +131,18 @@ void program_destroy_all(struct program_set *set)
 
 /* ---- slabs ---- */
 
-/* One program of the study. Its groundwork is done by the first who needs it, so that opening a
- * study takes nobody's time. */
 struct study_case {
     const struct program_case *given;
-    pthread_mutex_t lock; /* of what follows, until it is there */
-    struct groundwork *work;
+    struct analysis *analysis;
     int *twin_of;
 };
 
 struct program_study {
     const struct program_set *shares;
-    int n_cases, n_rooms;
+    int n_cases, n_threads;
     struct study_case *cases;
-    struct room *rooms;
+    struct lowering_memory *memory; /* by thread */
 };
-
-static enum status prepare(struct study_case *c)
-{
-    const struct program_options *o = &c->given->options;
-    struct groundwork *work = NULL;
-    enum status st;
-    TRY_GOTO(st, groundwork_create(c->given->graph, o->plan, o->training, o->n_steps, &work), fail);
-    TRY_GOTO(st, groundwork_find_twins(work, work->memory, &c->twin_of), fail);
-    c->work = work;
-    return STATUS_OK;
-fail:
-    groundwork_destroy(work);
-    return st;
-}
-
-static enum status prepare_once(struct study_case *c)
-{
-    pthread_mutex_lock(&c->lock);
-    enum status st = c->work ? STATUS_OK : prepare(c);
-    pthread_mutex_unlock(&c->lock);
-    return st;
-}
 
 static enum status open_study(struct program_study *s, const struct program_case *cases)
 {
@@ -210,10 +150,15 @@ static enum status open_study(struct program_study *s, const struct program_case
     if (!s->cases)
         return status_no_memory((size_t)s->n_cases * sizeof *s->cases);
     for (int i = 0; i < s->n_cases; i++) {
-        s->cases[i].given = &cases[i];
-        pthread_mutex_init(&s->cases[i].lock, NULL);
+        const struct program_options *o = &cases[i].options;
+        struct study_case *c = &s->cases[i];
+        c->given = &cases[i];
+        TRY(analysis_create(cases[i].graph, o->plan, o->training, o->n_steps, &c->analysis));
+        TRY(arena_alloc_array(c->analysis->memory, (size_t)o->plan->n_workers, sizeof *c->twin_of,
+                              &c->twin_of));
+        TRY(analysis_find_twins(c->analysis, c->twin_of));
     }
-    return open_rooms(s->n_rooms, &s->rooms);
+    return lowering_open_memory(s->n_threads, &s->memory);
 }
 
 enum status program_study_open(const struct program_case *cases, int n_cases,
@@ -223,7 +168,7 @@ enum status program_study_open(const struct program_case *cases, int n_cases,
     struct program_study *s = calloc(1, sizeof *s);
     if (!s)
         return status_no_memory(sizeof *s);
-    *s = (struct program_study){.shares = shares, .n_cases = n_cases, .n_rooms = n_threads};
+    *s = (struct program_study){.shares = shares, .n_cases = n_cases, .n_threads = n_threads};
     enum status st = open_study(s, cases);
     if (st != STATUS_OK)
         program_study_close(s);
@@ -237,40 +182,22 @@ int program_study_items(const struct program_study *s)
     return s->n_cases ? s->n_cases * s->cases[0].given->options.plan->n_workers : 0;
 }
 
-/* Of twins what the one with the least has. */
-static void find_enough(const struct study_case *c, int worker, int64_t enough[BUFFER_CLASS_COUNT])
-{
-    int64_t(*slab_bytes)[BUFFER_CLASS_COUNT] = c->given->slab_bytes;
-    memcpy(enough, slab_bytes[worker], sizeof slab_bytes[worker]);
-    for (int i = worker + 1; i < c->work->plan->n_workers; i++)
-        for (int k = 0; c->twin_of[i] == worker && k < BUFFER_CLASS_COUNT; k++)
-            enough[k] = slab_bytes[i][k] < enough[k] ? slab_bytes[i][k] : enough[k];
-}
-
-static void take_larger(const struct study_case *c, int worker,
-                        const int64_t found[BUFFER_CLASS_COUNT])
-{
-    for (int i = worker; i < c->work->plan->n_workers; i++)
-        for (int k = 0; c->twin_of[i] == worker && k < BUFFER_CLASS_COUNT; k++)
-            if (found[k] > c->given->slab_bytes[i][k])
-                c->given->slab_bytes[i][k] = found[k];
-}
-
 enum status program_study_do(struct program_study *s, int item, int thread)
 {
-    /* Neighbours are of unlike programs: who comes first prepares one, and the next another. */
     struct study_case *c = &s->cases[item % s->n_cases];
     int worker = item / s->n_cases;
-    struct room *room = &s->rooms[thread];
-    int64_t enough[BUFFER_CLASS_COUNT], found[BUFFER_CLASS_COUNT];
-    TRY(prepare_once(c));
+    int64_t found[BUFFER_CLASS_COUNT];
     if (c->twin_of[worker] != worker)
         return STATUS_OK;
-    struct lowering given = lowering_in(room, c->work, s->shares, worker);
-    find_enough(c, worker, enough);
-    given.enough = enough;
-    TRY(lowering_measure(&given, &c->given->options, worker, room->memory, found));
-    take_larger(c, worker, found);
+    struct lowering given = {.analysis = c->analysis,
+                             .options = &c->given->options,
+                             .worker = worker,
+                             .shares = s->shares ? s->shares->programs[worker] : NULL,
+                             .memory = &s->memory[thread]};
+    TRY(lowering_measure(&given, found));
+    for (int i = worker; i < c->analysis->plan->n_workers; i++)
+        for (int k = 0; c->twin_of[i] == worker && k < BUFFER_CLASS_COUNT; k++)
+            c->given->slab_bytes[i][k] = int64_max(c->given->slab_bytes[i][k], found[k]);
     return STATUS_OK;
 }
 
@@ -278,11 +205,9 @@ void program_study_close(struct program_study *s)
 {
     if (!s)
         return;
-    for (int i = 0; s->cases && i < s->n_cases; i++) {
-        groundwork_destroy(s->cases[i].work);
-        pthread_mutex_destroy(&s->cases[i].lock);
-    }
-    close_rooms(s->rooms, s->n_rooms);
+    for (int i = 0; s->cases && i < s->n_cases; i++)
+        analysis_destroy(s->cases[i].analysis);
+    lowering_close_memory(s->memory, s->n_threads);
     free(s->cases);
     free(s);
 }

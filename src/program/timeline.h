@@ -3,7 +3,7 @@
  * written by the same code, so that they can be laid side by side.
  *
  * Every worker is a process of the trace. Its track "compute" has the computing instructions, with
- * what they waited for (category "wait") before them; its tracks "communicate" have transfers and
+ * their waits (category "wait") before them; its tracks "communicate" have transfers and
  * reductions from their start to their end, on as many tracks as were under way at once.
  * Categories are compute, communicate, wait, load and step; args name the step and the instruction,
  * and say bytes and peers.
@@ -23,7 +23,7 @@
  *     TRY(timeline_write_file("run.trace.json", write, NULL));
  *
  * Times are whole nanoseconds: slices that touch must not overlap by a rounding, because viewers
- * drop those that do. What cannot be written shows in the stream's error indicator, which
+ * drop those that do. A failed write shows in the stream's error indicator, which
  * timeline_write_file looks at.
  */
 #ifndef CLEAVE_PROGRAM_TIMELINE_H

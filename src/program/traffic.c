@@ -1,14 +1,19 @@
-/* Which workers' regions of a view and of its source meet.
+/* The pairs of workers whose regions of a view and of its source meet: each pair of different
+ * workers is a message.
  *
- * Most pairs do not, so not all of them are tried: along the axis that cuts the source into the
- * most parts its regions are sorted, and a region of the view is held against those alone that
+ *     source, rows    w0  0..13   w1 14..27
+ *     view, rows      w0  0..14   w1 13..27       pairs (source, view): 0-0, 1-0, 0-1, 1-1
+ *
+ * Most pairs do not meet, so not all of them are tried. The source's regions are sorted along the
+ * axis that cuts it into the most parts, and a region of the view is compared only with those that
  * begin near it.
  *
  *     source    |--0--|--1--|--2--|--3--|          sorted by where they begin; the longest is L
  *     view              |---1---|                   tried: begins in (begin - L, end)
  */
 #include "base/array.h"
-#include "program/groundwork.h"
+#include "base/numbers.h"
+#include "program/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +48,9 @@ static int64_t count_parts(const struct finder *f, int axis, int64_t *longest)
         const struct range *r = &f->source[w].axis[axis];
         if (r->end <= r->begin)
             continue;
-        begin = r->begin < begin ? r->begin : begin;
-        end = r->end > end ? r->end : end;
-        *longest = r->end - r->begin > *longest ? r->end - r->begin : *longest;
+        begin = int64_min(begin, r->begin);
+        end = int64_max(end, r->end);
+        *longest = int64_max(*longest, r->end - r->begin);
     }
     return *longest ? (end - begin) / *longest : 0;
 }
@@ -116,16 +121,6 @@ static enum status find_pairs(struct finder *f)
     return STATUS_OK;
 }
 
-static enum status find_local_pairs(struct finder *f)
-{
-    for (int w = 0; w < f->n_workers; w++) {
-        struct region share;
-        if (region_intersect(&f->source[w], &f->view[w], f->rank, &share))
-            TRY(add_pair(f, w, w));
-    }
-    return STATUS_OK;
-}
-
 static int side_of(const struct pair *p, enum direction side)
 {
     return side == TO_VIEW ? p->view : p->source;
@@ -152,8 +147,8 @@ static enum status sort_pairs(struct finder *f, enum direction side, arena *memo
     return STATUS_OK;
 }
 
-/* Pairs are sorted by worker of the view, then of the source. Every pair takes its two numbers, and
- * goes into both lists. */
+/* Pairs are sorted by worker of the view, then of the source. Every pair takes its two message
+ * numbers, and goes into both lists. */
 static enum status number_pairs(const struct finder *f, arena *memory, struct traffic *t)
 {
     int *next, *backward;
@@ -181,23 +176,23 @@ static enum status number_pairs(const struct finder *f, arena *memory, struct tr
     return STATUS_OK;
 }
 
-static enum status find(struct finder *f, bool local, arena *memory, struct traffic *out)
-{
-    *out = (struct traffic){0};
-    TRY(local ? find_local_pairs(f) : find_pairs(f));
-    TRY(sort_pairs(f, TO_SOURCE, memory, &out->of_source));
-    TRY(sort_pairs(f, TO_VIEW, memory, &out->of_view));
-    return number_pairs(f, memory, out);
-}
-
-enum status traffic_find(const struct partition *part, int n_workers, int tensor, int class,
+enum status traffic_find(const struct partition *part, int n_workers, int tensor, int size,
                          arena *memory, arena *scratch, struct traffic *out)
 {
     const struct part_tensor *view = &part->tensors[tensor];
-    struct finder f = {.source = part->tensors[view->source].at[class],
-                       .view = view->at[class],
+    struct finder f = {.source = part->tensors[view->source].at[size],
+                       .view = view->at[size],
                        .rank = view->rank,
                        .n_workers = n_workers,
                        .scratch = scratch};
-    return find(&f, view->source == TENSOR_IMAGES, memory, out);
+    struct region share;
+    *out = (struct traffic){0};
+    if (view->source != TENSOR_IMAGES)
+        TRY(find_pairs(&f));
+    for (int w = 0; view->source == TENSOR_IMAGES && w < n_workers; w++)
+        if (region_intersect(&f.source[w], &f.view[w], f.rank, &share))
+            TRY(add_pair(&f, w, w));
+    TRY(sort_pairs(&f, TO_SOURCE, memory, &out->of_source));
+    TRY(sort_pairs(&f, TO_VIEW, memory, &out->of_view));
+    return number_pairs(&f, memory, out);
 }

@@ -1,60 +1,61 @@
-/* Workers that do the same on other samples.
+/* Twins: workers that do the same on other samples.
  *
- * Their pieces of every layer differ in nothing but where their samples begin. Then so do the
- * regions of all tensors, while parameters, their holders and whoever shares statistics are the
- * same; and as such workers send and receive nothing outside reductions, no other worker's place
- * or number comes into their programs. */
-#include "program/groundwork.h"
+ *     worker        0    1    2    3
+ *     conv1  n=4   n0   n1   n2   n3        twin_of 0 0 0 0: one program stands for all
+ *     fc1    n=4   n0   n1   n2   n3
+ *
+ * The pieces of twins differ only in their first sample, in every layer. Then the regions of all
+ * tensors do, too, while the parameters, their holders and the sharers of statistics are the same.
+ * Twins send and receive nothing outside reductions, so no other worker's region or number comes
+ * into their programs. */
+#include "program/analysis.h"
 
 /* ---- workers with messages ---- */
 
-static void mark_traffic(const struct groundwork *w, const struct traffic *t, bool *talks)
+/* Holders without a sample of a micro-batch receive running statistics. */
+static bool hands_out_statistics(const struct analysis *a, int group)
 {
-    for (int i = 0; i < t->of_view[w->plan->n_workers]; i++) {
-        talks[t->in_source[i].peer] |= t->in_source[i].message[TO_VIEW] >= 0;
-        talks[t->in_view[i].peer] |= t->in_view[i].message[TO_VIEW] >= 0;
-    }
-}
-
-/* Those without a sample of a micro-batch are sent running statistics by others. */
-static bool hands_out_statistics(const struct groundwork *w, int group)
-{
-    const struct graph_node *node = &w->graph->nodes[w->part->groups[group].first_node];
+    const struct graph_node *node = &a->graph->nodes[a->part->groups[group].first_node];
     bool empty = false, running = false;
-    for (int c = 0; c < w->part->n_classes; c++)
-        empty |= w->has_empty[group * PARTITION_MAX_CLASSES + c];
+    for (int s = 0; s < a->part->n_sizes; s++)
+        empty |= a->has_empty[group][s];
     for (int k = 0; k < node->n_params; k++)
-        running |= !w->graph->params[node->first_param + k].spec.trained;
-    return w->training && empty && running;
+        running |= !a->graph->params[node->first_param + k].spec.trained;
+    return a->training && empty && running;
 }
 
-static void find_talkers(const struct groundwork *w, bool *talks)
+static void find_talkers(const struct analysis *a, bool *talks)
 {
-    for (int i = 0; i < w->plan->n_workers; i++)
-        talks[i] = w->plan->n_servers > 0;
-    for (int t = 0; t < w->part->n_tensors; t++)
-        for (int c = 0; w->part->tensors[t].source != NO_TENSOR && c < w->part->n_classes; c++)
-            mark_traffic(w, &w->traffic[t * PARTITION_MAX_CLASSES + c], talks);
-    for (int g = 0; g < w->part->n_groups; g++) {
-        const struct plan_layer *layer = &w->plan->layers[w->part->groups[g].first_node];
-        for (int i = 0; hands_out_statistics(w, g) && i < layer->n_pieces; i++)
+    for (int i = 0; i < a->plan->n_workers; i++)
+        talks[i] = a->plan->n_servers > 0;
+    for (int t = 0; t < a->part->n_tensors; t++)
+        for (int s = 0; a->part->tensors[t].source != NO_TENSOR && s < a->part->n_sizes; s++) {
+            const struct traffic *pairs = &a->traffic[t][s];
+            for (int i = 0; i < pairs->of_view[a->plan->n_workers]; i++) {
+                talks[pairs->in_source[i].peer] |= pairs->in_source[i].message[TO_VIEW] >= 0;
+                talks[pairs->in_view[i].peer] |= pairs->in_view[i].message[TO_VIEW] >= 0;
+            }
+        }
+    for (int g = 0; g < a->part->n_groups; g++) {
+        const struct plan_layer *layer = &a->plan->layers[a->part->groups[g].first_node];
+        for (int i = 0; hands_out_statistics(a, g) && i < layer->n_pieces; i++)
             talks[layer->workers[i]] = true;
     }
 }
 
 /* ---- workers with the same work ---- */
 
-/* Of loop 0, the batch, parts may begin elsewhere, but at the same distance in all micro-batches:
- * then the samples of a step lie as close together, too. */
-static bool same_parts(const struct partition *part, const struct plan_cut *cut, int a, int b)
+/* Parts of loop 0, the batch, may begin elsewhere, but at the same distance in all micro-batches.
+ */
+static bool same_parts(const struct partition *part, const struct plan_cut *cut, int i, int k)
 {
-    if (cut->loop != 0 || a == b)
-        return a == b;
+    if (cut->loop != 0 || i == k)
+        return i == k;
     int64_t distance = 0;
-    for (int c = 0; c < part->n_classes; c++) {
-        struct range x = plan_part(cut, a, part->class_size[c]);
-        struct range y = plan_part(cut, b, part->class_size[c]);
-        if (c == 0)
+    for (int s = 0; s < part->n_sizes; s++) {
+        struct range x = plan_part(cut, i, part->samples_of_size[s]);
+        struct range y = plan_part(cut, k, part->samples_of_size[s]);
+        if (s == 0)
             distance = y.begin - x.begin;
         if (y.begin - x.begin != distance || y.end - x.end != distance)
             return false;
@@ -62,63 +63,59 @@ static bool same_parts(const struct partition *part, const struct plan_cut *cut,
     return true;
 }
 
-static bool same_pieces(const struct groundwork *w, int node, int x, int y)
+static bool same_pieces(const struct analysis *a, int node, int x, int y)
 {
-    const struct plan_layer *layer = &w->plan->layers[node];
-    int a = w->part->piece_of[node][x], b = w->part->piece_of[node][y];
-    if (a == NO_PIECE || b == NO_PIECE)
-        return a == b;
-    for (int i = layer->n_cuts - 1; i >= 0; i--) {
-        int n = layer->cut[i].n_parts;
-        if (!same_parts(w->part, &layer->cut[i], a % n, b % n))
+    const struct plan_layer *layer = &a->plan->layers[node];
+    int i = a->part->piece_of[node][x], k = a->part->piece_of[node][y];
+    if (i == NO_PIECE || k == NO_PIECE)
+        return i == k;
+    for (int c = layer->n_cuts - 1; c >= 0; c--) {
+        int n = layer->cut[c].n_parts;
+        if (!same_parts(a->part, &layer->cut[c], i % n, k % n))
             return false;
-        a /= n;
-        b /= n;
+        i /= n;
+        k /= n;
     }
     return true;
 }
 
 /* Where a worker's part of a view begins in what it holds of the source. */
-static int64_t first_in_source(const struct partition *part, int view, int class, int worker)
+static int64_t first_in_source(const struct partition *part, int view, int size, int worker)
 {
     const struct part_tensor *t = &part->tensors[view];
-    return t->at[class][worker].axis[0].begin -
-           part->tensors[t->source].at[class][worker].axis[0].begin;
+    return t->at[size][worker].axis[0].begin -
+           part->tensors[t->source].at[size][worker].axis[0].begin;
 }
 
-static bool same_views(const struct groundwork *w, int x, int y)
+static bool same_work(const struct analysis *a, int x, int y)
 {
-    const struct partition *part = w->part;
+    const struct partition *part = a->part;
+    for (int i = 1; i < a->graph->n_nodes; i++)
+        if (!same_pieces(a, i, x, y))
+            return false;
     for (int t = 0; t < part->n_tensors; t++)
-        for (int c = 0; part->tensors[t].source != NO_TENSOR && c < part->n_classes; c++)
-            if (first_in_source(part, t, c, x) != first_in_source(part, t, c, y))
+        for (int s = 0; part->tensors[t].source != NO_TENSOR && s < part->n_sizes; s++)
+            if (first_in_source(part, t, s, x) != first_in_source(part, t, s, y))
                 return false;
     return true;
 }
 
-static bool same_work(const struct groundwork *w, int x, int y)
+enum status analysis_find_twins(const struct analysis *a, int *twin_of)
 {
-    for (int i = 1; i < w->graph->n_nodes; i++)
-        if (!same_pieces(w, i, x, y))
-            return false;
-    return same_views(w, x, y);
-}
-
-enum status groundwork_find_twins(const struct groundwork *w, arena *memory, int **out)
-{
-    size_t n = (size_t)w->plan->n_workers;
-    int *firsts, n_firsts = 0; /* those that are the lowest of their twins */
+    size_t n = (size_t)a->plan->n_workers;
+    int *firsts, n_firsts = 0; /* the lowest of each set of twins */
     bool *talks;
-    TRY(arena_alloc_array(memory, n, sizeof **out, out));
-    TRY(arena_alloc_array(memory, n, sizeof *firsts, &firsts));
-    TRY(arena_alloc_array(memory, n, sizeof *talks, &talks));
-    find_talkers(w, talks);
-    for (int i = 0; i < w->plan->n_workers; i++) {
-        (*out)[i] = i;
-        for (int k = 0; !talks[i] && (*out)[i] == i && k < n_firsts; k++)
-            if (same_work(w, i, firsts[k]))
-                (*out)[i] = firsts[k];
-        if (!talks[i] && (*out)[i] == i)
+    TRY(arena_alloc_array(a->memory, n, sizeof *firsts, &firsts));
+    TRY(arena_alloc_array(a->memory, n, sizeof *talks, &talks));
+    find_talkers(a, talks);
+    for (int i = 0; i < a->plan->n_workers; i++) {
+        twin_of[i] = i;
+        if (talks[i])
+            continue;
+        for (int k = 0; twin_of[i] == i && k < n_firsts; k++)
+            if (same_work(a, i, firsts[k]))
+                twin_of[i] = firsts[k];
+        if (twin_of[i] == i)
             firsts[n_firsts++] = i;
     }
     return STATUS_OK;

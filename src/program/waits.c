@@ -1,22 +1,23 @@
-/* Waits: from who touches which memory.
+/* Waits, from the memory that instructions touch.
  *
  * An instruction that reads memory comes behind the last that wrote it; one that writes memory
  * comes behind all that read or wrote it before. Memory, not buffers: buffers that are never alive
  * together share places, and a send may still be reading when its buffer's life in the list is
- * over. So each class's slab is a line of segments with what was done to them last:
+ * over. So each class's slab is a line of segments with what was last done to them:
  *
  *     | written by 3, read since by 9 | never touched | written by 7, read by 12 and 14 | ...
  *
- * A write makes its range one segment: whoever comes later waits for the write, and with it for
- * all that came before. Classes of which nothing is communicated have no line: computations run in
- * order anyway. A line is cut into zones of equal length, so that little has to move when a segment
- * comes or goes; a buffer that lies in several zones has a segment in each.
+ * A write makes its range one segment: a later instruction waits for the write, and with it for
+ * all that came before. A class of which nothing is communicated has no line, because computations
+ * run in order anyway. A line is cut into zones of equal length, so that little has to move when a
+ * segment comes or goes; a buffer that lies in several zones has a segment in each.
  *
- * Only what no other wait brings along becomes a wait. Waiting for an instruction, one also comes
- * behind all that it waited for; and a computation behind whatever an earlier one waited for. The
- * computations that are behind a communication are all from some number on, so one number each
- * says it (`seen_at`), and so does one for the computations that a communication is behind. */
+ * A wait that another wait implies is left out. An instruction that waits for another also comes
+ * behind all that the other waited for, and a computation behind all that an earlier one waited
+ * for. The computations behind a communication are all from some number on, so one number says it
+ * (`seen_at`); so does one for the computations that a communication is behind. */
 #include "base/array.h"
+#include "base/numbers.h"
 #include "program/lowering.h"
 
 #include <limits.h>
@@ -62,20 +63,14 @@ struct tracker {
 
 /* ---- segments ---- */
 
-/* The segment that `offset` lies in: one of the n from `low` on. Which half it is in is as good as
- * random, so that is added and not branched upon. */
+/* The segment that `offset` lies in: one of the n from `low` on. A branch on the half would be
+ * mispredicted half of the time, so it is added. */
 static int find_segment(const struct zone *l, int64_t offset)
 {
     int low = 0;
     for (int n = l->n; n > 1; n -= n / 2)
         low += l->segments[low + n / 2].begin <= offset ? n / 2 : 0;
     return low;
-}
-
-/* Room for two more: no access adds more than that. */
-static enum status make_room(struct tracker *t, struct zone *l)
-{
-    return array_reserve(t->scratch, &l->segments, l->n + 2, &l->capacity, sizeof *l->segments);
 }
 
 /* Makes segment i begin at `offset`, which lies in it or at its begin; its number then. */
@@ -119,39 +114,27 @@ static void replace(struct zone *l, int first, int last, int64_t end, const stru
 
 /* ---- creating ---- */
 
-static enum status open_zone(struct tracker *t, struct zone *z, int64_t begin, int64_t end)
-{
-    enum { FIRST_CAPACITY = 16 };
-    *z = (struct zone){.begin = begin, .end = end, .n = 1, .capacity = FIRST_CAPACITY};
-    TRY(arena_alloc_array(t->scratch, FIRST_CAPACITY, sizeof *z->segments, &z->segments));
-    z->segments[0] = (struct segment){.begin = begin, .writer = -1, .computing_reader = -1};
-    return STATUS_OK;
-}
-
 static enum status open_line(struct tracker *t, enum buffer_class class)
 {
-    enum { INSTRS_PER_ZONE = 64, MOST_ZONES = 64 };
+    enum { INSTRS_PER_ZONE = 64, MOST_ZONES = 64, FIRST_CAPACITY = 16 };
     struct line *l = &t->lines[class];
     int64_t all = t->p->slab_bytes[class];
     if (l->n_zones || all == 0)
         return STATUS_OK;
     int n = 1 + t->p->n_instrs / INSTRS_PER_ZONE;
-    l->n_zones = n < MOST_ZONES ? n : MOST_ZONES;
+    l->n_zones = int_min(n, MOST_ZONES);
     l->zone_bytes = (all + l->n_zones - 1) / l->n_zones;
     TRY(arena_alloc_array(t->scratch, (size_t)l->n_zones, sizeof *l->zones, &l->zones));
     for (int i = 0; i < l->n_zones; i++) {
-        int64_t begin = i * l->zone_bytes, end = begin + l->zone_bytes;
-        TRY(open_zone(t, &l->zones[i], begin, end < all ? end : all));
+        struct zone *z = &l->zones[i];
+        int64_t begin = i * l->zone_bytes;
+        *z = (struct zone){.begin = begin,
+                           .end = int64_min(begin + l->zone_bytes, all),
+                           .n = 1,
+                           .capacity = FIRST_CAPACITY};
+        TRY(arena_alloc_array(t->scratch, FIRST_CAPACITY, sizeof *z->segments, &z->segments));
+        z->segments[0] = (struct segment){.begin = begin, .writer = -1, .computing_reader = -1};
     }
-    return STATUS_OK;
-}
-
-static enum status open_lines(struct tracker *t, const struct instr *instr)
-{
-    for (int k = 0; k < instr->n_reads; k++)
-        TRY(open_line(t, t->p->buffers[instr->reads[k]].class));
-    for (int k = 0; k < instr->n_writes; k++)
-        TRY(open_line(t, t->p->buffers[instr->writes[k]].class));
     return STATUS_OK;
 }
 
@@ -167,13 +150,18 @@ static enum status create(struct tracker *t)
     for (int i = 0; i < t->p->n_instrs; i++) {
         t->communicates[i] = t->p->instrs[i].stream == STREAM_COMMUNICATE;
         t->seen_at[i] = INT_MAX;
-        if (t->communicates[i])
-            TRY(open_lines(t, &t->p->instrs[i]));
+        const struct instr *instr = &t->p->instrs[i];
+        for (int k = 0; t->communicates[i] && k < instr->n_reads; k++)
+            TRY(open_line(t, t->p->buffers[instr->reads[k]].class));
+        for (int k = 0; t->communicates[i] && k < instr->n_writes; k++)
+            TRY(open_line(t, t->p->buffers[instr->writes[k]].class));
     }
     return STATUS_OK;
 }
 
-/* ---- gathering ---- */
+/* ---- gathering ----
+ *
+ * An access adds two segments at most. */
 
 /* Instruction `number` comes behind `before` (-1: nothing). */
 static void come_behind(struct tracker *t, int number, int before)
@@ -181,8 +169,7 @@ static void come_behind(struct tracker *t, int number, int before)
     if (before < 0 || before == number)
         return;
     if (!t->communicates[before]) {
-        if (before > t->last_compute)
-            t->last_compute = before;
+        t->last_compute = int_max(t->last_compute, before);
         return;
     }
     bool known = !t->communicates[number] && t->seen_at[before] < number;
@@ -192,27 +179,22 @@ static void come_behind(struct tracker *t, int number, int before)
     t->found[t->n_found++] = before;
 }
 
-static enum status note_read(struct tracker *t, struct segment *s, int number)
-{
-    if (!t->communicates[number]) {
-        s->computing_reader = number;
-        return STATUS_OK;
-    }
-    struct reader *r;
-    TRY(arena_alloc(t->scratch, sizeof *r, &r));
-    *r = (struct reader){number, s->readers};
-    s->readers = r;
-    return STATUS_OK;
-}
-
 static enum status read_zone(struct tracker *t, int number, struct zone *l, int64_t begin,
                              int64_t end)
 {
-    TRY(make_room(t, l));
+    TRY(array_reserve(t->scratch, &l->segments, l->n + 2, &l->capacity, sizeof *l->segments));
     int first = split(l, find_segment(l, begin), begin), behind = split_end(l, first, end);
     for (int i = first; i < behind; i++) {
-        come_behind(t, number, l->segments[i].writer);
-        TRY(note_read(t, &l->segments[i], number));
+        struct segment *s = &l->segments[i];
+        struct reader *r;
+        come_behind(t, number, s->writer);
+        if (!t->communicates[number]) {
+            s->computing_reader = number;
+            continue;
+        }
+        TRY(arena_alloc(t->scratch, sizeof *r, &r));
+        *r = (struct reader){number, s->readers};
+        s->readers = r;
     }
     return STATUS_OK;
 }
@@ -221,7 +203,7 @@ static enum status write_zone(struct tracker *t, int number, struct zone *l, int
                               int64_t end)
 {
     struct segment written = {.begin = begin, .writer = number, .computing_reader = -1};
-    TRY(make_room(t, l));
+    TRY(array_reserve(t->scratch, &l->segments, l->n + 2, &l->capacity, sizeof *l->segments));
     int first = find_segment(l, begin), last = first;
     for (int i = first; i < l->n && (i == first || l->segments[i].begin < end); i++) {
         const struct segment *s = &l->segments[i];
@@ -238,7 +220,7 @@ static enum status write_zone(struct tracker *t, int number, struct zone *l, int
 typedef enum status access_zone(struct tracker *t, int number, struct zone *l, int64_t begin,
                                 int64_t end);
 
-/* In every zone that the buffer lies in; nothing if nobody meets on its class's line. */
+/* In every zone that the buffer lies in; nothing if its class has no line. */
 static enum status access_buffer(struct tracker *t, int number, const struct buffer *b,
                                  access_zone *access)
 {
@@ -251,18 +233,6 @@ static enum status access_buffer(struct tracker *t, int number, const struct buf
         TRY(access(t, number, z, begin, here));
         begin = here;
     }
-    return STATUS_OK;
-}
-
-static enum status gather(struct tracker *t, int number)
-{
-    const struct instr *instr = &t->p->instrs[number];
-    t->n_found = 0;
-    t->last_compute = -1;
-    for (int k = 0; k < instr->n_reads; k++)
-        TRY(access_buffer(t, number, &t->p->buffers[instr->reads[k]], read_zone));
-    for (int k = 0; k < instr->n_writes; k++)
-        TRY(access_buffer(t, number, &t->p->buffers[instr->writes[k]], write_zone));
     return STATUS_OK;
 }
 
@@ -320,8 +290,7 @@ static int keep_for_communication(struct tracker *t, int number)
 {
     int n = 0, behind = -1;
     for (int i = 0; i < t->n_found; i++)
-        if (t->behind[t->found[i]] > behind)
-            behind = t->behind[t->found[i]];
+        behind = int_max(behind, t->behind[t->found[i]]);
     bool waits_for_last = t->last_compute > behind;
     if (waits_for_last)
         behind = t->last_compute;
@@ -360,10 +329,15 @@ static enum status track(struct program *p, struct tracker *t)
     TRY(create(t));
     for (int i = 0; i < p->n_instrs; i++) {
         struct instr *instr = &p->instrs[i];
-        TRY(gather(t, i));
+        int *waits = NULL;
+        t->n_found = 0;
+        t->last_compute = -1;
+        for (int k = 0; k < instr->n_reads; k++)
+            TRY(access_buffer(t, i, &p->buffers[instr->reads[k]], read_zone));
+        for (int k = 0; k < instr->n_writes; k++)
+            TRY(access_buffer(t, i, &p->buffers[instr->writes[k]], write_zone));
         sort_found(t);
-        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i),
-            *waits = NULL;
+        int n = t->communicates[i] ? keep_for_communication(t, i) : keep_for_compute(t, i);
         TRY(take_ints(t, p->memory, n, &waits));
         memcpy(waits, t->found, (size_t)n * sizeof *waits);
         instr->n_waits = n;
@@ -374,6 +348,6 @@ static enum status track(struct program *p, struct tracker *t)
 
 enum status lowering_find_waits(struct program *p, const struct lowering *given)
 {
-    struct tracker t = {.p = p, .scratch = given->scratch};
+    struct tracker t = {.p = p, .scratch = given->memory->scratch};
     return track(p, &t);
 }

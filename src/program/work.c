@@ -63,7 +63,7 @@ static void put_number(struct writer *w, int64_t number)
     put(w, at);
 }
 
-/* " k3": the word and the number, unless it is what most have. */
+/* " k3": the word and the number, unless it is the usual one. */
 static void put_named(struct writer *w, const char *word, int64_t number, int64_t usual)
 {
     if (number == usual)
@@ -120,7 +120,7 @@ static uint64_t hash(const char *text, size_t n)
     return h;
 }
 
-/* What does not fit ends in a number made from all of it. */
+/* A text that does not fit is cut, and ends in a hash of all of it. */
 static const char *hand_over(const struct writer *w, char *text, size_t size)
 {
     enum { HASH = 17 };
@@ -153,8 +153,8 @@ static bool is_depthwise(const struct op_case *op)
     return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[1];
 }
 
-/* Attributes that an op does not use are zero and leave nothing. What only changes values (an
- * epsilon, a divisor) is left out, and so is what follows from the shapes. */
+/* Attributes that an op does not use are zero and leave nothing. Left out are those that only
+ * change values (an epsilon, a divisor), and those that follow from the shapes. */
 static void put_attributes(struct writer *w, const struct group_spec *spec)
 {
     const struct op_attrs *a = &spec->op.attrs;
@@ -261,13 +261,6 @@ static void put_copy(struct writer *w, const struct region_copy *c)
     put_channels(w, c, c->to_begin, c->to_layout);
 }
 
-static void put_load(struct writer *w, const struct program_load *load)
-{
-    put(w, "upload");
-    put_buffer(w, load->images);
-    put_named(w, " labels ", load->label_samples.end - load->label_samples.begin, 0);
-}
-
 static int count_states(const struct program_param *param)
 {
     int states = 0;
@@ -276,27 +269,24 @@ static int count_states(const struct program_param *param)
     return states;
 }
 
-static void put_update(struct writer *w, const struct program_param *param)
-{
-    put(w, "update ");
-    put_number(w, count_states(param));
-    put(w, " ");
-    put_number(w, w->p->buffers[param->weight].n_bytes);
-}
-
-static void put_bytes(struct writer *w, const char *word, const struct program_copy *c)
-{
-    put(w, word);
-    put_number(w, w->p->buffers[c->to].n_bytes);
-}
+/* First words of keys, and families of instructions that have no more. */
+static const char *const kind_words[INSTR_KIND_COUNT] = {[INSTR_LOAD] = "upload",
+                                                         [INSTR_FOLD] = "fold",
+                                                         [INSTR_CLEAR] = "clear",
+                                                         [INSTR_ACCUMULATE] = "accumulate",
+                                                         [INSTR_STASH] = "stash"};
 
 static void put_instr(struct writer *w, const struct instr *instr)
 {
     const struct program *p = w->p;
     switch (instr->kind) {
-    case INSTR_LOAD:
-        put_load(w, &p->loads[instr->index]);
+    case INSTR_LOAD: {
+        const struct program_load *load = &p->loads[instr->index];
+        put(w, kind_words[instr->kind]);
+        put_buffer(w, load->images);
+        put_named(w, " labels ", load->label_samples.end - load->label_samples.begin, 0);
         break;
+    }
     case INSTR_RUN:
         if (!p->groups[instr->group].needs.output_is_input)
             put_run(w, instr);
@@ -308,16 +298,17 @@ static void put_instr(struct writer *w, const struct instr *instr)
         put_copy(w, &p->copies[instr->index].region);
         break;
     case INSTR_CLEAR:
-        put_bytes(w, "clear ", &p->copies[instr->index]);
-        break;
     case INSTR_ACCUMULATE:
-        put_bytes(w, "accumulate ", &p->copies[instr->index]);
-        break;
     case INSTR_STASH:
-        put_bytes(w, "stash ", &p->copies[instr->index]);
+        put(w, kind_words[instr->kind]);
+        put(w, " ");
+        put_number(w, p->buffers[p->copies[instr->index].to].n_bytes);
         break;
     case INSTR_UPDATE:
-        put_update(w, &p->params[instr->param]);
+        put(w, "update ");
+        put_number(w, count_states(&p->params[instr->param]));
+        put(w, " ");
+        put_number(w, p->buffers[p->params[instr->param].weight].n_bytes);
         break;
     case INSTR_SEND: /* these do not compute */
     case INSTR_RECEIVE:
@@ -362,9 +353,9 @@ struct amount {
 };
 
 /* Batch norm cannot write its first element before it has read the last one of the channel, and a
- * channel of a whole batch is larger than what a core or a multiprocessor keeps at hand: what the
- * sums are taken of is read twice, whether workers share them (then in a pass of its own) or not.
- */
+ * channel of a whole batch is larger than what a core or a multiprocessor keeps at hand. So
+ * it reads the summed tensors twice, whether workers share the sums (then in a pass of its own) or
+ * not. */
 static bool reads_twice(const struct group_spec *spec)
 {
     return spec->op.op == OP_BATCH_NORM && spec->training && !spec->shared_statistics;
@@ -404,8 +395,8 @@ static struct amount amount_of_pass(const struct group_spec *spec, enum pass pas
                                (reads_twice(spec) ? in + out : 0)};
 }
 
-/* What is folded in: a residual and an activation forward; backward the sum of several gradients,
- * times the activation's slope, written where the residual's gradient is. */
+/* Folded in are a residual and an activation forward; backward the sum of several gradients, times
+ * the activation's slope, written where the residual's gradient is. */
 static struct amount amount_of_folded(const struct group_spec *spec, enum pass pass,
                                       int n_gradients)
 {
@@ -516,86 +507,59 @@ struct work_amount program_instr_amount(const struct program *p, int i)
 
 /* ---- families ---- */
 
-static void start_family(struct writer *w, const struct program *p, const char *word)
-{
-    w->p = p;
-    w->n = 0;
-    put(w, word);
-}
-
-static void end_family(const struct writer *w, struct instr_work *work)
-{
-    (void)hand_over(w, work->family, sizeof work->family);
-}
-
 static void name_group_family(const struct group_spec *spec, enum pass pass,
                               struct instr_work *work)
 {
     const struct op_attrs *a = &spec->op.attrs;
     struct writer w;
-    start_family(&w, NULL, op_get_info(spec->op.op)->name);
+    w.p = NULL;
+    w.n = 0;
+    put(&w, op_get_info(spec->op.op)->name);
     put_pair(&w, " k", a->kernel, 0);
     put_pair(&w, " s", a->stride, 0);
     if (a->groups > 1)
         put(&w, is_depthwise(&spec->op) ? " depthwise" : " grouped");
     put_flag(&w, " shared", spec->shared_statistics);
-    put_flag(&w, " twice", reads_twice(spec)); /* unlike those that were kept before it counted */
+    put_flag(&w, " twice", reads_twice(spec)); /* profiles may have older times without it */
     put(&w, " ");
     put(&w, pass_words[pass]);
-    end_family(&w, work);
+    (void)hand_over(&w, work->family, sizeof work->family);
 }
 
 /* "copy blocked16 plain": the kinds of the layouts, without their shapes. */
-static void put_kind(struct writer *w, const layout *l)
-{
-    char text[LAYOUT_TEXT_BYTES];
-    w->p->backend->layout_text(l, text, sizeof text);
-    text[strcspn(text, " ")] = '\0';
-    put(w, " ");
-    put(w, text);
-}
-
-static void name_family(const struct program *p, const char *word, struct instr_work *work)
-{
-    struct writer w;
-    start_family(&w, p, word);
-    end_family(&w, work);
-}
-
 static void name_copy_family(const struct program *p, const struct region_copy *c,
                              struct instr_work *work)
 {
+    char from[LAYOUT_TEXT_BYTES], to[LAYOUT_TEXT_BYTES];
+    p->backend->layout_text(c->from_layout, from, sizeof from);
+    p->backend->layout_text(c->to_layout, to, sizeof to);
+    from[strcspn(from, " ")] = to[strcspn(to, " ")] = '\0';
     struct writer w;
-    start_family(&w, p, c->add ? "add" : "copy");
-    put_kind(&w, c->from_layout);
-    put_kind(&w, c->to_layout);
-    end_family(&w, work);
+    w.p = p;
+    w.n = 0;
+    put(&w, c->add ? "add " : "copy ");
+    put(&w, from);
+    put(&w, " ");
+    put(&w, to);
+    (void)hand_over(&w, work->family, sizeof work->family);
 }
 
 static void name_update_family(int states, struct instr_work *work)
 {
-    struct writer w;
-    start_family(&w, NULL, "update ");
-    put_number(&w, states);
-    end_family(&w, work);
+    (void)snprintf(work->family, sizeof work->family, "update %d", states);
 }
 
 static void name_instr_family(const struct program *p, const struct instr *instr,
                               struct instr_work *work)
 {
-    static const char *const words[INSTR_KIND_COUNT] = {[INSTR_LOAD] = "upload",
-                                                        [INSTR_FOLD] = "fold",
-                                                        [INSTR_CLEAR] = "clear",
-                                                        [INSTR_ACCUMULATE] = "accumulate",
-                                                        [INSTR_STASH] = "stash"};
     if (instr->kind == INSTR_RUN)
         name_group_family(&p->groups[instr->group].spec, instr->pass, work);
     else if (instr->kind == INSTR_COPY)
         name_copy_family(p, &p->copies[instr->index].region, work);
     else if (instr->kind == INSTR_UPDATE)
         name_update_family(count_states(&p->params[instr->param]), work);
-    else if (words[instr->kind])
-        name_family(p, words[instr->kind], work);
+    else if (kind_words[instr->kind])
+        (void)snprintf(work->family, sizeof work->family, "%s", kind_words[instr->kind]);
 }
 
 /* ---- work ---- */
@@ -617,7 +581,7 @@ void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradient
 void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
                   struct instr_work *work)
 {
-    name_family(NULL, "fold", work);
+    (void)snprintf(work->family, sizeof work->family, "fold");
     set_amount(work, amount_of_fold(n_addends, activates, n_bytes, element_size));
 }
 

@@ -1,4 +1,4 @@
-/* work.h: what an instruction's time depends on, and what it costs.
+/* work.h: keys, families and amounts of computing instructions: all that their time depends on.
  *
  * A key is text: two instructions with the same key take the same time on the same device under the
  * same load. Where no time is known, the family says which others to compare with, and flops and
@@ -14,11 +14,11 @@ enum { WORK_KEY_BYTES = 512, WORK_FAMILY_BYTES = 96 };
 struct instr_work {
     char family[WORK_FAMILY_BYTES];
     double flops;
-    double bytes;   /* read and written, each tensor once; what batch norm sums twice */
+    double bytes;   /* read and written, each tensor once; those that batch norm sums, twice */
     bool convolves; /* there are ways to do it in fewer operations than flops */
 };
 
-/* Of a computing instruction; the amounts alone, where nothing is to be compared with. */
+/* The amounts of a computing instruction without its family. */
 struct work_amount {
     double flops, bytes;
     bool convolves;
@@ -30,8 +30,8 @@ void program_instr_work(const struct program *p, int i, struct instr_work *work)
 /* "" if it is free. */
 const char *program_instr_key(const struct program *p, int i, char *key, size_t size);
 
-/* The same without a program, for pieces that nobody lowered: one pass of a group, to which so many
- * gradients come; the sum of gradients, times an activation's slope; an update. Fill *work. */
+/* The same without a program, for pieces that were not lowered: one pass of a group that gets so
+ * many gradients; the sum of gradients, times an activation's slope; an update. Fill *work. */
 void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
                    double element_size, struct instr_work *work);
 void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
@@ -40,7 +40,7 @@ void work_of_update(int states, double n_bytes, double element_size, struct inst
 
 enum cost_origin { COST_NONE, COST_MEASURED, COST_FITTED, COST_ROOFLINE, COST_ORIGIN_COUNT };
 
-/* What a computing instruction takes. */
+/* The time of a computing instruction. */
 struct instr_cost {
     double alone_s; /* no other worker of the host computes */
     double busy_s;  /* all of them do */

@@ -13,27 +13,28 @@ enum status check_fail(const struct program *p, int number, const char *format, 
 /* The buffer that b lies in, or b itself. */
 int check_root(const struct program *p, int b);
 
-/* ---- check_lists.c ---- */
+/* ---- access_lists.c ---- */
 
-/* Numbers are in range, buffers are large enough, and the lists of what every instruction reads and
- * writes are what its table entry says. */
+/* Numbers are in range, buffers are large enough, and every instruction lists exactly the buffers
+ * that its array entry says it reads and writes. */
 enum status check_lists(const struct program *p) MUST_USE;
 
-/* ---- check_memory.c ---- */
+/* ---- memory_order.c ---- */
 
 /* Waits are sound and order everything that meets in memory; every read finds what was written for
  * it. */
 enum status check_memory(const struct program *p) MUST_USE;
 
-/* ---- check_expect.c: what must be where, from graph and plan ---- */
+/* ---- expected.c: the contents that buffers must have, from graph and plan ---- */
 
-/* A node's group, from the programs' tables. */
+/* A node's group, from the programs' lists of groups. */
 struct node_group {
-    int first, last; /* nodes; -1: no program that is known has a piece of it */
+    int first, last; /* nodes; -1: no known program has a piece of it */
     enum activation activation;
 };
 
-/* The programs that are checked together; of one alone, what others send is foreign. */
+/* The programs that are checked together. Where one is checked alone, the contents that others send
+ * are foreign. */
 struct world {
     const struct graph *graph;
     const struct plan *plan;
@@ -44,7 +45,7 @@ struct world {
     arena *scratch;
     struct node_group *groups; /* by node */
     bool *identity;            /* [node][worker]: its output is its input */
-    struct op_piece **pieces;  /* [node][worker][class]; NULL: not looked at yet */
+    struct op_piece **pieces;  /* [node][worker][size]; NULL: not looked at yet */
     struct content **contents; /* by worker and buffer */
     int **updates;             /* by worker and parameter: how many so far */
 };
@@ -81,7 +82,7 @@ enum symbol_kind {
     SYMBOL_INPUT_GRADIENT,
 };
 uint64_t world_symbol(enum symbol_kind kind, int number, int m, int worker);
-/* What a piece of the node adds to the gradient of input k. */
+/* The symbol that a piece of the node adds to the gradient of input k. */
 uint64_t world_input_gradient(int node, int k, int m, int worker);
 /* Weights after so many updates, running statistics after so many micro-batches. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version);
@@ -89,7 +90,7 @@ uint64_t world_state(const struct world *w, int param, int k, int version);
 /* Which version of a parameter a worker computes micro-batch m with. */
 enum status world_find_version(struct world *w, int param, int worker, int m, int *out) MUST_USE;
 
-/* What the region holds behind a kernel that has written the node's output there. A kernel that
+/* The content of the region behind a kernel that has written the node's output there. A kernel that
  * only copies, where another worker's does nothing, leaves the partial sums of its input. */
 enum status world_put_value(struct world *w, int node, int m, int rank, const struct range *region,
                             struct content *out) MUST_USE;
@@ -104,7 +105,7 @@ enum status world_want_param_gradient(struct world *w, int param, int worker, in
 enum status world_want_statistics(struct world *w, int node, int m, int worker, bool backward,
                                   struct wanted *out) MUST_USE;
 
-/* ---- check_meaning.c: what instructions do to contents ---- */
+/* ---- symbolic_run.c: the effect of instructions on contents ---- */
 
 /* A computation; or, alone, any instruction. */
 enum status meaning_apply(struct world *w, int worker, int number) MUST_USE;
@@ -113,16 +114,14 @@ enum status meaning_message(struct world *w, int from, int send, int to, int rec
 enum status meaning_reduce(struct world *w, const struct comm_reduction *r,
                            const int *numbers) MUST_USE;
 
-/* ---- check_ends.c ---- */
+/* Runs one worker's program alone. */
+enum status check_meaning(const struct program *p) MUST_USE;
 
-/* Who holds which parameters is what the plan says; they get their first contents. */
+/* ---- params_and_results.c: before the first instruction, and behind the last ---- */
+
+/* Checks that parameters are held as the plan says, and gives them their first contents. */
 enum status meaning_begin(struct world *w, int worker) MUST_USE;
 /* All updates have been made, and all results are there. */
 enum status meaning_end(struct world *w, int worker) MUST_USE;
-
-/* ---- check_meaning.c again ---- */
-
-/* Runs one worker's program alone on symbols. */
-enum status check_meaning(const struct program *p) MUST_USE;
 
 #endif

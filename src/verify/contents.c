@@ -1,4 +1,5 @@
 #include "verify/contents.h"
+#include "base/numbers.h"
 
 #include <string.h>
 
@@ -13,8 +14,8 @@ uint64_t symbol_mix(uint64_t a, uint64_t b)
 bool ranges_meet(int rank, const struct range *a, const struct range *b, struct range *both)
 {
     for (int i = 0; i < rank; i++) {
-        both[i].begin = a[i].begin > b[i].begin ? a[i].begin : b[i].begin;
-        both[i].end = a[i].end < b[i].end ? a[i].end : b[i].end;
+        both[i].begin = int64_max(a[i].begin, b[i].begin);
+        both[i].end = int64_min(a[i].end, b[i].end);
         if (both[i].end <= both[i].begin)
             return false;
     }
@@ -103,27 +104,20 @@ uint64_t content_fingerprint(const struct content *c)
 
 /* ---- contents ---- */
 
-static enum status content_of_term(arena *a, const struct shape *shape, const struct term *term,
-                                   struct content *out)
-{
-    struct term *t;
-    TRY(arena_alloc(a, sizeof *t, &t));
-    *t = *term;
-    *out = (struct content){CONTENT_KNOWN, *shape, 1, t};
-    return STATUS_OK;
-}
-
 enum status content_of_region(arena *a, uint64_t symbol, int rank, const struct range *region,
                               struct content *out)
 {
-    struct shape shape = {.rank = rank};
-    struct term t = {.symbol = symbol};
+    struct term *t;
+    *out = (struct content){.state = CONTENT_KNOWN, .shape = {.rank = rank}, .n_terms = 1};
+    TRY(arena_alloc(a, sizeof *t, &t));
+    *t = (struct term){.symbol = symbol};
     for (int i = 0; i < rank; i++) {
-        shape.dim[i] = region[i].end - region[i].begin;
-        t.box[i] = (struct range){0, shape.dim[i]};
-        t.shift[i] = region[i].begin;
+        out->shape.dim[i] = region[i].end - region[i].begin;
+        t->box[i] = (struct range){0, out->shape.dim[i]};
+        t->shift[i] = region[i].begin;
     }
-    return content_of_term(a, &shape, &t, out);
+    out->terms = t;
+    return STATUS_OK;
 }
 
 enum status content_of_symbol(arena *a, uint64_t symbol, struct content *out)
@@ -184,13 +178,6 @@ static int clear_box(const struct content *to, const struct range *box, struct t
     return n;
 }
 
-static int keep_all(const struct content *to, struct term *all)
-{
-    if (to->n_terms)
-        memcpy(all, to->terms, (size_t)to->n_terms * sizeof *all);
-    return to->n_terms;
-}
-
 static int put_box(const struct content *from, const int64_t *from_begin, const int64_t *to_begin,
                    const struct range *box, struct term *all)
 {
@@ -221,7 +208,11 @@ enum status content_copy(arena *a, const struct content *from, const int64_t *fr
     }
     struct term *all;
     TRY(arena_alloc_array(a, (size_t)(2 * to->n_terms + from->n_terms), sizeof *all, &all));
-    int n = add_to ? keep_all(to, all) : clear_box(to, target, all);
+    int n = to->n_terms;
+    if (!add_to)
+        n = clear_box(to, target, all);
+    else if (n)
+        memcpy(all, to->terms, (size_t)n * sizeof *all);
     n += put_box(from, from_begin, to_begin, source, all + n);
     to->terms = all;
     to->n_terms = n;
@@ -256,8 +247,8 @@ static int unflatten_box(const struct shape *deep, const struct range *flat,
     return n;
 }
 
-/* What was put there last came from this region. (What lay there before it was overwritten is still
- * in the list, twice, and came from anywhere.) */
+/* Whether the last content came from this region. (Contents that were overwritten are still in the
+ * list, twice, and came from anywhere.) */
 static bool lies_at(const struct content *c, const struct range *region)
 {
     for (int i = 0; i < c->shape.rank; i++)
@@ -335,14 +326,6 @@ struct wanted wanted_flat(struct wanted *deep, const struct shape *whole,
     return w;
 }
 
-static void add_unflattened(const struct wanted *w, uint64_t symbol, const struct range *box)
-{
-    struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
-    int n = unflatten_box(&w->whole, box, boxes);
-    for (int i = 0; i < n; i++)
-        wanted_add(w->deep, symbol, boxes[i]);
-}
-
 void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box)
 {
     struct range both[SHAPE_MAX_RANK] = {{0, 0}};
@@ -351,7 +334,10 @@ void wanted_add(struct wanted *w, uint64_t symbol, const struct range *box)
     if (!ranges_meet(w->rank, box, w->clip, both))
         return;
     if (w->deep) {
-        add_unflattened(w, symbol, both);
+        struct range boxes[MAX_BOXES][SHAPE_MAX_RANK];
+        int n = unflatten_box(&w->whole, both, boxes);
+        for (int i = 0; i < n; i++)
+            wanted_add(w->deep, symbol, boxes[i]);
         return;
     }
     for (int i = 0; i < w->rank; i++) {

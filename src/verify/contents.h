@@ -1,4 +1,5 @@
-/* contents.h: what a buffer holds, as symbols instead of numbers. Not for use outside this room.
+/* contents.h: the content of a buffer, as symbols instead of numbers. Not for use outside this
+ * room.
  *
  * A symbol (64 mixed bits) stands for a whole tensor of one micro-batch, or for what one piece adds
  * to a gradient. A content says for every element of a buffer which symbols are summed there: a
@@ -39,7 +40,8 @@ struct content {
     const struct term *terms;
 };
 
-/* What must be there, gathered term by term. Regions are in the whole tensor's numbers. */
+/* A content that must be there, gathered term by term. Regions are in the whole tensor's numbers.
+ */
 struct wanted {
     int rank;
     struct range region[SHAPE_MAX_RANK];
@@ -66,7 +68,7 @@ enum status content_copy(arena *a, const struct content *from, const int64_t *fr
                          const int64_t *to_begin, const int64_t *extent, bool add,
                          struct content *to) MUST_USE;
 
-/* What a flatten without an instruction leaves in memory, seen in its input's shape: the same
+/* The output of a flatten without an instruction, seen in its input's shape: the same
  * elements. `flat` and `deep` are the regions of the flatten's output and input, [n, c h w] and
  * [n, c, h, w], with all of h and w. Nothing if that is not where the content lies. */
 enum status content_unflatten(arena *a, const struct range *flat, const struct range *deep,

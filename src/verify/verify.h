@@ -1,6 +1,6 @@
 /* verify.h: proves programs sound before they run, from their instructions alone. Nothing here
- * calls the lowering; what a step must do is derived once more, from the graph, the plan and the op
- * table.
+ * calls the lowering; the meaning of a step is derived once more, from the graph, the plan and the
+ * op table.
  *
  *     TRY(program_create_all(graph, &options, NULL, false, &set));
  *     TRY(verify_programs((const struct program *const *)set.programs, set.n_workers));
@@ -12,9 +12,9 @@
 
 #include "program/program.h"
 
-/* One worker's program: buffers lie in their slabs, waits order everything that meets in memory,
+/* One worker's program: buffers lie in their slabs, waits order all accesses to the same memory,
  * every read finds what was written for it, and every instruction is given what graph and plan say.
- * What other workers send is taken for right. */
+ * Messages of other workers are taken for right. */
 enum status verify_program(const struct program *p) MUST_USE;
 
 /* The programs of all workers together: each of them alone; every message has its other side,

@@ -113,7 +113,7 @@ const struct written_plan written[] = {
 /* ---- flattens that have no instruction ---- */
 
 /* A tensor that is flattened twice, read by others in both shapes, and whose gradient is the sum of
- * what all of them make:
+ * the gradients of all these readers:
  *
  *     conv1 - relu - drop --- conv2 --- sum --- flat1 --- fc1 --- concat --- fc2
  *                       \______________/   \      \_______________/

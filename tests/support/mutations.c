@@ -93,8 +93,8 @@ struct wait_list {
     int n, items[512];
 };
 
-/* Adds a wait for old instruction `number`: for its new place, or, where it is gone (place -1), for
- * the instructions before it. Only places before `now` are added. */
+/* The new number for a wait for old instruction `number`: its place (-1: gone), or else that of the
+ * instruction before it; only numbers before `now`. */
 static void add_wait(const struct program *old, const int *place, int number, int now,
                      struct wait_list *l)
 {
@@ -163,7 +163,7 @@ static bool reads_buffer(const struct instr *instr, int b)
     return false;
 }
 
-/* A layer that is run again though nothing reads what it makes: a waste, but no fault. */
+/* A layer that is run again though no instruction reads its result: a waste, but no fault. */
 static bool is_idle(const struct program *p, int number)
 {
     const struct instr *instr = &p->instrs[number];
@@ -187,8 +187,7 @@ static bool drop_instr(struct mutant *m)
     return true;
 }
 
-/* Harmless where the second run does the same again, because the first changed none of its inputs.
- */
+/* Harmless where the instruction does not change what it reads: the second time gives the same. */
 static bool repeat_instr(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -252,7 +251,7 @@ static void set_only(const struct mutant *m, struct instr *instr, int buffer)
     *(instr->kind == INSTR_SEND ? &instr->reads : &instr->writes) = list;
 }
 
-/* Of the same size, in table and lists alike. */
+/* Of the same size, in array entry and lists alike. */
 static bool swap_message_buffers(struct mutant *m)
 {
     struct program *p;
@@ -348,7 +347,7 @@ static bool matters(const struct program *p, int buffer)
     return p->buffers[buffer].class != BUFFER_WORKSPACE;
 }
 
-/* An instruction gets another buffer of the same kind and size, in table and lists alike. */
+/* An instruction gets another buffer of the same kind and size, in array entry and lists alike. */
 static bool change_buffer(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -375,7 +374,7 @@ static bool change_buffer(struct mutant *m)
     return true;
 }
 
-/* The list says something else than the table. */
+/* The list differs from the array entry. */
 static bool change_list(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -457,7 +456,7 @@ static bool adds_to(const struct program *p, const struct instr *instr, int b)
     return adds && p->copies[instr->index].to == b && p->copies[instr->index].from != b;
 }
 
-/* Right before the last instruction that writes what it reads. */
+/* Moved right before the last instruction that writes a buffer it reads. */
 static bool read_early(struct mutant *m)
 {
     struct program *p = open_any(m);
@@ -510,7 +509,7 @@ static bool overlap_buffers(struct mutant *m)
     return false;
 }
 
-/* ---- numbers in tables ---- */
+/* ---- numbers in array entries ---- */
 
 static bool change_reduction(struct mutant *m)
 {

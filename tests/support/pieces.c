@@ -30,6 +30,7 @@ static double tolerance_of(const struct opdevice *d)
 
 /* ---- tensors on a device ---- */
 
+/* In the plain layout, or in the layout of transfers, which is nearer to that of kernels. */
 const layout *choose_layout(const struct opdevice *d, const struct shape *shape, bool plain)
 {
     const layout *l;
@@ -119,6 +120,8 @@ void *writable(const void *p)
     return (void *)(uintptr_t)p;
 }
 
+/* Memory of a run begins as NaN, so all elements that a pass does not write are NaN, rounded-up
+ * ones, too. */
 void poison(struct oprun *r)
 {
     const struct backend *b = r->on->backend;
@@ -210,7 +213,7 @@ static void cut_loop(struct dice *dice, int64_t extent, int parts, int64_t *bord
     border[parts] = extent;
 }
 
-/* A folded residual or activation needs whole sums. */
+/* Ops that are folded behind the op need whole sums before them. */
 static bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
@@ -394,7 +397,7 @@ static void run_pass(struct pieces *p, enum pass pass)
     }
 }
 
-/* The statistics that workers would exchange: the sums over all pieces of the same channels. */
+/* The statistics that workers would share: sums over all pieces of the same channels. */
 static void sum_statistics(struct pieces *p)
 {
     double *sum[MAX_PIECES];

@@ -1,4 +1,4 @@
-/* The checker of all workers' programs together.
+/* All workers' programs together.
  *
  * It is proved that
  *   - every message has exactly one other side, with the same size, and the messages of a pair come
@@ -6,7 +6,7 @@
  *   - nothing waits for ever: both streams of all workers are run, on the rule that a message ends
  *     when both sides have started and a reduction when all have;
  *   - the step is the one that graph and plan ask for: in the order found there, every instruction
- *     is applied to symbols (check_meaning.c). So all copies of a weight end equal, updated by the
+ *     is applied to symbols (symbolic_run.c). So all copies of a weight end equal, updated by the
  *     gradients of all holders, each once;
  *   - every sample of the batch has its loss, once. */
 #include "base/progress.h"
@@ -21,38 +21,35 @@ struct side {
     int64_t tag;
     int worker, number; /* the instruction */
     bool started;
+    int first, n; /* the sides that belong together: n of them from number `first` on */
 };
 
-struct meeting {
+struct rendezvous {
     struct world *w;
     int n_sides;
-    struct side *sides; /* sorted: those that meet stand together */
+    struct side *sides; /* sorted: those that belong together are neighbours, by worker */
     int **side_of;      /* by worker and instruction; communications alone */
     bool **done;        /* by worker and instruction */
     int *next[2];       /* by stream and worker: the next instruction of the stream */
 };
 
-static const struct instr *instr_of(const struct meeting *m, const struct side *s)
-{
-    return &m->w->programs[s->worker]->instrs[s->number];
-}
-
 /* ---- matching ---- */
 
-static bool meets(const struct side *a, const struct side *b)
+static int compare_places(const struct side *a, const struct side *b)
 {
-    return a->from == b->from && a->to == b->to && a->tag == b->tag;
-}
-
-static int by_meeting(const void *x, const void *y)
-{
-    const struct side *a = x, *b = y;
     if (a->from != b->from)
         return a->from < b->from ? -1 : 1;
     if (a->to != b->to)
         return a->to < b->to ? -1 : 1;
-    if (a->tag != b->tag)
-        return a->tag < b->tag ? -1 : 1;
+    return (a->tag > b->tag) - (a->tag < b->tag);
+}
+
+static int compare_sides(const void *x, const void *y)
+{
+    const struct side *a = x, *b = y;
+    int places = compare_places(a, b);
+    if (places)
+        return places;
     if (a->worker != b->worker)
         return a->worker < b->worker ? -1 : 1;
     return (a->number > b->number) - (a->number < b->number);
@@ -74,55 +71,55 @@ static struct side make_side(const struct program *p, int number)
     return s;
 }
 
-static enum status gather_sides(struct meeting *m)
+static enum status gather_sides(struct rendezvous *r)
 {
-    struct world *w = m->w;
+    struct world *w = r->w;
     size_t n = 0;
     for (int u = 0; u < w->n_workers; u++)
         n += (size_t)w->programs[u]->n_instrs;
-    TRY(arena_alloc_array(w->scratch, n, sizeof *m->sides, &m->sides));
+    TRY(arena_alloc_array(w->scratch, n, sizeof *r->sides, &r->sides));
     for (int u = 0; u < w->n_workers; u++) {
         const struct program *p = w->programs[u];
         for (int i = 0; i < p->n_instrs; i++)
             if (p->instrs[i].stream == STREAM_COMMUNICATE)
-                m->sides[m->n_sides++] = make_side(p, i);
+                r->sides[r->n_sides++] = make_side(p, i);
     }
-    qsort(m->sides, (size_t)m->n_sides, sizeof *m->sides, by_meeting);
-    for (int k = 0; k < m->n_sides; k++)
-        m->side_of[m->sides[k].worker][m->sides[k].number] = k;
+    qsort(r->sides, (size_t)r->n_sides, sizeof *r->sides, compare_sides);
+    for (int k = 0; k < r->n_sides; k++) {
+        struct side *s = &r->sides[k];
+        bool joins = k > 0 && compare_places(&r->sides[k - 1], s) == 0;
+        s->first = joins ? r->sides[k - 1].first : k;
+        r->sides[s->first].n++;
+        r->side_of[s->worker][s->number] = k;
+    }
     return STATUS_OK;
 }
 
-/* How many sides meet from side k on. */
-static int count_meeting(const struct meeting *m, int k)
+static const struct instr *instr_of(const struct rendezvous *r, const struct side *s)
 {
-    int n = 1;
-    while (k + n < m->n_sides && meets(&m->sides[k], &m->sides[k + n]))
-        n++;
-    return n;
+    return &r->w->programs[s->worker]->instrs[s->number];
 }
 
-static const struct program_message *message_of(const struct meeting *m, const struct side *s)
+static int64_t message_bytes(const struct rendezvous *r, const struct side *s)
 {
-    return &m->w->programs[s->worker]->messages[instr_of(m, s)->index];
+    return r->w->programs[s->worker]->messages[instr_of(r, s)->index].n_bytes;
 }
 
-static const struct comm_reduction *reduction_of(const struct meeting *m, const struct side *s)
+static const struct comm_reduction *reduction_of(const struct rendezvous *r, const struct side *s)
 {
-    return &m->w->programs[s->worker]->reductions[instr_of(m, s)->index].spec;
+    return &r->w->programs[s->worker]->reductions[instr_of(r, s)->index].spec;
 }
 
-static enum status check_message(const struct meeting *m, const struct side *s, int n)
+static enum status check_message(const struct rendezvous *r, const struct side *s)
 {
-    const struct program *p = m->w->programs[s->worker];
-    if (n == 1)
+    const struct program *p = r->w->programs[s->worker];
+    if (s->n == 1)
         return check_fail(p, s->number, "has no other side, tag %lld", (long long)s->tag);
-    if (n > 2 || s[0].worker == s[1].worker)
+    if (s->n > 2 || s[0].worker == s[1].worker)
         return check_fail(p, s->number, "has a tag that is used twice, %lld", (long long)s->tag);
-    if (message_of(m, &s[0])->n_bytes != message_of(m, &s[1])->n_bytes)
+    if (message_bytes(r, &s[0]) != message_bytes(r, &s[1]))
         return check_fail(p, s->number, "has %lld bytes, and %lld on the other side",
-                          (long long)message_of(m, &s[0])->n_bytes,
-                          (long long)message_of(m, &s[1])->n_bytes);
+                          (long long)message_bytes(r, &s[0]), (long long)message_bytes(r, &s[1]));
     return STATUS_OK;
 }
 
@@ -133,19 +130,20 @@ static bool same_reduction(const struct comm_reduction *a, const struct comm_red
            memcmp(a->members, b->members, (size_t)a->n_members * sizeof *a->members) == 0;
 }
 
-static enum status check_reduction(const struct meeting *m, const struct side *s, int n)
+static enum status check_reduction(const struct rendezvous *r, const struct side *s)
 {
-    const struct comm_reduction *r = reduction_of(m, s);
-    for (int k = 0; k < n; k++)
-        if (!same_reduction(r, reduction_of(m, &s[k])))
-            return check_fail(m->w->programs[s[k].worker], s[k].number,
+    const struct comm_reduction *spec = reduction_of(r, s);
+    const struct program *p = r->w->programs[s->worker];
+    for (int k = 0; k < s->n; k++)
+        if (!same_reduction(spec, reduction_of(r, &s[k])))
+            return check_fail(r->w->programs[s[k].worker], s[k].number,
                               "is another reduction than worker %d's", s->worker);
-    for (int k = 0; k < r->n_members; k++)
-        if (k >= n || s[k].worker != r->members[k])
-            return check_fail(m->w->programs[s->worker], s->number,
-                              "is over worker %d, which does not take part once", r->members[k]);
-    if (n != r->n_members)
-        return check_fail(m->w->programs[s->worker], s->number, "has too many members");
+    for (int k = 0; k < spec->n_members; k++)
+        if (k >= s->n || s[k].worker != spec->members[k])
+            return check_fail(p, s->number, "is over worker %d, which does not take part once",
+                              spec->members[k]);
+    if (s->n != spec->n_members)
+        return check_fail(p, s->number, "has too many members");
     return STATUS_OK;
 }
 
@@ -154,22 +152,10 @@ static bool is_reduction(const struct side *s)
     return s->to < 0;
 }
 
-static enum status check_meetings(const struct meeting *m)
+/* Both sides have the messages from a to b in the same order. */
+static enum status check_pair_order(const struct rendezvous *r, int a, int b)
 {
-    for (int k = 0, n; k < m->n_sides; k += n) {
-        n = count_meeting(m, k);
-        if (is_reduction(&m->sides[k]))
-            TRY(check_reduction(m, &m->sides[k], n));
-        else
-            TRY(check_message(m, &m->sides[k], n));
-    }
-    return STATUS_OK;
-}
-
-/* The messages from a to b: both sides have them in the same order. */
-static enum status check_pair_order(const struct meeting *m, int a, int b)
-{
-    const struct program *giver = m->w->programs[a], *taker = m->w->programs[b];
+    const struct program *giver = r->w->programs[a], *taker = r->w->programs[b];
     for (int i = 0, k = 0; i < giver->n_instrs; i++) {
         const struct instr *send = &giver->instrs[i];
         if (send->kind != INSTR_SEND || giver->messages[send->index].peer != b)
@@ -186,65 +172,62 @@ static enum status check_pair_order(const struct meeting *m, int a, int b)
 
 /* ---- running ---- */
 
-static void advance(struct meeting *m, int s, int u)
+static void advance(struct rendezvous *r, int s, int u)
 {
-    const struct program *p = m->w->programs[u];
-    int *next = &m->next[s][u];
+    const struct program *p = r->w->programs[u];
+    int *next = &r->next[s][u];
     do
         ++*next;
     while (*next < p->n_instrs && (int)p->instrs[*next].stream != s);
 }
 
-static bool may_start(const struct meeting *m, int u, int number)
+static bool may_start(const struct rendezvous *r, int u, int number)
 {
-    const struct instr *instr = &m->w->programs[u]->instrs[number];
+    const struct instr *instr = &r->w->programs[u]->instrs[number];
     for (int k = 0; k < instr->n_waits; k++)
-        if (!m->done[u][instr->waits[k]])
+        if (!r->done[u][instr->waits[k]])
             return false;
     return true;
 }
 
-/* Ends what side k belongs to if all sides have started. */
-static enum status meet(struct meeting *m, int k)
+/* A side has started: if all that belong to it have, they end. */
+static enum status start_side(struct rendezvous *r, int k)
 {
-    while (k > 0 && meets(&m->sides[k - 1], &m->sides[k]))
-        k--;
-    struct side *s = &m->sides[k];
-    int n = count_meeting(m, k), *numbers;
-    for (int i = 0; i < n; i++)
+    struct side *s = &r->sides[r->sides[k].first];
+    int *numbers;
+    r->sides[k].started = true;
+    for (int i = 0; i < s->n; i++)
         if (!s[i].started)
             return STATUS_OK;
-    for (int i = 0; i < n; i++)
-        m->done[s[i].worker][s[i].number] = true;
+    for (int i = 0; i < s->n; i++)
+        r->done[s[i].worker][s[i].number] = true;
     if (!is_reduction(s)) {
-        const struct side *send = s[0].worker == s->from ? &s[0] : &s[1];
-        const struct side *receive = send == &s[0] ? &s[1] : &s[0];
-        return meaning_message(m->w, send->worker, send->number, receive->worker, receive->number);
+        int send = s[0].worker == s->from ? 0 : 1;
+        const struct side *from = &s[send], *to = &s[1 - send];
+        return meaning_message(r->w, from->worker, from->number, to->worker, to->number);
     }
-    TRY(arena_alloc_array(m->w->scratch, (size_t)n, sizeof *numbers, &numbers));
-    for (int i = 0; i < n; i++)
+    TRY(arena_alloc_array(r->w->scratch, (size_t)s->n, sizeof *numbers, &numbers));
+    for (int i = 0; i < s->n; i++)
         numbers[i] = s[i].number;
-    return meaning_reduce(m->w, reduction_of(m, s), numbers);
+    return meaning_reduce(r->w, reduction_of(r, s), numbers);
 }
 
-/* As far as worker u gets. */
-static enum status run_worker(struct meeting *m, int u, bool *moved)
+/* Runs worker u as far as it gets. */
+static enum status run_worker(struct rendezvous *r, int u, bool *moved)
 {
-    const struct program *p = m->w->programs[u];
-    int *compute = &m->next[STREAM_COMPUTE][u], *talk = &m->next[STREAM_COMMUNICATE][u];
+    const struct program *p = r->w->programs[u];
+    int *compute = &r->next[STREAM_COMPUTE][u], *talk = &r->next[STREAM_COMMUNICATE][u];
     for (bool again = true; again;) {
         again = false;
-        if (*compute < p->n_instrs && may_start(m, u, *compute)) {
-            TRY(meaning_apply(m->w, u, *compute));
-            m->done[u][*compute] = true;
-            advance(m, STREAM_COMPUTE, u);
+        if (*compute < p->n_instrs && may_start(r, u, *compute)) {
+            TRY(meaning_apply(r->w, u, *compute));
+            r->done[u][*compute] = true;
+            advance(r, STREAM_COMPUTE, u);
             again = true;
         }
-        if (*talk < p->n_instrs && may_start(m, u, *talk)) {
-            int k = m->side_of[u][*talk];
-            m->sides[k].started = true;
-            TRY(meet(m, k));
-            advance(m, STREAM_COMMUNICATE, u);
+        if (*talk < p->n_instrs && may_start(r, u, *talk)) {
+            TRY(start_side(r, r->side_of[u][*talk]));
+            advance(r, STREAM_COMMUNICATE, u);
             again = true;
         }
         *moved |= again;
@@ -253,49 +236,49 @@ static enum status run_worker(struct meeting *m, int u, bool *moved)
 }
 
 /* The first instruction that is not done, and what it waits for. */
-static enum status fail_stuck(const struct meeting *m, int u, int number)
+static enum status fail_stuck(const struct rendezvous *r, int u, int number)
 {
-    const struct program *p = m->w->programs[u];
+    const struct program *p = r->w->programs[u];
     const struct instr *instr = &p->instrs[number];
     char text[160];
     for (int k = 0; k < instr->n_waits; k++)
-        if (!m->done[u][instr->waits[k]])
+        if (!r->done[u][instr->waits[k]])
             return check_fail(p, number, "waits for ever, for instruction %d (%s)", instr->waits[k],
                               program_instr_text(p, instr->waits[k], text, sizeof text));
     return check_fail(p, number, "waits for ever, for its other side");
 }
 
-/* Of the instructions of all workers. */
-static double share_run(const struct meeting *m)
+/* Of the instructions of all workers, the share that the run has passed. */
+static double share_run(const struct rendezvous *r)
 {
     double done = 0, all = 0;
-    for (int u = 0; u < m->w->n_workers; u++) {
-        int n = m->w->programs[u]->n_instrs;
-        done += m->next[0][u] < 0 ? 0 : m->next[0][u] < n ? m->next[0][u] : n;
+    for (int u = 0; u < r->w->n_workers; u++) {
+        int n = r->w->programs[u]->n_instrs;
+        done += r->next[0][u] < 0 ? 0 : r->next[0][u] < n ? r->next[0][u] : n;
         all += n;
     }
     return all > 0 ? done / all : 0;
 }
 
-static enum status run_all(struct meeting *m)
+static enum status run_all(struct rendezvous *r)
 {
-    struct world *w = m->w;
+    struct world *w = r->w;
     for (int u = 0; u < w->n_workers; u++)
         for (int s = 0; s < 2; s++) {
-            m->next[s][u] = -1;
-            advance(m, s, u);
+            r->next[s][u] = -1;
+            advance(r, s, u);
         }
     struct progress progress = {0};
     for (bool moved = true; moved;) {
         moved = false;
-        progress_show(&progress, share_run(m), "running the programs on symbols");
+        progress_show(&progress, share_run(r), "running the programs on symbols");
         for (int u = 0; u < w->n_workers; u++)
-            TRY(run_worker(m, u, &moved));
+            TRY(run_worker(r, u, &moved));
     }
     for (int u = 0; u < w->n_workers; u++)
         for (int i = 0; i < w->programs[u]->n_instrs; i++)
-            if (!m->done[u][i])
-                return fail_stuck(m, u, i);
+            if (!r->done[u][i])
+                return fail_stuck(r, u, i);
     return STATUS_OK;
 }
 
@@ -322,38 +305,40 @@ static enum status check_samples(const struct world *w)
 
 /* ---- the whole ---- */
 
-static enum status create(struct meeting *m)
+static enum status create(struct rendezvous *r)
 {
-    struct world *w = m->w;
+    struct world *w = r->w;
     size_t n = (size_t)w->n_workers;
-    TRY(arena_alloc_array(w->scratch, n, sizeof(int *), &m->side_of));
-    TRY(arena_alloc_array(w->scratch, n, sizeof(bool *), &m->done));
+    TRY(arena_alloc_array(w->scratch, n, sizeof(int *), &r->side_of));
+    TRY(arena_alloc_array(w->scratch, n, sizeof(bool *), &r->done));
     for (int s = 0; s < 2; s++)
-        TRY(arena_alloc_array(w->scratch, n, sizeof *m->next[s], &m->next[s]));
+        TRY(arena_alloc_array(w->scratch, n, sizeof *r->next[s], &r->next[s]));
     for (int u = 0; u < w->n_workers; u++) {
         size_t n_instrs = (size_t)w->programs[u]->n_instrs;
-        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **m->side_of, &m->side_of[u]));
-        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **m->done, &m->done[u]));
+        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **r->side_of, &r->side_of[u]));
+        TRY(arena_alloc_array(w->scratch, n_instrs, sizeof **r->done, &r->done[u]));
     }
-    return gather_sides(m);
+    return gather_sides(r);
 }
 
 static enum status check_together(struct world *w)
 {
-    struct meeting m = {.w = w};
-    TRY(create(&m));
-    TRY(check_meetings(&m));
+    struct rendezvous r = {.w = w};
+    TRY(create(&r));
+    for (int k = 0; k < r.n_sides; k += r.sides[k].n)
+        TRY(is_reduction(&r.sides[k]) ? check_reduction(&r, &r.sides[k])
+                                      : check_message(&r, &r.sides[k]));
     struct progress progress = {0};
     for (int a = 0; a < w->n_workers; a++) {
         progress_show(&progress, (double)a / w->n_workers, "checking workers two by two");
         for (int b = 0; b < w->n_workers; b++)
             if (a != b)
-                TRY(check_pair_order(&m, a, b));
+                TRY(check_pair_order(&r, a, b));
     }
     TRY(world_create(w));
     for (int u = 0; u < w->n_workers; u++)
         TRY(meaning_begin(w, u));
-    TRY(run_all(&m));
+    TRY(run_all(&r));
     for (int u = 0; u < w->n_workers; u++)
         TRY(meaning_end(w, u));
     return check_samples(w);

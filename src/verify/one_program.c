@@ -1,16 +1,15 @@
-/* The checker of one worker's program: believes nothing but the instructions, the tables and the
- * offsets.
+/* One worker's program. The checker believes only the instructions, the arrays that they refer to,
+ * and the offsets of buffers.
  *
  * It is proved that
  *   - every buffer lies in its slab, parts lie in their wholes, and what lives between steps lies
  *     apart from everything else (here);
- *   - what an instruction says it touches is what it will touch (check_lists.c);
+ *   - an instruction touches exactly the buffers that it lists (access_lists.c);
  *   - whatever order the two streams run in, accesses to the same memory keep the order of the
- *     list, and every read finds intact what was written for it (check_memory.c);
+ *     list, and every read finds intact what was written for it (memory_order.c);
  *   - every instruction is given what graph and plan say it must be given, so nothing is left out,
- *     done twice or done to something else; as far as that does not depend on what other workers
- *     send (check_meaning.c).
- * verify_programs proves the last for all workers together, with what they send. */
+ *     done twice or done to the wrong thing (symbolic_run.c). Values that depend on messages of
+ * other workers are taken for right here; verify_programs proves those of all workers together. */
 #include "verify/checking.h"
 
 #include <stdarg.h>
@@ -79,32 +78,24 @@ static enum status check_part(const struct program *p, int i)
 }
 
 /* Buffers that live always must not overlap, whether this program writes them or not; neither may
- * the parts of one whole. */
-static enum status check_apart(const struct program *p, int i)
-{
-    const struct buffer *a = &p->buffers[i];
-    for (int k = 0; k < i; k++) {
-        const struct buffer *b = &p->buffers[k];
-        bool apart = lives_always(a) || (a->parent != NO_BUFFER && a->parent == b->parent);
-        if (apart && overlap(a, b))
-            return status_fail(STATUS_FAILED, "program check: buffers %d (%s) and %d (%s) overlap",
-                               k, b->name, i, a->name);
-    }
-    return STATUS_OK;
-}
-
-/* Those without an instruction have no place. */
+ * the parts of one whole. Buffers without an instruction have no place. */
 static enum status check_places(const struct program *p)
 {
     for (int i = 0; i < p->n_buffers; i++) {
-        const struct buffer *b = &p->buffers[i];
-        if (!lives_always(b) && b->first_write < 0)
+        const struct buffer *a = &p->buffers[i];
+        if (!lives_always(a) && a->first_write < 0)
             continue;
         TRY(check_place(p, i));
-        if (b->parent != NO_BUFFER)
+        if (a->parent != NO_BUFFER)
             TRY(check_part(p, i));
-        if (lives_always(b) || b->parent != NO_BUFFER)
-            TRY(check_apart(p, i));
+        bool always = lives_always(a);
+        for (int k = 0; (always || a->parent != NO_BUFFER) && k < i; k++) {
+            const struct buffer *b = &p->buffers[k];
+            if ((always || a->parent == b->parent) && overlap(a, b))
+                return status_fail(STATUS_FAILED,
+                                   "program check: buffers %d (%s) and %d (%s) overlap", k, b->name,
+                                   i, a->name);
+        }
     }
     return STATUS_OK;
 }

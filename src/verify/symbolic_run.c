@@ -1,15 +1,21 @@
-/* What instructions do, on symbols instead of numbers.
+/* A run of the programs on symbols instead of numbers.
  *
- * Every buffer has a content (contents.h). An instruction is given what it must be given (the
- * region of the value, the sum of all gradients, the version of the weight: check_expect.c says
- * what that is), or the check fails there; then what it writes holds its symbol. So a step that is
- * left out, done twice or done on the wrong thing shows at the first instruction that reads the
- * result, or at the end: every weight must have come through all its updates, each by the gradients
- * of all samples and all holders.
+ * Every buffer has a content (contents.h). An instruction must be given the region of the value,
+ * the sum of all gradients, or the version of the weight that expected.c derives from graph and
+ * plan, or the check fails there. Its output then holds its symbol:
  *
- * Proved is what is computed from what, not that kernels and transports do what they are asked, nor
- * that memory is used in order (check_memory.c). Of one program alone nothing is known of what
- * others send, and nothing is proved of what depends on it; verify_programs proves it all. */
+ *     conv1 forward   reads images: value(images)     writes value(conv1)
+ *     bn1 forward     reads buffer 7: value(conv1)?   fails if conv1 was left out, or its rows
+ * moved
+ *
+ * So a step that is left out, done twice or done on the wrong thing shows at the first instruction
+ * that reads the result, or at the end: every weight must have come through all its updates, each
+ * by the gradients of all samples and all holders.
+ *
+ * This proves which result is computed from which, not that kernels and transports do what they are
+ * asked, nor that memory is used in order (memory_order.c). A program that is run alone receives
+ * contents of which nothing is known, and nothing is proved of what depends on them;
+ * verify_programs proves it all. */
 #include "verify/checking.h"
 
 #include <string.h>
@@ -150,7 +156,7 @@ static int64_t count_statistics(const struct pass_act *x)
     return count;
 }
 
-/* What the kernel was made for beside its shapes. */
+/* The kernel was made for this piece, in all but its shapes. */
 static enum status check_spec(const struct pass_act *x)
 {
     const struct act *a = &x->a;
@@ -197,23 +203,19 @@ static enum status demand_inputs(const struct pass_act *x)
     return STATUS_OK;
 }
 
-/* The other input of the sum behind the group's op. */
-static int residual_node(const struct pass_act *x)
-{
-    const struct graph *graph = x->a.p->graph;
-    for (int c = x->g->first_node + 1; c <= x->g->last_node; c++)
-        for (int k = 0; k < graph->nodes[c].op.n_inputs; k++)
-            if (graph->nodes[c].input[k] == x->g->first_node)
-                return graph->nodes[c].input[k == 0];
-    return -1;
-}
-
+/* The residual is the other input of the sum behind the group's op. */
 static enum status demand_residual(const struct pass_act *x)
 {
+    const struct graph *graph = x->a.p->graph;
+    int residual = -1;
     if (!x->g->spec.residual)
         return STATUS_OK;
+    for (int c = x->g->first_node + 1; residual < 0 && c <= x->g->last_node; c++)
+        for (int k = 0; k < graph->nodes[c].op.n_inputs; k++)
+            if (graph->nodes[c].input[k] == x->g->first_node)
+                residual = graph->nodes[c].input[k == 0];
     struct wanted value = wanted_region(x->rank, x->piece->output);
-    TRY(world_want_value(x->a.w, residual_node(x), x->a.m, &value));
+    TRY(world_want_value(x->a.w, residual, x->a.m, &value));
     return demand(&x->a, x->run->residual, &value, "residual");
 }
 
@@ -226,8 +228,7 @@ static enum status demand_labels(const struct pass_act *x)
     return demand(&x->a, x->run->labels, &labels, "labels");
 }
 
-/* Forward reads running statistics as the micro-batches before left them; backward does not care.
- */
+/* Forward reads running statistics as the micro-batches before left them; backward reads none. */
 static enum status demand_params(const struct pass_act *x, bool forward)
 {
     const struct act *a = &x->a;
@@ -297,23 +298,18 @@ static enum status apply_forward(const struct pass_act *x)
 
 /* ---- backward ---- */
 
-static bool has_activation(const struct pass_act *x)
-{
-    return x->g->spec.activation != ACTIVATION_NONE;
-}
-
 /* The gradient of the group's output, behind the derivative of its activation if it is folded. */
 static enum status want_output_gradient(const struct pass_act *x, bool folded, struct wanted *out)
 {
     const struct act *a = &x->a;
     *out = wanted_region(x->rank, x->piece->output);
-    if (!folded || !has_activation(x))
+    if (!folded || x->g->spec.activation == ACTIVATION_NONE)
         return world_want_gradient(a->w, x->g->last_node, a->m, out);
     wanted_add(out, world_symbol(SYMBOL_FOLDED, x->g->last_node, a->m, a->worker), out->region);
     return STATUS_OK;
 }
 
-/* The sum of what has come, before it is folded. */
+/* The sum of the gradients that have come, before it is folded. */
 static enum status demand_sum(const struct act *a, int n, const int *addends,
                               const struct shape *shape, const struct wanted *wanted,
                               struct content *sum)
@@ -347,12 +343,13 @@ static enum status demand_output_gradient(const struct pass_act *x)
     if (!folds_now)
         return demand(a, run->folded_grad, &wanted, "output's gradient");
     TRY(demand_sum(a, run->n_output_grads, run->output_grad, &x->piece->op.output, &wanted, &sum));
-    if (run->n_output_grads < 2 && !has_activation(x))
+    bool activates = x->g->spec.activation != ACTIVATION_NONE;
+    if (run->n_output_grads < 2 && !activates)
         return STATUS_OK;
     if (run->folded_grad == NO_BUFFER)
         return check_fail(a->p, a->number, "has no place for the folded gradient");
     *at(a, run->folded_grad) = sum;
-    if (!has_activation(x))
+    if (!activates)
         return STATUS_OK;
     return put_region(a, run->folded_grad,
                       world_symbol(SYMBOL_FOLDED, x->g->last_node, a->m, a->worker), x->rank,
@@ -467,7 +464,7 @@ static enum status apply_fold(const struct act *a)
 
 /* ---- moving ---- */
 
-/* What was in memory before: nothing that anybody wants. */
+/* The content of memory before the program: a symbol that no instruction wants. */
 static enum status put_garbage(const struct act *a, const struct shape *shape, struct content *to)
 {
     struct range all[SHAPE_MAX_RANK] = {0};
@@ -536,36 +533,36 @@ static enum status apply_stash(const struct act *a)
     return STATUS_OK;
 }
 
+static enum status load(const struct act *a, int buffer, struct range samples, uint64_t symbol,
+                        int rank)
+{
+    const struct world *w = a->w;
+    const struct shape *images = &w->graph->nodes[0].op.output;
+    int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
+    struct range region[SHAPE_MAX_RANK] = {{samples.begin - first, samples.end - first}};
+    if (buffer == NO_BUFFER)
+        return STATUS_OK;
+    if (samples.begin < first || samples.end > end || samples.begin < a->p->samples.begin ||
+        samples.end > a->p->samples.end)
+        return check_fail(a->p, a->number, "loads samples of another micro-batch");
+    for (int i = 1; i < rank; i++)
+        region[i] = (struct range){0, images->dim[i]};
+    return put_region(a, buffer, symbol, rank, region);
+}
+
 static enum status apply_load(const struct act *a)
 {
-    const struct program_load *load = &a->p->loads[a->instr->index];
-    const struct world *w = a->w;
-    const struct shape *whole = &w->graph->nodes[0].op.output;
-    struct range region[SHAPE_MAX_RANK] = {0};
+    const struct program_load *l = &a->p->loads[a->instr->index];
     if (a->m < 0)
         return check_fail(a->p, a->number, "belongs to no micro-batch");
-    int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
-    const struct range *both[2] = {&load->image_samples, &load->label_samples};
-    for (int k = 0; k < 2; k++) {
-        int buffer = k ? load->labels : load->images;
-        if (buffer == NO_BUFFER)
-            continue;
-        if (both[k]->begin < first || both[k]->end > end || both[k]->begin < a->p->samples.begin ||
-            both[k]->end > a->p->samples.end)
-            return check_fail(a->p, a->number, "loads samples of another micro-batch");
-        region[0] = (struct range){both[k]->begin - first, both[k]->end - first};
-        for (int i = 1; i < whole->rank; i++)
-            region[i] = (struct range){0, whole->dim[i]};
-        TRY(put_region(a, buffer,
-                       k ? world_symbol(SYMBOL_LABELS, 0, a->m, 0) : world_value(w, 0, a->m),
-                       k ? 1 : whole->rank, region));
-    }
-    return STATUS_OK;
+    TRY(load(a, l->images, l->image_samples, world_value(a->w, 0, a->m),
+             a->w->graph->nodes[0].op.output.rank));
+    return load(a, l->labels, l->label_samples, world_symbol(SYMBOL_LABELS, 0, a->m, 0), 1);
 }
 
 /* ---- updates ---- */
 
-/* The holder whose gradient an asynchronous server's update number i is about. */
+/* The holder whose gradient an asynchronous server applies in its update number i. */
 static int holder_number(const struct world *w, int param, int i)
 {
     for (int u = 0; u < w->n_workers; u++) {
@@ -573,7 +570,7 @@ static int holder_number(const struct world *w, int param, int i)
         if (world_get_param(w, param, u, region) && i-- == 0)
             return u;
     }
-    return w->n_workers; /* nobody's: no gradient fits */
+    return w->n_workers; /* no such holder: no gradient fits */
 }
 
 static enum status apply_update(const struct act *a)
@@ -597,19 +594,15 @@ static enum status apply_update(const struct act *a)
 
 /* ---- communication ---- */
 
-/* A buffer, or all parts of it. */
-static void forget(const struct act *a, int buffer)
-{
-    *at(a, buffer) = (struct content){.state = CONTENT_FOREIGN};
-    for (int i = 0; i < a->p->n_buffers; i++)
-        if (a->p->buffers[i].parent == buffer)
-            *at(a, i) = (struct content){.state = CONTENT_FOREIGN};
-}
-
+/* Nothing is known of what comes from other workers, into a buffer or all parts of it. */
 static enum status apply_foreign(const struct act *a)
 {
-    for (int k = 0; k < a->instr->n_writes; k++)
-        forget(a, a->instr->writes[k]);
+    for (int k = 0; k < a->instr->n_writes; k++) {
+        int whole = a->instr->writes[k];
+        for (int i = 0; i < a->p->n_buffers; i++)
+            if (i == whole || a->p->buffers[i].parent == whole)
+                *at(a, i) = (struct content){.state = CONTENT_FOREIGN};
+    }
     return STATUS_OK;
 }
 
@@ -665,7 +658,7 @@ enum status meaning_message(struct world *w, int from, int send, int to, int rec
     return STATUS_OK;
 }
 
-/* The part of `whole` at this place, in worker u's program; the whole itself at part -1. */
+/* The part of `whole` at this place. */
 static int find_part(const struct program *p, int whole, int64_t offset)
 {
     for (int i = 0; i < p->n_buffers; i++)
@@ -690,12 +683,18 @@ static enum status sum_over_members(struct world *w, const struct comm_reduction
     return STATUS_OK;
 }
 
-/* Part by part: the members' parts must lie at the same places. */
-static enum status reduce_parts(struct world *w, const struct comm_reduction *r, const int *numbers,
-                                int *wholes, int *parts)
+/* Part by part, where the bucket has parts: all members' must lie at the same places. */
+enum status meaning_reduce(struct world *w, const struct comm_reduction *r, const int *numbers)
 {
     const struct program *first = w->programs[r->members[0]];
     bool has_parts = false;
+    int *wholes, *parts;
+    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *wholes, &wholes));
+    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *parts, &parts));
+    for (int k = 0; k < r->n_members; k++) {
+        const struct program *p = w->programs[r->members[k]];
+        wholes[k] = p->reductions[p->instrs[numbers[k]].index].buffer;
+    }
     for (int i = 0; i < first->n_buffers; i++) {
         const struct buffer *part = &first->buffers[i];
         if (part->parent != wholes[0])
@@ -712,25 +711,20 @@ static enum status reduce_parts(struct world *w, const struct comm_reduction *r,
     return has_parts ? STATUS_OK : sum_over_members(w, r, wholes);
 }
 
-enum status meaning_reduce(struct world *w, const struct comm_reduction *r, const int *numbers)
-{
-    int *wholes, *parts;
-    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *wholes, &wholes));
-    TRY(arena_alloc_array(w->scratch, (size_t)r->n_members, sizeof *parts, &parts));
-    for (int k = 0; k < r->n_members; k++) {
-        const struct program *p = w->programs[r->members[k]];
-        wholes[k] = p->reductions[p->instrs[numbers[k]].index].buffer;
-    }
-    return reduce_parts(w, r, numbers, wholes, parts);
-}
+/* ---- one program alone ---- */
 
-static enum status run_alone(struct world *w, int worker)
+static enum status run_alone(struct world *w, const struct program *p)
 {
+    const struct program **programs;
+    TRY(arena_alloc_array(w->scratch, (size_t)w->n_workers, sizeof(const struct program *),
+                          &programs));
+    programs[p->worker] = p;
+    w->programs = programs;
     TRY(world_create(w));
-    TRY(meaning_begin(w, worker));
-    for (int i = 0; i < w->programs[worker]->n_instrs; i++)
-        TRY(meaning_apply(w, worker, i));
-    return meaning_end(w, worker);
+    TRY(meaning_begin(w, p->worker));
+    for (int i = 0; i < p->n_instrs; i++)
+        TRY(meaning_apply(w, p->worker, i));
+    return meaning_end(w, p->worker);
 }
 
 enum status check_meaning(const struct program *p)
@@ -742,14 +736,7 @@ enum status check_meaning(const struct program *p)
                       .n_steps = p->n_steps,
                       .n_workers = p->plan->n_workers};
     TRY(arena_create(&w.scratch));
-    const struct program **programs;
-    enum status st = arena_alloc_array(w.scratch, (size_t)w.n_workers,
-                                       sizeof(const struct program *), &programs);
-    if (st == STATUS_OK) {
-        programs[p->worker] = p;
-        w.programs = programs;
-        st = run_alone(&w, p->worker);
-    }
+    enum status st = run_alone(&w, p);
     arena_destroy(w.scratch);
     return st;
 }

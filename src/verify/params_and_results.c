@@ -1,5 +1,5 @@
-/* What buffers hold before the first instruction, and must hold behind the last: weights, optimizer
- * state and results. */
+/* Weights, optimizer state and results: their contents before the first instruction, and those that
+ * they must have behind the last. */
 #include "verify/checking.h"
 
 static enum status fail_param(const struct program *p, int param, const char *what)
@@ -8,7 +8,8 @@ static enum status fail_param(const struct program *p, int param, const char *wh
                        p->graph->params[param].name, what);
 }
 
-/* Who holds what is what the plan says. */
+/* The worker holds the parameter if the plan says so, together with the workers that the plan says.
+ */
 static enum status check_param(const struct world *w, int worker, int param)
 {
     const struct program *p = w->programs[worker];
@@ -27,13 +28,14 @@ static enum status check_param(const struct world *w, int worker, int param)
         if (!holder)
             continue;
         if (n >= here->n_holders || here->holders[n] != u)
-            return fail_param(p, param, "others hold it than the program says");
+            return fail_param(p, param, "is held by other workers than the program says");
         first = n++ == 0 ? u : first;
     }
     bool has_state = server < 0 || server == worker;
     bool saves = server < 0 ? first == worker : server == worker;
     if (n != here->n_holders || here->saves != saves || here->has_state != has_state)
-        return fail_param(p, param, "others hold, keep or save it than the program says");
+        return fail_param(p, param,
+                          "is held, kept or saved by other workers than the program says");
     return STATUS_OK;
 }
 
@@ -64,8 +66,8 @@ static bool holds_symbol(const struct world *w, int worker, int buffer, uint64_t
     return c->state == CONTENT_FOREIGN || wanted_is(&wanted, c);
 }
 
-/* How many updates a worker's copy must have come through. An asynchronous server makes one for
- * each holder, and each holder gets what there is behind its own. */
+/* The number of updates in a worker's copy at the end. An asynchronous server makes one for each
+ * holder, and each holder gets the weight as it is behind its own. */
 static enum status find_last_version(struct world *w, int param, int worker, int *out)
 {
     int before = 0, all = 0;

@@ -1,5 +1,6 @@
-/* What must be where, from the graph, the plan and the op table alone: pieces, who holds which
- * parameters, and for any region of any tensor the symbols of its value and of its gradient. */
+/* The contents that buffers must have, from the graph, the plan and the op table alone: pieces, the
+ * regions of parameters and their holders, and for any region of any tensor the symbols of its
+ * value and of its gradient. */
 #include "verify/checking.h"
 
 #include <string.h>
@@ -83,7 +84,7 @@ bool world_shares_param(const struct world *w, int param, int a, int b)
            memcmp(x, y, sizeof x) == 0;
 }
 
-/* Servers keep what is whole. Where one holder's region is, so are all others'. */
+/* Servers keep whole parameters. Where one holder's region is whole, so are all others'. */
 int world_server_of(const struct world *w, int param)
 {
     const struct shape *shape = &w->graph->params[param].spec.shape;
@@ -159,8 +160,8 @@ bool world_is_flattened(const struct world *w, int node, int worker)
     return world_is_identity(w, node, worker) && op->input[0].rank != op->output.rank;
 }
 
-/* Where the node's value comes from: nodes whose output is their input, element for element, have
- * its value. */
+/* The node that computes this node's value: where the output is the input, element for element, it
+ * is that of the input. */
 static int find_source(const struct world *w, int node)
 {
     for (int u = 0; u < w->n_workers; u++)
@@ -169,7 +170,7 @@ static int find_source(const struct world *w, int node)
     return node;
 }
 
-/* In another shape it is a symbol of its own, the same for all that flatten one tensor. */
+/* A flattened value is a symbol of its own, the same for all nodes that flatten one tensor. */
 uint64_t world_value(const struct world *w, int node, int m)
 {
     node = find_source(w, node);
@@ -185,8 +186,8 @@ uint64_t world_partial_value(const struct world *w, int node, int m, int worker)
     return symbol_of(SYMBOL_PARTIAL, node, m, worker);
 }
 
-/* Equal regions are equal symbols. What asynchronous workers begin with, and their running
- * statistics, are their own. */
+/* Equal regions are equal symbols. Asynchronous workers have first weights and running statistics
+ * of their own. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version)
 {
     struct range region[SHAPE_MAX_RANK];
@@ -267,7 +268,7 @@ enum status world_put_value(struct world *w, int node, int m, int rank, const st
 
 /* ---- gradients ---- */
 
-/* What a group hands on to the inputs of a sum: its output's gradient, folded. */
+/* The gradient that a group hands on to the inputs of a sum: its output's, folded. */
 static enum status want_handed_on(struct world *w, const struct node_group *g, int m, int worker,
                                   const struct range *region, struct wanted *out)
 {
@@ -293,8 +294,8 @@ static enum status want_flattened(struct world *w, int node, int m, const struct
     return world_want_gradient(w, node, m, &flat);
 }
 
-/* What one consumer's pieces add to the gradient of its input k. A sum and a node that does nothing
- * hand on what they get; everything else makes something new. */
+/* The terms that one consumer's pieces add to the gradient of its input k. A sum, and a node that
+ * does nothing, hand on the gradient that they get; all others make a new one. */
 static enum status want_from_consumer(struct world *w, int consumer, int k, int m,
                                       struct wanted *out)
 {

@@ -1,17 +1,17 @@
-/* groundwork.h: what lowering needs to know and what is the same for all workers of a plan: made
- * once, read by the emission of each worker. Not for use outside this room.
+/* analysis.h: all that lowering knows of a plan before it emits: the same for all workers,
+ * made once, and read by the emission of each worker. Not for use outside this room.
  *
- *     partition   who holds which region of which tensor            (partition.h)
+ *     partition   the regions of tensors that workers hold          (partition.h)
  *     tasks       all stages' forwards and backwards in one order   (partition.h)
- *     traffic     of each view: which two workers' regions meet     (traffic.c)
- *     stages      their groups, whom they concern, their messages   (groundwork.c)
- *     cases       the loops of every group, uncut                   (groundwork.c)
- *     params      regions of parameters, and who holds each         (holders.c)
+ *     traffic     the pairs of workers whose regions of a view meet (traffic.c)
+ *     stages      their groups, workers and messages                (analysis.c)
+ *     cases       the loops of every group, uncut                   (analysis.c)
+ *     params      regions of parameters, and the holders of each    (holders.c)
  *
- * With it a worker's program costs what its own instructions cost, however many workers there are.
+ * Lowering a worker then costs what its own instructions cost, however many workers there are.
  */
-#ifndef CLEAVE_PROGRAM_GROUNDWORK_H
-#define CLEAVE_PROGRAM_GROUNDWORK_H
+#ifndef CLEAVE_PROGRAM_ANALYSIS_H
+#define CLEAVE_PROGRAM_ANALYSIS_H
 
 #include "program/partition.h"
 
@@ -32,7 +32,7 @@ struct share {
     int message[DIRECTION_COUNT];
 };
 
-/* The pairs of one view, for one class, from both sides. */
+/* The pairs of one view, for one size of the micro-batches, from both sides. */
 struct traffic {
     int n_messages;          /* pairs of different workers; the same in both directions */
     int *of_view;            /* worker w of the view: shares of_view[w] to of_view[w + 1] - 1 of */
@@ -41,9 +41,9 @@ struct traffic {
     struct share *in_view;
 };
 
-/* Of the view `tensor`, in `memory`; `scratch` is read no more. Images are never sent: every worker
- * meets itself alone. */
-enum status traffic_find(const struct partition *part, int n_workers, int tensor, int class,
+/* Of the view `tensor`, in `memory`; nothing keeps what is in `scratch`. Images are never sent:
+ * every worker meets only itself. */
+enum status traffic_find(const struct partition *part, int n_workers, int tensor, int size,
                          arena *memory, arena *scratch, struct traffic *out) MUST_USE;
 
 /* ---- holders.c ---- */
@@ -58,7 +58,7 @@ struct param_parts {
     int n_parts;
     struct param_part *parts;
     int *part_of; /* by piece of the layer; -1: the piece has none. NULL: all have part 0 */
-    int server;   /* that keeps it, whole: there is one part then; -1: none */
+    int server;   /* keeps the parameter whole, and then there is one part; -1: none */
 };
 
 enum status holders_find(const struct graph *graph, const struct plan *plan,
@@ -68,23 +68,23 @@ enum status holders_find(const struct graph *graph, const struct plan *plan,
 /* The part that a piece (or NO_PIECE) holds; NULL: none. */
 const struct param_part *holders_part_of(const struct param_parts *parts, int piece);
 
-/* ---- groundwork.c ---- */
+/* ---- analysis.c ---- */
 
 struct stage_work {
     int n_groups;
     const int *groups; /* in ascending order */
     bool reads_images;
     const bool *concerns; /* by worker: it has a part in the stage's tasks */
-    int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_CLASSES]; /* of one task; servers' left out */
+    int64_t n_messages[DIRECTION_COUNT][PARTITION_MAX_SIZES]; /* of one task; servers' left out */
 };
 
-/* The op of a group's first node, for micro-batches of one class. */
+/* The op of a group's first node, for micro-batches of one size. */
 struct group_case {
     struct op_case op;
     struct loop_nest nest;
 };
 
-struct groundwork {
+struct analysis {
     arena *memory; /* owns everything below that is not the caller's */
     const struct graph *graph;
     const struct plan *plan;
@@ -93,26 +93,27 @@ struct groundwork {
     struct partition *part;
     int n_tasks;
     struct task *tasks;
-    struct traffic *traffic; /* [tensor][class]; of views */
+    struct traffic (*traffic)[PARTITION_MAX_SIZES]; /* [tensor][size]; of views */
     struct stage_work *stages;
     struct param_parts *params;
-    struct group_case **cases; /* [group][class]; NULL: one piece, which is asked for once */
-    bool *has_empty;           /* [group][class]: a piece of it is empty */
-    bool shares_statistics;    /* some layer's are those of several workers */
+    struct group_case *(
+        *cases)[PARTITION_MAX_SIZES]; /* [group][size]; NULL: one piece, which is asked for once */
+    bool (*has_empty)[PARTITION_MAX_SIZES]; /* [group][size]: a piece of it is empty */
+    bool shares_statistics;                 /* some layer's are those of several workers */
 };
 
 /* Graph and plan must outlive it. n_steps: an asynchronous pipeline's window, 0: the plan's. */
-enum status groundwork_create(const struct graph *graph, const struct plan *plan, bool training,
-                              int n_steps, struct groundwork **out) MUST_USE;
-void groundwork_destroy(struct groundwork *w); /* NULL is fine */
+enum status analysis_create(const struct graph *graph, const struct plan *plan, bool training,
+                            int n_steps, struct analysis **out) MUST_USE;
+void analysis_destroy(struct analysis *a); /* NULL is fine */
 
 /* The op of one group's first node, whether or not it is in `cases`. */
-void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out);
+void analysis_find_case(const struct analysis *a, int group, int size, struct group_case *out);
 
 /* ---- twins.c ---- */
 
-/* By worker the lowest-numbered one (itself, if there is none) whose program is the same but for
- * the samples: see program_create_all. n_workers of them in `memory`. */
-enum status groundwork_find_twins(const struct groundwork *w, arena *memory, int **out) MUST_USE;
+/* twin_of, by worker: the lowest-numbered worker (itself, if there is no other) whose program is
+ * the same but for the samples; see program_create_all. */
+enum status analysis_find_twins(const struct analysis *a, int *twin_of) MUST_USE;
 
 #endif

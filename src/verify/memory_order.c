@@ -2,9 +2,9 @@
  *
  * Order. Of two instructions that touch the same bytes, at least one of them writing, the one that
  * comes first in the list must have ended before the other starts, however long anything takes.
- * What has ended before an instruction starts: its waits; what had ended before they started; for a
- * computation also the one before it. That is one number (computations end in order) and a set of
- * communications.
+ * Before an instruction starts, its waits have ended, all that had ended before those started, and
+ * for a computation also the computation before it. As computations end in order, one number and a
+ * set of communications say all of it.
  *
  * Ownership. Memory is a line of segments, each with the buffer that it was last written as:
  *
@@ -13,9 +13,10 @@
  *
  * A write makes its range one segment; a read must find nothing but its own buffer there (parts and
  * their whole are one). Each access is checked against the segments it meets. That is enough: an
- * earlier access that is no longer noted in a segment was followed there by a write that is ordered
+ * earlier access that its segment no longer notes was followed there by a write that is ordered
  * behind it. */
 #include "base/array.h"
+#include "base/numbers.h"
 #include "verify/checking.h"
 
 #include <string.h>
@@ -65,10 +66,9 @@ static void come_behind(struct memory *m, int number, int before)
     for (size_t w = 0; w < m->n_words; w++)
         m->ended[number][w] |= m->ended[before][w];
     int *last = &m->computations[number];
-    if (m->computations[before] > *last)
-        *last = m->computations[before];
+    *last = int_max(*last, m->computations[before]);
     if (m->p->instrs[before].stream == STREAM_COMPUTE) {
-        *last = before > *last ? before : *last;
+        *last = int_max(*last, before);
     } else {
         int bit = m->number_of[before];
         m->ended[number][bit / 64] |= (uint64_t)1 << bit % 64;

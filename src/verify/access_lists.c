@@ -1,6 +1,8 @@
-/* What every instruction reads and writes, found once more from the table entry that the runtime
- * will use, and compared with the lists that places and waits were made from. */
+/* The buffers that every instruction reads and writes, found once more from the array entry that
+ * the runtime will use, and compared with the lists that places and waits were made from. */
 #include "verify/checking.h"
+
+#include <limits.h>
 
 struct lists {
     int n_reads, reads[64], n_writes, writes[64];
@@ -89,24 +91,6 @@ static void list_forward(const struct program *p, const struct instr *instr,
             write_buffer(l, run->param[k]);
 }
 
-/* The output's gradients as they came, or folded into one. */
-static void list_output_gradients(const struct program_group *g, const struct instr *instr,
-                                  const struct program_run *run, struct lists *l)
-{
-    bool folding = op_get_info(g->spec.op.op)->flags & OP_FOLDS_GRADIENTS;
-    bool folds_now =
-        folding && (!g->spec.shared_statistics || instr->pass == PASS_BACKWARD_STATISTICS);
-    if (!folds_now) {
-        read_buffer(l, run->folded_grad);
-        return;
-    }
-    for (int k = 0; k < run->n_output_grads; k++)
-        read_buffer(l, run->output_grad[k]);
-    if (run->n_output_grads > 1 ||
-        (run->n_output_grads == 1 && g->spec.activation != ACTIVATION_NONE))
-        write_buffer(l, run->folded_grad);
-}
-
 static void list_backward(const struct program *p, const struct instr *instr,
                           const struct program_run *run, struct lists *l)
 {
@@ -115,7 +99,14 @@ static void list_backward(const struct program *p, const struct instr *instr,
     bool makes_weights =
         first || instr->pass == PASS_BACKWARD_WEIGHTS || (instr->pass == PASS_BACKWARD && !shared);
     bool makes_data = instr->pass == PASS_BACKWARD || instr->pass == PASS_BACKWARD_DATA;
-    list_output_gradients(g, instr, run, l);
+    bool activates = g->spec.activation != ACTIVATION_NONE;
+    bool folds = op_get_info(g->spec.op.op)->flags & OP_FOLDS_GRADIENTS && (!shared || first);
+    if (!folds) /* another instruction has folded them */
+        read_buffer(l, run->folded_grad);
+    for (int k = 0; folds && k < run->n_output_grads; k++)
+        read_buffer(l, run->output_grad[k]);
+    if (folds && (run->n_output_grads > 1 || (run->n_output_grads == 1 && activates)))
+        write_buffer(l, run->folded_grad);
     for (int k = 0; g->needs.reads_input && k < g->spec.op.n_inputs; k++)
         read_buffer(l, run->input[k]);
     if (g->needs.reads_output)
@@ -138,8 +129,8 @@ static void list_backward(const struct program *p, const struct instr *instr,
 static enum status list_run(const struct program *p, int number, struct lists *l)
 {
     const struct instr *instr = &p->instrs[number];
-    if (instr->group < 0 || instr->group >= p->n_groups || instr->index < 0 ||
-        instr->index >= p->n_runs || (int)instr->pass < 0 || instr->pass >= PASS_COUNT)
+    if (instr->group < 0 || instr->group >= p->n_groups || (int)instr->pass < 0 ||
+        instr->pass >= PASS_COUNT)
         return check_fail(p, number, "runs what does not exist");
     const struct program_run *run = &p->runs[instr->index];
     if (!run_is_in_range(p, run))
@@ -158,8 +149,6 @@ static enum status list_run(const struct program *p, int number, struct lists *l
 static enum status list_fold(const struct program *p, int number, struct lists *l)
 {
     const struct instr *instr = &p->instrs[number];
-    if (instr->index < 0 || instr->index >= p->n_folds)
-        return check_fail(p, number, "has no table entry");
     const struct program_fold *fold = &p->folds[instr->index];
     bool good = fold->n_addends >= 1 && fold->n_addends <= GROUP_MAX_ADDENDS &&
                 is_buffer(p, fold->to) && is_buffer_or_none(p, fold->output) &&
@@ -167,7 +156,7 @@ static enum status list_fold(const struct program *p, int number, struct lists *
     for (int k = 0; good && k < fold->n_addends; k++)
         good &= is_buffer(p, fold->addend[k]);
     if (!good)
-        return check_fail(p, number, "has a broken table entry");
+        return check_fail(p, number, "has a broken array entry");
     for (int k = 0; k < fold->n_addends; k++)
         read_buffer(l, fold->addend[k]);
     read_buffer(l, fold->output);
@@ -192,8 +181,6 @@ static enum status list_copy(const struct program *p, int number, struct lists *
 {
     const struct instr *instr = &p->instrs[number];
     bool clear = instr->kind == INSTR_CLEAR;
-    if (instr->index < 0 || instr->index >= p->n_copies)
-        return check_fail(p, number, "has no table entry");
     const struct program_copy *c = &p->copies[instr->index];
     if (!is_buffer(p, c->to) || (clear ? c->from != NO_BUFFER : !is_buffer(p, c->from)))
         return check_fail(p, number, "names a buffer that does not exist");
@@ -218,8 +205,6 @@ static enum status list_copy(const struct program *p, int number, struct lists *
 static enum status list_load(const struct program *p, int number, struct lists *l)
 {
     const struct instr *instr = &p->instrs[number];
-    if (instr->index < 0 || instr->index >= p->n_loads)
-        return check_fail(p, number, "has no table entry");
     const struct program_load *load = &p->loads[instr->index];
     if (!is_buffer_or_none(p, load->images) || !is_buffer_or_none(p, load->labels))
         return check_fail(p, number, "names a buffer that does not exist");
@@ -250,8 +235,6 @@ static enum status list_update(const struct program *p, int number, struct lists
 static enum status list_message(const struct program *p, int number, struct lists *l)
 {
     const struct instr *instr = &p->instrs[number];
-    if (instr->index < 0 || instr->index >= p->n_messages)
-        return check_fail(p, number, "has no table entry");
     const struct program_message *m = &p->messages[instr->index];
     if (!is_buffer(p, m->buffer) || m->n_bytes != p->buffers[m->buffer].n_bytes)
         return check_fail(p, number, "has no buffer, or one of another size");
@@ -294,8 +277,6 @@ static bool reduces_all(const struct program *p, const struct instr *instr,
 static enum status list_reduction(const struct program *p, int number, struct lists *l)
 {
     const struct instr *instr = &p->instrs[number];
-    if (instr->index < 0 || instr->index >= p->n_reductions)
-        return check_fail(p, number, "has no table entry");
     const struct program_reduction *r = &p->reductions[instr->index];
     int64_t scratch = p->transport ? p->transport->reduce_workspace_bytes(&r->spec) : 0;
     if (!is_buffer(p, r->buffer) || !is_buffer_or_none(p, r->workspace) ||
@@ -311,24 +292,22 @@ static enum status list_reduction(const struct program *p, int number, struct li
 
 /* ---- comparing ---- */
 
-static bool contains(int n, const int *items, int item)
+static bool is_subset(int n, const int *items, int n_all, const int *all)
 {
-    for (int k = 0; k < n; k++)
-        if (items[k] == item)
-            return true;
-    return false;
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < n_all && all[k] != items[i])
+            k++;
+        if (k == n_all)
+            return false;
+    }
+    return true;
 }
 
-/* As sets: a buffer may stand in a list twice, and the order means nothing. */
+/* A buffer may stand in a list twice, and the order means nothing. */
 static bool same_set(int n, const int *a, int m, const int *b)
 {
-    for (int k = 0; k < n; k++)
-        if (!contains(m, b, a[k]))
-            return false;
-    for (int k = 0; k < m; k++)
-        if (!contains(n, a, b[k]))
-            return false;
-    return true;
+    return is_subset(n, a, m, b) && is_subset(m, b, n, a);
 }
 
 static enum status list_instr(const struct program *p, int number, struct lists *l)
@@ -344,6 +323,14 @@ static enum status list_instr(const struct program *p, int number, struct lists 
     const struct instr *instr = &p->instrs[number];
     if ((int)instr->kind < 0 || instr->kind >= INSTR_KIND_COUNT)
         return status_fail(STATUS_FAILED, "program check: instruction %d is of no kind", number);
+    const int lengths[] = {[INSTR_LOAD] = p->n_loads,       [INSTR_RUN] = p->n_runs,
+                           [INSTR_FOLD] = p->n_folds,       [INSTR_COPY] = p->n_copies,
+                           [INSTR_CLEAR] = p->n_copies,     [INSTR_ACCUMULATE] = p->n_copies,
+                           [INSTR_STASH] = p->n_copies,     [INSTR_UPDATE] = INT_MAX, /* none */
+                           [INSTR_SEND] = p->n_messages,    [INSTR_RECEIVE] = p->n_messages,
+                           [INSTR_REDUCE] = p->n_reductions};
+    if (instr->index < 0 || instr->index >= lengths[instr->kind])
+        return check_fail(p, number, "has no array entry");
     return rules[instr->kind](p, number, l);
 }
 
