@@ -383,6 +383,10 @@ static enum status check_shapes(const struct graph *g, int i)
         if (!shape_equal(&node->op.input[k], &g->nodes[node->input[k]].op.output))
             return fail_check(g, i, "an input's shape is not its producer's");
     }
+    const struct op_attr *foreign = op_attr_find_foreign(node->op.op, &node->op.attrs);
+    if (foreign)
+        return status_fail(STATUS_FAILED, "graph %s, node %d '%s': %s has no %s", g->name, i,
+                           node->name, op_get_info(node->op.op)->name, foreign->name);
     struct op_case again = node->op;
     enum status st = op_infer_shape(&again);
     if (st != STATUS_OK) {

@@ -157,6 +157,15 @@ enum status op_infer_shape(struct op_case *c)
     return info->infer(&c->attrs, c->n_inputs, c->input, &c->output);
 }
 
+struct op_case op_resize(const struct op_case *op, int64_t samples)
+{
+    struct op_case c = *op;
+    for (int i = 0; i < c.n_inputs; i++)
+        c.input[i].dim[0] = samples;
+    c.output.dim[0] = samples;
+    return c;
+}
+
 int op_get_params(const struct op_case *c, struct op_param params[OP_MAX_PARAMS])
 {
     const struct op_info *info = op_get_info(c->op);

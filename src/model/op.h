@@ -49,10 +49,11 @@ enum op_kind {
 enum { OP_MAX_INPUTS = 8, OP_MAX_PARAMS = 4, OP_MAX_LOOPS = 8, OP_MAX_TERMS = 3 };
 
 /* What a layer's author writes down. Pairs are (height, width). Fields that an op does not use stay
- * zero; op_infer_shape refuses values that make no sense. */
+ * zero; op_infer_shape refuses values that make no sense. Each field has a row in op_attr_table. */
 struct op_attrs {
     int64_t out_channels;                                                   /* conv2d, linear */
-    int64_t kernel[2], stride[2], dilation[2], pad_before[2], pad_after[2]; /* conv2d, pools */
+    int64_t kernel[2], stride[2], dilation[2], pad_before[2], pad_after[2]; /* conv2d, pools; a
+                                                                               dilation of 0 is 1 */
     int64_t groups;                                                         /* conv2d */
     bool bias;                                                              /* conv2d, linear */
     bool count_padding;  /* average pool: padding counts in the divisor */
@@ -76,6 +77,50 @@ struct op_case {
     struct shape input[OP_MAX_INPUTS];
     struct shape output;
 };
+
+/* Same op, attributes and shapes. */
+bool op_equal(const struct op_case *a, const struct op_case *b);
+
+/* The same op for a batch of `samples`, the first extent of each of its tensors. */
+struct op_case op_resize(const struct op_case *op, int64_t samples);
+
+/* ---- attributes ---- */
+
+enum op_attr_type {
+    ATTR_INTEGER, /* int64_t */
+    ATTR_PAIR,    /* int64_t [2] */
+    ATTR_FLAG,    /* bool */
+    ATTR_REAL     /* double */
+};
+
+/* The value that need not be said. */
+enum op_attr_usual {
+    USUAL_ZERO,
+    USUAL_ONE,       /* with a kernel; without one 0 */
+    USUAL_UP_TO_ONE, /* 0 stands for 1 */
+    USUAL_PAD_BEFORE /* what pad_before is */
+};
+
+struct op_attr {
+    const char *name;
+    size_t offset; /* in struct op_attrs */
+    enum op_attr_type type;
+    unsigned ops; /* the ops that have it, a bit 1 << kind each */
+    /* Where the costs of equal shapes differ with it: what names it in the key of a cost ("k" in
+     * "k3"). "": it only changes values, or follows from the shapes. */
+    const char *key;
+    enum op_attr_usual usual;
+};
+
+/* A row for every field of op_attrs; the last has no name. */
+extern const struct op_attr op_attr_table[];
+
+/* The attribute's value in `attrs`, of an integer both numbers; not for reals. */
+void op_attr_numbers(const struct op_attr *attr, const struct op_attrs *attrs, int64_t number[2]);
+bool op_attr_is_usual(const struct op_attr *attr, const struct op_attrs *attrs);
+
+/* The first attribute that is not zero although ops of this kind do not have it, or NULL. */
+const struct op_attr *op_attr_find_foreign(enum op_kind op, const struct op_attrs *attrs);
 
 /* How a fresh parameter is filled. */
 enum op_init {

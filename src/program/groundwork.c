@@ -120,7 +120,7 @@ static enum status find_empty_pieces(struct groundwork *w)
 void groundwork_find_case(const struct groundwork *w, int group, int class, struct group_case *out)
 {
     const struct part_group *g = &w->part->groups[group];
-    out->op = partition_sized_op(&w->graph->nodes[g->first_node], w->part->class_size[class]);
+    out->op = op_resize(&w->graph->nodes[g->first_node].op, w->part->class_size[class]);
     op_get_loops(&out->op, &out->nest);
 }
 
