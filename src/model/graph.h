@@ -54,6 +54,10 @@ struct graph_variant {
 
 void graph_destroy(struct graph *g); /* NULL is fine */
 
+/* The same network for another batch size, on its own: `g` may be destroyed before it.
+ * STATUS_USAGE if the batch is less than 1 or makes a tensor larger than can be counted. */
+enum status graph_resize(const struct graph *g, int64_t batch, struct graph **out) MUST_USE;
+
 /* Checks the invariants above, that shapes and parameters are what the op table says, that node
  * names (and so parameter names) are unique, and that every node but the loss is read by another.
  * STATUS_FAILED names the node. For tests and debug builds. */
