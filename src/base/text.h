@@ -13,8 +13,19 @@
  * NULL: none. `names` ends with NULL. */
 const char *text_nearest(const char *word, const char *const *names);
 
-/* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:
- *   unknown model 'resnt18': did you mean 'resnet18'? (models: mlp, lenet5, ...) */
+/* The number of the word among the names, or -1. */
+int text_find(const char *word, const char *const *names);
+
+/* Into a buffer of `size` bytes, which is returned: "mlp, lenet5, vgg11", or "mlp, lenet5, ..."
+ * where not all names fit. */
+const char *text_list(char *buffer, size_t size, const char *const *names);
+
+/* Into a buffer, too: the word, the allowed names and the nearest match:
+ *   unknown model 'resnt18': did you mean 'resnet18'? (allowed: mlp, lenet5, ...) */
+const char *text_unknown(char *buffer, size_t size, const char *what, const char *word,
+                         const char *const *names);
+
+/* Fails with STATUS_USAGE and that message. */
 enum status text_fail_unknown(const char *what, const char *word,
                               const char *const *names) MUST_USE;
 
@@ -23,6 +34,11 @@ enum status text_parse_integer(const char *what, const char *text, int64_t least
                                int64_t *out) MUST_USE;
 enum status text_parse_real(const char *what, const char *text, double least, double most,
                             double *out) MUST_USE;
+
+/* A file's bytes with a zero behind them, which the caller frees. STATUS_FAILED: it cannot be
+ * opened, or is too large (64 MiB) or too broken to be a `what` ("plan"). */
+enum status text_read_file(const char *path, const char *what, char **out,
+                           size_t *n_bytes) MUST_USE;
 
 /* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
 const char *text_bytes(char *buffer, size_t size, double n_bytes);
