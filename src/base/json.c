@@ -315,7 +315,7 @@ enum status json_check_version(struct json_place top, const char *key, int versi
 {
     struct json_place at = json_member(top, key);
     if (!at.value)
-        return json_fail(at, "this is no %s: it does not begin with \"%s\": %d", at.in->what, key,
+        return json_fail(top, "this is no %s: it does not begin with \"%s\": %d", at.in->what, key,
                          version);
     if (!json_is_integer(at.value) || json_integer_value(at.value) != version)
         return json_fail(at, "the %s is of another version: this program reads version %d",

@@ -12,25 +12,13 @@ struct texts {
     int64_t room; /* of each in `all` */
 };
 
-static enum status write_own(const struct machine *own, char **out, int64_t *n_bytes)
-{
-    size_t size = 0;
-    FILE *f = open_memstream(out, &size);
-    if (!f)
-        return status_no_memory(1);
-    enum status st = machine_write(own, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_no_memory(size);
-    *n_bytes = (int64_t)size;
-    return st;
-}
-
 /* Everybody's text to everybody: first how long they are, then all in rooms of the longest. */
 static enum status exchange(comm *process, const struct machine *own, struct texts *t)
 {
     int64_t n_bytes = 0;
     size_t size = (size_t)process->size;
-    TRY(write_own(own, &t->mine, &n_bytes));
+    TRY(machine_write_text(own, &t->mine));
+    n_bytes = (int64_t)strlen(t->mine);
     t->sizes = calloc(size, sizeof *t->sizes);
     if (!t->sizes)
         return status_no_memory(size * sizeof *t->sizes);

@@ -168,7 +168,7 @@ struct machine {
  * Of a host with GPUs in an hwloc file the GPUs are the devices, else its cores are, one each.
  *
  * STATUS_USAGE says what is wrong, what is allowed, and the nearest match; of a file where: with
- * line and column if it is no JSON, else with the member ("my.json: nodes/0/devices/1: ..").
+ * line and column if it is no JSON, else with the member ("my.json:7: nodes/0/devices/1: ..").
  * STATUS_FAILED if a file cannot be read. */
 enum status machine_parse(const char *text, struct machine **out) MUST_USE;
 void machine_destroy(struct machine *m); /* NULL is fine */

@@ -12,9 +12,10 @@
 #ifndef CLEAVE_MACHINE_PARTS_H
 #define CLEAVE_MACHINE_PARTS_H
 
+#include "base/json.h"
 #include "machine/machine.h"
 
-enum { MACHINE_NO_LINK = -1, MACHINE_FILE_BYTES_MAX = 64 << 20 };
+enum { MACHINE_NO_LINK = -1 };
 
 /* What joins two neighbours, each way: half of the latency is in each of the two links. */
 struct machine_port {
@@ -92,9 +93,9 @@ enum status machine_library_match(const char *model, arena *memory, struct machi
 
 enum status machine_parse_string(const char *text, struct machine **out) MUST_USE; /* string.c */
 
-/* Fails with STATUS_USAGE: "WHERE: unknown WHAT 'word': did you mean 'near'? (allowed: ..)". */
-enum status machine_fail_unknown(const char *where, const char *what, const char *word,
-                                 const char *const *names) MUST_USE;
+/* The members of a kind over what *k holds; texts live as long as the JSON. Other members are not
+ * looked at. (read.c) */
+enum status machine_read_kind(struct json_place at, struct machine_kind *k) MUST_USE;
 
 /* ---- hosts (host.c builds, discover.c or discover_none.c looks) ---- */
 

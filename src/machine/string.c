@@ -2,6 +2,8 @@
  */
 #include "machine/parts.h"
 
+#include "base/text.h"
+
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,6 +50,13 @@ static enum status fail(const struct string_parser *p, const char *format, ...)
     (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
     return status_fail(STATUS_USAGE, "machine '%.120s': %s", p->text, why);
+}
+
+static enum status fail_unknown(const struct string_parser *p, const char *what, const char *word,
+                                const char *const *names)
+{
+    char text[560];
+    return fail(p, "%s", text_unknown(text, sizeof text, what, word, names));
 }
 
 /* ---- the parts of the text ---- */
@@ -138,15 +147,11 @@ static bool read_value(int option, const char *text, double *out)
 
 static enum status read_option(struct string_parser *p, char *word, char *value)
 {
-    char where[160];
-    int option = 0;
-    *value++ = '\0';
-    while (option < OPTION_COUNT && strcmp(option_names[option], word) != 0)
-        option++;
-    (void)snprintf(where, sizeof where, "machine '%.120s'", p->text);
-    if (option == OPTION_COUNT)
-        return machine_fail_unknown(where, "option", word, option_names);
     double number;
+    *value++ = '\0';
+    int option = text_find(word, option_names);
+    if (option < 0)
+        return fail_unknown(p, "option", word, option_names);
     if (!read_value(option, value, &number))
         return fail(p, "%s=%.80s must be %s", word, value, option_forms[option]);
     bool taken = false;
@@ -188,11 +193,9 @@ static enum status find_kind(struct string_parser *p, const struct group *g, con
     TRY(machine_use_memory(b, name, g->given[MEMORY] ? (int64_t)g->value[MEMORY] : 0, out));
     if (*out >= 0)
         return STATUS_OK;
-    char where[160];
     const char *const *names;
-    (void)snprintf(where, sizeof where, "machine '%.120s'", p->text);
     TRY(machine_kind_names(b->m->memory, &names));
-    return machine_fail_unknown(where, "device", name, names);
+    return fail_unknown(p, "device", name, names);
 }
 
 static bool has_cpus(const struct machine *m)
