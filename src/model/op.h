@@ -279,9 +279,8 @@ struct op_info {
     int min_inputs, max_inputs;
     unsigned flags;             /* enum op_flags */
     enum activation activation; /* which one this op is, or ACTIVATION_NONE */
-    /* output shape from attributes and input shapes; the message says what does not fit */
-    enum status (*infer)(const struct op_attrs *attrs, int n_inputs, const struct shape *inputs,
-                         struct shape *output);
+    /* c->output from the rest; the message says what does not fit */
+    enum status (*infer)(struct op_case *c);
     /* fills params[], returns how many; NULL: none */
     int (*params)(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
     void (*loops)(const struct op_case *c, struct loop_nest *nest);
