@@ -1,7 +1,7 @@
 /* The programs of all workers at once, and twins among them: every worker that is said to be the
  * twin of another is lowered as well, and the two programs are held against each other, instruction
  * by instruction and buffer by buffer. */
-#include "plan/internal.h"
+#include "plan/shared.h"
 #include "session.h"
 #include "verify/verify.h"
 

@@ -65,7 +65,7 @@ static const char *path_text(struct json_place at, char *text, size_t size)
     return text;
 }
 
-/* ---- lines: jansson does not keep them, so the text is read again up to the place ---- */
+/* ---- lines: jansson does not keep them, so the text is scanned again up to the place ---- */
 
 struct scan {
     const char *at, *end;
@@ -102,7 +102,7 @@ static void skip_string(struct scan *s)
         advance(s);
 }
 
-/* Behind the value that begins here: up to a comma or closing bracket that is not inside it. */
+/* To the comma or closing bracket behind the value that begins here. */
 static void skip_value(struct scan *s)
 {
     int depth = 0;
@@ -125,7 +125,7 @@ static bool is_key(const struct scan *s, const char *key)
     return (size_t)(s->end - s->at) >= n + 2 && !memcmp(s->at + 1, key, n) && s->at[n + 1] == '"';
 }
 
-/* Goes on from the begin of an object to the value of `key`; *line is the key's. */
+/* From the beginning of an object to the value of `key`; *line is the key's. */
 static bool enter_member(struct scan *s, const char *key, int *line)
 {
     if (!is_at(s, '{'))

@@ -1,9 +1,9 @@
-/* json.h: typed values out of a JSON text, with errors that say where they stand.
+/* json.h: reads typed values from a JSON text; errors say where they stand.
  *
- * A place is the way from the top of a text to a value: members of objects and elements of lists.
- * Reading a place at which there is nothing leaves *out as it is, so that defaults stand before.
- * Failures are STATUS_USAGE and begin with the file and the line:
- *     plan.json:7: stages/0/workers must be a list of 1 to 4: [...]
+ * A place is a path from the top of a text to a value, by members of objects and elements of lists.
+ * Reading a place without a value leaves *out alone, so the caller sets the default first. Failures
+ * are STATUS_USAGE and begin with the file and the line: plan.json:7: stages/0/workers must be a
+ * list of 1 to 4: [...]
  *
  *     struct json_text text = {.name = "plan.json", .what = "plan", .text = bytes, .n_bytes = n};
  *     TRY(json_open(&text));
@@ -23,14 +23,14 @@
 
 struct json_text {
     const char *name; /* the file's */
-    const char *what; /* "plan": what it should hold */
+    const char *what; /* what it holds, for messages: "plan" */
     const char *text;
     size_t n_bytes;
-    bool says_paths; /* every message names the path, for where people write texts of one line */
+    bool says_paths; /* every message names the path, because such texts may be one line */
     json_t *root;    /* set by json_open; json_close drops it */
 };
 
-/* Other than well-formed JSON fails with line and column; so do duplicate keys. */
+/* Malformed JSON and duplicate keys fail with line and column. */
 enum status json_open(struct json_text *t) MUST_USE;
 void json_close(struct json_text *t);
 
@@ -38,7 +38,7 @@ enum { JSON_PATH_MAX = 8 };
 
 struct json_place {
     const struct json_text *in;
-    const json_t *value; /* NULL: there is nothing */
+    const json_t *value; /* NULL: no value there */
     int n_steps;
     struct json_step {
         const char *key; /* NULL: element `index` of a list; keys are not copied */
@@ -50,8 +50,8 @@ struct json_place json_top(const struct json_text *t);
 struct json_place json_member(struct json_place at, const char *key);
 struct json_place json_element(struct json_place at, size_t index);
 
-/* The line, from 1, of the last step that is there: of a member its key's. (A key with an escape is
- * not found; then it is the line of what holds it.) */
+/* The line, from 1, of the deepest step that exists; of a member it is the key's line. (A key with
+ * an escape is not found; then it is the line of the object.) */
 int json_find_line(struct json_place at);
 
 /* ---- failing ---- */
@@ -79,7 +79,7 @@ enum status json_read_choice(struct json_place at, const char *const *names, int
 enum status json_check_object(struct json_place at, const char *const *allowed) MUST_USE;
 /* SIZE_MAX: any number of elements. */
 enum status json_check_list(struct json_place at, size_t least, size_t most) MUST_USE;
-/* The top has this version number under `key`. */
+/* The top object has this version number under `key`. */
 enum status json_check_version(struct json_place top, const char *key, int version) MUST_USE;
 
 #endif

@@ -157,7 +157,7 @@ enum status text_parse_real(const char *what, const char *text, double least, do
     return STATUS_OK;
 }
 
-/* Through a stream, for a pipe does not know its size. */
+/* Block by block, because a pipe has no size. */
 enum status text_read_file(const char *path, const char *what, char **out, size_t *n_bytes)
 {
     char *text = NULL, block[4096];

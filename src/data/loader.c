@@ -357,7 +357,8 @@ int64_t loader_batches(const loader *l)
     return l->n_batches;
 }
 
-/* What the readers of a batch (-1: of any) are at, for a message. Called under lock. */
+/* Fails with the sample that a reader of the batch (-1: of any) is still reading. Called under
+ * lock. */
 static enum status fail_late(loader *l, int64_t batch)
 {
     char name[512] = "a reading thread";
@@ -393,7 +394,7 @@ enum status loader_start(loader *l, int64_t epoch, int64_t first_batch)
     enum status st = STATUS_OK;
     (void)pthread_mutex_lock(&l->lock);
     l->end = l->filling; /* nothing more to claim */
-    l->started = false;  /* what is broken off now is no batch, whatever comes of the wait */
+    l->started = false;  /* a cancelled batch is never handed over, even if the wait fails */
     atomic_store(&l->cancel, true);
     if (wait_idle(l, l->options.timeout_s)) {
         for (int i = 0; i < l->options.depth; i++)

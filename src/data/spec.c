@@ -221,7 +221,7 @@ static enum status parse_known(const struct known *known, const char *rest, stru
     return STATUS_OK;
 }
 
-/* A path alone does not say what is there. */
+/* A path alone does not say its format. */
 static enum status fail_path(const char *path)
 {
     return status_fail(STATUS_USAGE,

@@ -1,5 +1,5 @@
-/* What is compiled in: the machines and the devices of machines/. */
-#include "machine/parts.h"
+/* The machines and devices of machines/, which are compiled in. */
+#include "machine/builder.h"
 
 #include <string.h>
 #include <strings.h>
@@ -35,7 +35,7 @@ enum status machine_names(arena *memory, const char *const **out)
 
 /* ---- devices.json ---- */
 
-/* Its list of devices; the caller calls json_close. */
+/* The list of devices; the caller calls json_close. */
 static enum status open_devices(struct json_text *text, struct json_place *list)
 {
     const struct machine_file *file = find_any(devices_name);
@@ -92,7 +92,7 @@ static size_t rate(const json_t *device, const char *name, const char *model)
     return longest;
 }
 
-/* By name, or by the model that has it in its name. */
+/* By its name, or by a model that contains one of its "match" texts. */
 static enum status find_device(const char *name, const char *model, arena *memory,
                                struct machine_kind *k, bool *found)
 {

@@ -1,5 +1,5 @@
-/* Which way a machine comes in. */
-#include "machine/parts.h"
+/* Decides which form of text describes a machine. */
+#include "machine/builder.h"
 
 #include "base/text.h"
 
@@ -34,7 +34,7 @@ static enum status parse_known(const struct machine_file *file, struct machine *
     return machine_parse_json(file->text, file->n_bytes, where, out);
 }
 
-/* "p100", "4xp100", "4p100", "4:p100": devices, but not on which nodes. */
+/* "p100", "4xp100", "4p100", "4:p100": names devices, but not their nodes. */
 static enum status check_kind(const char *text, arena *memory)
 {
     const char *const *kinds;
@@ -57,7 +57,7 @@ static enum status check_kind(const char *text, arena *memory)
                        text, *kinds, *kinds);
 }
 
-/* A word that is nothing: told what it might have been. */
+/* An unknown word: the message says what it might mean. */
 static enum status fail_word(const char *text)
 {
     arena *memory;
@@ -86,7 +86,8 @@ static bool looks_like_path(const char *text)
            (n > 4 && !strcmp(text + n - 4, ".xml"));
 }
 
-/* Whether it is meant as a string: "4x4:p100", "4x4", "intra=15GB/s"; but "4x4.json" is a file. */
+/* Whether it looks like a machine string: "4x4:p100", "4x4", "intra=15GB/s"; but "4x4.json" is a
+ * file. */
 static bool looks_like_string(const char *text)
 {
     const char *mark = strpbrk(text, ":=/");

@@ -2,7 +2,7 @@
  *
  * Two ways of writing mix freely: links by name, as machine_write does it, or bandwidths ("intra",
  * "inter") from which each device and node gets links of its own. */
-#include "machine/parts.h"
+#include "machine/builder.h"
 
 #include "base/json.h"
 

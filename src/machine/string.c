@@ -1,6 +1,6 @@
 /* Machines from strings: "2x4:v100,intra=130GB/s,1x8:k80,inter=10GB/s" (machine.h has the grammar).
  */
-#include "machine/parts.h"
+#include "machine/builder.h"
 
 #include "base/text.h"
 
@@ -59,9 +59,10 @@ static enum status fail_unknown(const struct string_parser *p, const char *what,
     return fail(p, "%s", text_unknown(text, sizeof text, what, word, names));
 }
 
-/* ---- the parts of the text ---- */
+/* ---- reading the text ---- */
 
-/* A whole number from 1 to MACHINE_MAX_DEVICES at *at, which moves behind it; 0: there is none. */
+/* Reads a number from 1 to MACHINE_MAX_DEVICES at *at and moves *at behind it; 0: no such number.
+ */
 static int read_count(char **at)
 {
     char *end;
@@ -72,7 +73,7 @@ static int read_count(char **at)
     return n >= 1 && n <= MACHINE_MAX_DEVICES ? (int)n : 0;
 }
 
-/* "4x4:" at *at, which moves behind it. */
+/* Reads "4x4:" at *at and moves *at behind it. */
 static enum status read_counts(struct string_parser *p, char **at, struct group *g)
 {
     const char *word = *at;
@@ -184,7 +185,7 @@ static enum status read_words(struct string_parser *p, char *at)
     return STATUS_OK;
 }
 
-/* ---- what they mean ---- */
+/* ---- building the machine ---- */
 
 static enum status find_kind(struct string_parser *p, const struct group *g, const char *name,
                              int *out)

@@ -1,18 +1,18 @@
-/* Curves: messages and sums at several sizes, over several numbers of members.
+/* Measures curves: messages and sums at several sizes, over several numbers of members.
  *
- * A repeat of a case: the members meet (a tiny sum), each notes the time, the operation runs, each
- * notes the time again. It took from the last one's begin to the last one's end. Clocks of
- * different hosts do not agree: there a sum took as long as for the member that it took least, the
- * one that came last, and a message as long as for its receiver. A message that both ends work on
- * is measured once more with the sender away.
+ * A repeat of a case: the members synchronise (a tiny sum), each takes the time, the operation
+ * runs, each takes the time again. The repeat lasts from the last member's begin to the last
+ * member's end. Clocks of different hosts do not agree: there the time of a sum is that of the
+ * member with the shortest time, which began last, and the time of a message is its receiver's. A
+ * message that both ends copy is measured once more while the sender is busy.
  *
- * Where a node has workers for several groups of members, each has its share of the repeats, one
+ * If a node has workers for several groups of members, each group has its share of the repeats, one
  * group after the other:
  *
  *     repeats 0, 3, 6  [0 1] 2 3 4 5    1, 4, 7  0 1 [2 3] 4 5    2, 5, 8  0 1 2 3 [4 5]
  *
- * Two cores need not be like two others: on virtual machines some share a cache, or are slow, and
- * which ones changes by the second. */
+ * Pairs of cores differ: on virtual machines some share a cache, or are slow, and this changes by
+ * the second. */
 #include "machine/survey.h"
 
 #include "base/memory.h"
@@ -28,8 +28,8 @@
 enum { MEET_TAG = 1, CASE_TAG = 2, TRIALS = 2, LEAST_REPEATS = 3, EXCHANGES = 21 };
 static const double usual_case_s = 0.06, longest_s = 0.5, pause_s = 0.001, late_s = 5e-6;
 static const int64_t sizes[SURVEY_SIZES] = {1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 25};
-/* What the members of a case go through together: more than caches hold; but no more than this
- * share of the memory there is. */
+/* The bytes that the members of a case cycle through together: more than caches hold, but at most
+ * this share of the memory. */
 static const int64_t usual_area_bytes = 1 << 29, area_share = 16;
 
 struct survey_case {
@@ -39,7 +39,8 @@ struct survey_case {
     int n_groups;
     int nodes;
     int64_t bytes;
-    double lone_s; /* of a message: for so long its sender leaves it to the receiver; 0: not */
+    double lone_s; /* of a message: for so long the sender stays busy and leaves the copying to the
+                      receiver */
 };
 
 /* ---- small things ---- */
@@ -57,7 +58,7 @@ int survey_first_worker(const struct survey *s, int node)
     return -1;
 }
 
-/* The group that has this repeat. */
+/* The members of the group whose turn this repeat is. */
 static const int *members_of(const struct survey *s, const struct survey_case *c, int repeat)
 {
     return s->members + repeat % c->n_groups * c->n_members;
@@ -131,7 +132,7 @@ static enum status run_operation(struct survey *s, const struct survey_case *c, 
     return survey_finish(s->end, &op);
 }
 
-/* All members are here, and awake. */
+/* Returns when all members are here and awake. */
 static enum status meet(struct survey *s, const struct survey_case *c, const int *members)
 {
     comm_op op;
@@ -153,8 +154,8 @@ static int64_t part_bytes(const struct survey *s, int n_members)
     return even > least ? even : least;
 }
 
-/* Where the next repeat's bytes lie. A step has many buffers, and comes to each of them once: the
- * caches do not know it any more. */
+/* The bytes of the next repeat. A step uses each of its many buffers once, when the caches no
+ * longer hold it. */
 static char *move_on(struct survey *s, const struct survey_case *c)
 {
     if (s->next_byte + c->bytes > part_bytes(s, c->n_groups * c->n_members))
@@ -169,11 +170,12 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     struct survey_time *t = &s->mine[repeat];
     const int *members = members_of(s, c, repeat);
     char *data = move_on(s, c);
-    /* As in a step: each has just computed its own; nobody's cache holds the other's. */
+    /* As in a step, each member has just written its own data, and no cache holds the other's. */
     memset(data, repeat, (size_t)c->bytes);
     TRY(meet(s, c, members));
     if (c->lone_s > 0 && members[0] != s->end->rank)
-        look_elsewhere(late_s); /* who comes last has a first go at it */
+        look_elsewhere(
+            late_s); /* the late receiver finds the message offered and may begin to copy */
     int64_t cpu_ns = timer_thread_ns();
     t->begin_ns = timer_now_ns();
     TRY(run_operation(s, c, members, data));
@@ -182,8 +184,8 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     return STATUS_OK;
 }
 
-/* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. The
- * others wait until a group is through, and disturb it no more than those who wait in a step. */
+/* Runs the repeats and exchanges the times: s->all has them by worker and repeat. The other groups
+ * wait meanwhile, as idle workers of a step would. */
 static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
 {
     memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
@@ -197,7 +199,7 @@ static enum status run_repeats(struct survey *s, const struct survey_case *c, in
     return STATUS_OK;
 }
 
-/* What repeat number `i` took, and what of it a member's core did, on average. */
+/* The time of repeat `i`, and the members' mean CPU time in it. */
 static struct machine_point combine(const struct survey *s, const struct survey_case *c, int i)
 {
     int64_t begin = INT64_MIN, end = INT64_MIN, least = INT64_MAX, received = 0;
@@ -208,7 +210,7 @@ static struct machine_point combine(const struct survey *s, const struct survey_
         begin = t->begin_ns > begin ? t->begin_ns : begin;
         end = t->end_ns > end ? t->end_ns : end;
         least = own < least ? own : least;
-        received = own; /* the last member of a message is its receiver, the first its sender */
+        received = own; /* a message's last member is its receiver, its first the sender */
         sent = k == 0 ? own : sent;
         cpu += t->cpu_ns;
     }
@@ -245,7 +247,7 @@ static struct machine_point find_medians(const struct survey *s, const struct su
     return p;
 }
 
-/* As many as there is time for. */
+/* As many as fit into the time of a case. */
 static int count_repeats(const struct survey *s, double seconds)
 {
     double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
@@ -267,9 +269,9 @@ static enum status measure_case(struct survey *s, const struct survey_case *c,
     return STATUS_OK;
 }
 
-/* Where sender and receiver copy together, each a half, the memory holds up both: what is left to
- * one alone does not take it twice as long. What taking part takes, the first point, stays as it
- * is; *first_s is its time alone. */
+/* If sender and receiver each copy a half, memory bandwidth limits both: one of them alone would
+ * not need twice the time. So the receiver's time alone is measured. The first point, the fixed
+ * cost of taking part, stays as it is; *first_s is its time alone. */
 static enum status measure_lone(struct survey *s, const struct survey_case *c, double *first_s,
                                 const struct machine_point *first, struct machine_point *p)
 {
@@ -380,7 +382,7 @@ static enum status measure_network(struct survey *s)
 
 /* ---- all of it ---- */
 
-/* Doublings up to n. */
+/* Counts the curves of 2, 4, 8, .. and n members, and of messages. */
 static int count_curves(int n)
 {
     int curves = 1 + 3;
@@ -420,12 +422,12 @@ static enum status make_room(struct survey *s)
             int64_t bytes = table->reduce_workspace_bytes(&r);
             most = bytes > most ? bytes : most;
         }
-    int64_t part = part_bytes(s, 2); /* no pages yet: fewer bytes by far are used of most */
+    int64_t part = part_bytes(s, 2); /* no pages yet: most machines touch far fewer bytes */
     s->data = malloc((size_t)part);
     s->workspace = malloc((size_t)most + 1);
     if (!s->data || !s->workspace)
         return status_no_memory((size_t)(part + most));
-    memset(s->data, 0, (size_t)s->data_bytes); /* touched by the thread that will use it */
+    memset(s->data, 0, (size_t)s->data_bytes); /* first touch by the thread that will use it */
     memset(s->workspace, 0, (size_t)most + 1);
     return STATUS_OK;
 }
@@ -435,7 +437,7 @@ static enum status measure_exchange(struct survey *s)
     double times[EXCHANGES];
     for (int i = 0; i < EXCHANGES; i++) {
         struct survey_time nothing = {0};
-        if (s->n_nodes > 1) /* as after a step: nobody has looked for a while */
+        if (s->n_nodes > 1) /* as after a step: no worker has polled for a while */
             (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         int64_t begin_ns = timer_now_ns();
         TRY(s->end->table->exchange(s->end, &nothing, sizeof nothing, s->all));

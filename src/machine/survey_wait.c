@@ -1,11 +1,13 @@
-/* What messages of other hosts, and waiting for them, take from computing.
+/* Measures how much computing slows down under messages of other hosts, and under waiting for them.
  *
- * MPI wakes nobody: a thread that waits for a message looks again and again. Where it has no core
- * to itself, whoever computes there pays for it. So: work alone, then the same work while a second
- * thread waits for a message of the node before, which is sent only when the work is done.
+ * MPI has no wake-up: a thread that waits for a message polls. Without a core of its own it takes
+ * time from the computing threads. So the test runs a piece of work alone, then the same work while
+ * a second thread waits for a message of the previous node, which is sent only when the work is
+ * done.
  *
- * And: how much work is done while messages flow in from the node before and out to the next one.
- * What they take is more than a thread's own time: packets are handled in whatever runs. */
+ * A second test counts the work that is done while messages flow in from the previous node and out
+ * to the next one. They cost more than the thread's own time, because the kernel handles packets in
+ * interrupts. */
 #include "machine/survey.h"
 
 #include "base/numbers.h"
@@ -19,7 +21,7 @@
 #include <time.h>
 
 enum { WAIT_TAG = 5, TURNS = 5, WORK_BYTES = 1 << 18, WORK_ROUNDS = 1000 };
-/* Of the survey's data; with less nothing is measured here. */
+/* Of the survey's data; with less these tests are skipped. */
 enum { LEAST_BYTES = 2 * WORK_BYTES };
 static const double work_s = 0.02, stream_s = 0.05;
 
@@ -48,7 +50,7 @@ static enum status wait_and_send(struct waiter *w)
         bool done;
         TRY(end->table->poll(end, &receive, &done));
         if (done)
-            break; /* its sender was faster: the rest of the work is without it */
+            break; /* its sender was faster, so the rest of the work runs alone */
         TRY(end->table->pause(end, work_s));
     }
     w->cpu_s = thread_cpu_s() - before_s;
@@ -69,7 +71,7 @@ static void *run_waiter(void *user)
     return NULL;
 }
 
-/* Reads and writes what fits into a core's cache, so often. */
+/* Reads and writes a block that fits into a core's cache, `rounds` times. Returns the seconds. */
 static double work(char *data, int rounds)
 {
     int64_t begin_ns = timer_now_ns();
@@ -80,7 +82,7 @@ static double work(char *data, int rounds)
 
 /* ---- while messages flow ---- */
 
-/* What flows from node to node. */
+/* Bytes that one turn sends from node to node. */
 static int64_t find_stream_bytes(const struct survey *s, int from, int to)
 {
     double bytes = stream_s * s->links[from * s->n_nodes + to].bytes_per_s;
@@ -130,8 +132,8 @@ static void *run_streamer(void *user)
     return NULL;
 }
 
-/* One turn: seconds of a core that a byte takes; 0 where none flows: of many nodes not all links
- * are measured. */
+/* One turn: core seconds per byte; 0 if no byte flows, because between many nodes not all links are
+ * measured. */
 static enum status take_stream_turn(struct survey *s, struct streamer *w, double round_s,
                                     double *per_byte)
 {
@@ -179,9 +181,9 @@ enum status survey_measure_streams(struct survey *s)
     return STATUS_OK;
 }
 
-/* ---- while nothing does ---- */
+/* ---- while waiting ---- */
 
-/* One turn: the share of the work's time that waiting took. */
+/* One turn: the share of the time that waiting took. */
 static enum status take_turn(struct survey *s, int from, int to, int rounds, double *share)
 {
     struct waiter w = {.s = s, .from = from, .to = to};

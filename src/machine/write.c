@@ -1,4 +1,4 @@
-/* Machines as JSON, one part a line, every number with the digits that bring it back. */
+/* Writes machines as JSON, one part a line, every number with the digits that restore it. */
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Quoted and escaped. A stream remembers a failure; it is looked at in the end. */
+/* Quoted and escaped. The stream keeps a failure, which machine_write checks at the end. */
 static enum status write_text(FILE *f, const char *text)
 {
     json_t *value = json_string_nocheck(text ? text : "");
@@ -25,7 +25,7 @@ static enum status write_member(FILE *f, const char *key, const char *text)
     return write_text(f, text);
 }
 
-/* The shortest that reads as the same number. */
+/* The shortest text that reads as the same number. */
 static void write_number(FILE *f, double value)
 {
     char text[40];
@@ -106,7 +106,7 @@ static enum status write_device(FILE *f, const struct machine *m, int device)
     return STATUS_OK;
 }
 
-/* Those of one node; they are neighbours in the list. */
+/* The pairs of one node, which are neighbours in the list. */
 static enum status write_pairs(FILE *f, const struct machine *m, int node)
 {
     int first = m->nodes[node].first_device, n = 0;

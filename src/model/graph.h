@@ -45,7 +45,7 @@ struct graph {
     struct graph_param *params;
 };
 
-/* What the dataset asks of a network. */
+/* What a network depends on beside its name: the batch and the dataset. */
 struct graph_variant {
     int64_t batch, channels, height, width, classes;
     bool small_form;         /* the MNIST and CIFAR-10 forms of the networks */

@@ -48,7 +48,7 @@ enum op_kind {
 
 enum { OP_MAX_INPUTS = 8, OP_MAX_PARAMS = 4, OP_MAX_LOOPS = 8, OP_MAX_TERMS = 3 };
 
-/* What a layer's author writes down. Pairs are (height, width). Fields that an op does not use stay
+/* The attributes of a layer. Pairs are (height, width). Fields that an op does not use stay
  * zero; op_infer_shape refuses values that make no sense. Each field has a row in op_attr_table. */
 struct op_attrs {
     int64_t out_channels;                                                   /* conv2d, linear */
@@ -93,7 +93,7 @@ enum op_attr_type {
     ATTR_REAL     /* double */
 };
 
-/* The value that need not be said. */
+/* The default, which keys leave out. */
 enum op_attr_usual {
     USUAL_ZERO,
     USUAL_ONE,       /* with a kernel; without one 0 */
@@ -106,8 +106,8 @@ struct op_attr {
     size_t offset; /* in struct op_attrs */
     enum op_attr_type type;
     unsigned ops; /* the ops that have it, a bit 1 << kind each */
-    /* Where the costs of equal shapes differ with it: what names it in the key of a cost ("k" in
-     * "k3"). "": it only changes values, or follows from the shapes. */
+    /* Its name in the keys of costs ("k" in "k3"), if ops of equal shapes differ in cost by it. "":
+     * it only changes values, or follows from the shapes. */
     const char *key;
     enum op_attr_usual usual;
 };
@@ -226,7 +226,7 @@ struct op_piece {
 /* The piece of `c` that runs the iterations `box`. STATUS_USAGE if it reads nothing but padding. */
 enum status op_get_piece(const struct op_case *c, const struct box *box,
                          struct op_piece *piece) MUST_USE;
-/* The same for those who have the loops of `c` already. */
+/* The same for callers that have the loops of `c` already. */
 enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nest,
                             const struct box *box, struct op_piece *piece) MUST_USE;
 
@@ -235,9 +235,8 @@ enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nes
 int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]);
 
-/* The region of one of the nest's tensors that op_get_piece gives a piece, for those who need it of
- * many pieces and nothing else: tensor_map_region, but an axis none of whose loops is cut is taken
- * whole. */
+/* The region of one of the nest's tensors that op_get_piece gives a piece, for callers that need no
+ * more than this: tensor_map_region, but an axis none of whose loops is cut is taken whole. */
 void op_get_piece_region(const struct loop_nest *nest, const struct tensor_map *map,
                          const struct box *box, struct range region[SHAPE_MAX_RANK]);
 

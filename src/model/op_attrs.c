@@ -1,5 +1,5 @@
-/* The attributes of ops, a row each. What compares ops, names costs or takes attributes from text
- * goes through these rows, so that a new attribute cannot be forgotten there. */
+/* The attributes of ops, a row each. Comparing ops and naming costs go through these rows, so that
+ * a new attribute cannot be forgotten there. */
 #include "model/op.h"
 
 #include <string.h>

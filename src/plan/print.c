@@ -1,6 +1,6 @@
 /* A plan as JSON, one line a layer. Everything is written out, so that nothing depends on defaults.
  */
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -15,7 +15,7 @@
  * That leaves all stages but the slowest undetermined; among the splits with the same slowest stage
  * a second pass takes the one with the least sum of squares.
  */
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Named strategies: functions that write a plan, and nothing else. */
 #include "base/numbers.h"
 #include "base/text.h"
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <stdlib.h>
 #include <string.h>

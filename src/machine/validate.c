@@ -1,5 +1,5 @@
 /* The rules of a machine. */
-#include "machine/parts.h"
+#include "machine/builder.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Defaults are resolved here and nowhere else: what comes out names the stage, the cuts and the
  * workers of every layer. */
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include "base/json.h"
 #include "base/numbers.h"
@@ -35,8 +35,8 @@ struct parser {
     const struct graph *graph;
     struct json_place top, layers; /* layers may be missing */
     struct plan *plan;
-    const char **names;         /* what may stand in a list of layers; ends with NULL */
-    const char **loops;         /* what may stand in the cuts of a default; ends with NULL */
+    const char **names;         /* names allowed in a list of layers; ends with NULL */
+    const char **loops;         /* names allowed in the cuts of a default; ends with NULL */
     struct cut_list by_default; /* "default" */
     struct cut_list *by_stage;
     struct origin *origins; /* by node */
@@ -330,7 +330,7 @@ static struct json_place find_fault_place(const struct parser *p, const struct p
 
 /* ---- all of it ---- */
 
-/* What may be named: the layers, and the loops that any of them has. */
+/* The names that a plan may use: the layers, and the loops that any of them has. */
 static enum status list_names(struct parser *p)
 {
     const struct graph *g = p->graph;
