@@ -1,5 +1,5 @@
 /* data_files.h: small files of every kind the data room reads, made in memory; for its tests and
- * fuzz targets. Whoever asks for bytes frees them. */
+ * fuzz targets. The caller frees the bytes. */
 #ifndef CLEAVE_TESTS_DATA_FILES_H
 #define CLEAVE_TESTS_DATA_FILES_H
 

@@ -69,7 +69,7 @@ struct tensor {
     void *memory;
 };
 
-/* In the plain layout, or the one in which regions travel, which is nearer to what kernels like. */
+/* In the plain layout, or the one in which regions travel, which is nearer to the kernels' own. */
 static inline const layout *choose_layout(const struct opdevice *d, const struct shape *shape,
                                           bool plain)
 {
@@ -164,7 +164,7 @@ static inline void *writable(const void *p)
     return (void *)(uintptr_t)p;
 }
 
-/* Memory of a run holds what was there before: whatever a pass does not write, rounded-up elements
+/* The memory of a run is not cleared: every element that a pass does not write, rounded-up elements
  * too, is NaN. */
 static inline void poison(struct oprun *r)
 {
@@ -274,7 +274,7 @@ static inline void cut_loop(struct dice *dice, int64_t extent, int parts, int64_
     border[parts] = extent;
 }
 
-/* What is folded behind the op needs whole sums before it. */
+/* A folded residual or activation needs whole sums. */
 static inline bool may_cut(const struct group_spec *spec, const struct loop *loop)
 {
     bool folds = spec->residual || spec->activation != ACTIVATION_NONE;
@@ -460,7 +460,7 @@ static inline void run_pass(struct pieces *p, enum pass pass)
     }
 }
 
-/* What the workers would agree on: the sums over all pieces of the same channels. */
+/* The statistics that workers would exchange: the sums over all pieces of the same channels. */
 static inline void sum_statistics(struct pieces *p)
 {
     double *sum[MAX_PIECES];

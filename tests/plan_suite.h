@@ -100,7 +100,7 @@ static const struct suite_plan suite_plans[] = {
      "\"default\":{\"cut\":{\"n\":3}},\"layers\":{\"fc1\":{\"cut\":{\"o\":3}},"
      "\"fc2\":{\"cut\":{\"o\":[20,40,24]}},\"fc3\":{\"cut\":{\"o\":2},\"workers\":[2,1]}}"
      "," SUITE_SERVERS_ARE("3") "}"},
-    /* the parts of fc1 and fc2 have two holders each, who sum their gradients in a ring */
+    /* the parts of fc1 and fc2 have two holders each, which sum their gradients in a ring */
     {"mesh of samples and channels beside two servers, micro-batches", "lenet5",
      "{\"cleave_plan\":1,\"workers\":6,\"stages\":[{\"workers\":[4,1,5,2]}],"
      "\"default\":{\"cut\":{\"n\":[3,1]}},\"layers\":{\"conv2\":{\"cut\":{\"n\":2,\"k\":2}},"

@@ -301,7 +301,7 @@ static void test_every_attribute_has_a_row(void **state)
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&attrs);
 #else
-    skip(); /* another compiler's build knows what is padding */
+    skip(); /* padding is known to gcc alone */
 #endif
 #endif
     memcpy(uncovered, &attrs, sizeof attrs);

@@ -107,7 +107,7 @@ static void test_string_groups(void **state)
     machine_destroy(m);
 }
 
-/* What is only written where it was measured comes back, too. */
+/* Members that are written only after measuring read back, too. */
 static void test_measured_between_hosts(void **state)
 {
     (void)state;
@@ -165,8 +165,8 @@ static void test_string_mistakes(void **state)
         {"4x4:p100,latency=5km", "latency=5km must be a time like 5us"},
         {"4x4:p100,memory=lots", "memory=lots must be a size like 16GiB"},
         {"4x4:p100,memory=0GiB", "memory=0GiB must be a size like 16GiB"},
-        {"4x4:p100,inter=1GB/s,inter=2GB/s", "inter= stands there twice"},
-        {"inter=1GB/s,4x4:p100", "inter= must stand behind the devices"},
+        {"4x4:p100,inter=1GB/s,inter=2GB/s", "inter= is given twice"},
+        {"inter=1GB/s,4x4:p100", "inter= must come after its devices"},
         {"1x3:p100+k40", "2 kinds for 3 devices"},
         {"optcn", "unknown machine 'optcn': did you mean 'optcnn'?"},
         {"devices", "unknown machine 'devices'"},
@@ -181,7 +181,7 @@ static void test_string_mistakes(void **state)
     assert_fails(machine_parse("/", &m), STATUS_FAILED, "/");
 }
 
-/* ---- what is compiled in ---- */
+/* ---- compiled-in machines ---- */
 
 static void test_golden(void **state)
 {
@@ -411,7 +411,7 @@ static void test_file_mistakes(void **state)
 
 /* ---- hwloc ---- */
 
-/* Only a build without it may refuse what it reads. */
+/* Only a build without hwloc may refuse its files. */
 static bool has_hwloc(void)
 {
     struct machine *m = NULL;

@@ -1,4 +1,4 @@
-/* The built-in networks against PyTorch: parameters, geometry, and what does not fit. */
+/* The built-in networks against PyTorch: parameters, geometry, and refusals of small images. */
 #include "model/network.h"
 #include "testing.h"
 
@@ -311,7 +311,7 @@ static void test_sums_follow_their_batch_norm(void **state)
     }
 }
 
-/* What neither parameters nor shapes show. */
+/* Attributes that neither parameters nor shapes show. */
 static void test_attributes(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static enum status count(void *user, int item, int thread)
     assert_in_range(thread, 0, N_THREADS - 1);
     if (item == c->fails_at || item == c->fails_also_at)
         return status_fail(STATUS_USAGE, "item %d", item);
-    assert_int_equal(atomic_fetch_add(&c->in_room[thread], 1), 0); /* nobody else is in it */
+    assert_int_equal(atomic_fetch_add(&c->in_room[thread], 1), 0); /* no other thread is in it */
     atomic_fetch_add(&c->done[item], 1);
     atomic_fetch_sub(&c->in_room[thread], 1);
     return STATUS_OK;

@@ -102,7 +102,7 @@ static void test_wide_cases(void **state)
     opdevice_close(&exact);
 }
 
-/* Layers that read images, whose gradient nobody asks for, have kernels of their own. */
+/* Layers that read images need no input gradient and have kernels of their own. */
 static void test_image_cases(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void test_every_loop_was_cut(void **state)
 
 /* ---- dropout, batch norm again ---- */
 
-/* Micro-batches draw what the batch draws. */
+/* Micro-batches draw the random numbers of the batch. */
 static void test_dropout_by_sample(void **state)
 {
     (void)state;
@@ -555,7 +555,7 @@ static void test_given_layouts(void **state)
 
 enum { WORKERS = 3, ROUNDS = 4 };
 
-/* One thread with its own device runs a few ops, and keeps what came out. */
+/* One thread with its own device runs a few ops, and keeps the results. */
 struct worker {
     pthread_t thread;
     int threads;

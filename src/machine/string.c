@@ -164,8 +164,8 @@ static enum status read_option(struct string_parser *p, char *word, char *value)
     }
     if (!taken)
         return fail(p,
-                    p->n_groups ? "%s= stands there twice for the same devices"
-                                : "%s= must stand behind the devices it is of",
+                    p->n_groups ? "%s= is given twice for the same devices"
+                                : "%s= must come after its devices",
                     word);
     return STATUS_OK;
 }
