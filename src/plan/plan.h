@@ -179,8 +179,9 @@ struct plan_strategy {
     const char *name;
     const char *about; /* one line for people */
     unsigned takes;    /* enum plan_takes: plan_build passes over the rest of a request */
-    enum status (*build)(const struct graph *graph, const struct plan_request *request,
-                         struct plan **out);
+    enum status (*build)(const struct plan_strategy *self, const struct graph *graph,
+                         const struct plan_request *request, struct plan **out);
+    const void *how; /* what build needs to know of this strategy; NULL: nothing */
 };
 
 /* serial data model spatial owt layers gpipe 1f1b pipedream ps hybrid; ends with a NULL name. */
