@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MESSAGE_MAX = 700, PATH_TEXT_MAX = 256, LIST_MAX = 480 };
@@ -320,5 +321,19 @@ enum status json_check_version(struct json_place top, const char *key, int versi
     if (!json_is_integer(at.value) || json_integer_value(at.value) != version)
         return json_fail(at, "the %s is of another version: this program reads version %d",
                          at.in->what, version);
+    return STATUS_OK;
+}
+
+/* ---- writing ---- */
+
+enum status json_write_text(FILE *to, const char *text)
+{
+    json_t *value = json_string_nocheck(text);
+    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (!quoted)
+        return status_fail(STATUS_FAILED, "cannot write '%.80s' as JSON", text);
+    (void)fputs(quoted, to);
+    free(quoted);
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* json.h: reads typed values from a JSON text; errors say where they stand.
+/* json.h: reads typed values from a JSON text, with errors that say where they stand; quotes text.
  *
  * A place is a path from the top of a text to a value, by members of objects and elements of lists.
  * Reading a place without a value leaves *out alone, so the caller sets the default first. Failures
@@ -20,6 +20,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct json_text {
     const char *name; /* the file's */
@@ -81,5 +82,10 @@ enum status json_check_object(struct json_place at, const char *const *allowed) 
 enum status json_check_list(struct json_place at, size_t least, size_t most) MUST_USE;
 /* The top object has this version number under `key`. */
 enum status json_check_version(struct json_place top, const char *key, int version) MUST_USE;
+
+/* ---- writing ---- */
+
+/* The text quoted and escaped. The stream keeps a failure to write, which its owner checks. */
+enum status json_write_text(FILE *to, const char *text) MUST_USE;
 
 #endif

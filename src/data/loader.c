@@ -83,7 +83,7 @@ static int64_t part_size(const loader *l, int64_t batch)
     if (has_short_part(l, batch))
         return l->options.short_count;
     int64_t end = int64_min(l->options.first + l->options.count, global_size(l, batch));
-    return end > l->options.first ? end - l->options.first : 0;
+    return int64_max(0, end - l->options.first);
 }
 
 static bool slot_ready(const struct slot *s, int64_t batch)
@@ -261,9 +261,8 @@ static enum status allocate(loader *l)
 {
     size_t depth = (size_t)l->options.depth;
     /* A dataset smaller than the batch needs no more room than it has samples. */
-    int64_t count =
-        l->options.count > l->options.short_count ? l->options.count : l->options.short_count;
-    size_t part = (size_t)int64_min(count > 0 ? count : 1, l->n_samples);
+    int64_t count = int64_max(l->options.count, l->options.short_count);
+    size_t part = (size_t)int64_min(int64_max(count, 1), l->n_samples);
     size_t floats, bytes;
     if (__builtin_mul_overflow(part, (size_t)l->sample_floats, &floats) ||
         __builtin_mul_overflow((floats + 15) / 16 * 16, depth * sizeof(float), &bytes))

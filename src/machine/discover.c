@@ -1,6 +1,8 @@
 /* Hosts through hwloc: this host, an XML file, or a synthetic string. */
 #include "machine/builder.h"
 
+#include "base/numbers.h"
+
 #include <hwloc.h>
 #include <limits.h>
 #include <pthread.h>
@@ -26,8 +28,7 @@ static hwloc_cpuset_t find_allowed(hwloc_topology_t t, bool here)
 
 static int count(hwloc_topology_t t, hwloc_const_cpuset_t set, hwloc_obj_type_t type)
 {
-    int n = hwloc_get_nbobjs_inside_cpuset_by_type(t, set, type);
-    return n > 0 ? n : 0;
+    return int_max(hwloc_get_nbobjs_inside_cpuset_by_type(t, set, type), 0);
 }
 
 static void add_text(char *text, size_t size, const char *part)
@@ -117,8 +118,7 @@ static void look_at(hwloc_topology_t t, hwloc_const_cpuset_t allowed, struct mac
 {
     hwloc_obj_t root = hwloc_get_root_obj(t);
     hwloc_obj_t package = hwloc_get_obj_by_type(t, HWLOC_OBJ_PACKAGE, 0);
-    h->units = hwloc_bitmap_weight(allowed);
-    h->units = h->units > 0 ? h->units : 1;
+    h->units = int_max(hwloc_bitmap_weight(allowed), 1);
     h->cores = count(t, allowed, HWLOC_OBJ_CORE);
     if (root->total_memory <= INT64_MAX)
         h->memory_bytes = (int64_t)root->total_memory;

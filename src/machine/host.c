@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -80,10 +81,10 @@ static enum status describe_cpu(const struct machine_host *h, int threads, arena
 static enum status add_cpus(struct machine_builder *b, const struct machine_host *h, int threads)
 {
     struct machine_kind kind;
-    int number = 0, n = h->units / threads;
+    int number = 0, n = int_max(h->units / threads, 1);
     TRY(describe_cpu(h, threads, b->m->memory, &kind));
     TRY(machine_add_kind(b, &kind, &number));
-    for (int i = 0; i < (n > 1 ? n : 1); i++) {
+    for (int i = 0; i < n; i++) {
         TRY(machine_add_device(b, number));
         TRY(machine_add_device_port(b, machine_kind_port(&kind)));
     }

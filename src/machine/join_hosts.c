@@ -1,5 +1,7 @@
 /* Joins the machines of several hosts into one: the processes exchange theirs as text. */
 #include "machine/builder.h"
+
+#include "base/numbers.h"
 #include "machine/measure.h"
 
 #include <stdio.h>
@@ -25,7 +27,7 @@ static enum status exchange(comm *process, const struct machine *own, struct tex
         return status_no_memory(size * sizeof *t->sizes);
     TRY(process->table->exchange(process, &n_bytes, sizeof n_bytes, t->sizes));
     for (size_t i = 0; i < size; i++)
-        t->room = t->sizes[i] > t->room ? t->sizes[i] : t->room;
+        t->room = int64_max(t->room, t->sizes[i]);
     char *padded = realloc(t->mine, (size_t)t->room + 1);
     t->all = calloc(size, (size_t)t->room);
     t->mine = padded ? padded : t->mine;
@@ -141,7 +143,7 @@ static enum status add_hosts(struct machine_builder *b, const comm *process,
 {
     int n_nodes = 1;
     for (int rank = 0; rank < process->size; rank++)
-        n_nodes = node_of_rank[rank] >= n_nodes ? node_of_rank[rank] + 1 : n_nodes;
+        n_nodes = int_max(n_nodes, node_of_rank[rank] + 1);
     for (int rank = 0, next = 0; rank < process->size; rank++) {
         struct machine *host;
         if (node_of_rank[rank] < next)

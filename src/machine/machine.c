@@ -1,6 +1,8 @@
 /* Queries of a finished machine. */
 #include "machine/machine.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +82,7 @@ static double distance(const struct machine_curve *c, bool reduces, enum comm_me
                        int members, int nodes)
 {
     enum { OTHER_METHOD = 10000, OTHER_NODES = 100 };
-    int on = c->nodes > 1 ? c->nodes : 1;
+    int on = int_max(c->nodes, 1);
     if (c->reduces != reduces || c->n_points < 1 || (on > 1) != (nodes > 1))
         return -1;
     double d = fabs(log2((double)c->members / (double)(members > 1 ? members : 2)));
@@ -119,7 +121,7 @@ const struct machine_curve *machine_find_network_curve(const struct machine *m,
                                                        enum comm_method method, int members,
                                                        int nodes)
 {
-    return find(m, transport, reduces, method, members, nodes > 1 ? nodes : 2);
+    return find(m, transport, reduces, method, members, int_max(nodes, 2));
 }
 
 /* Interpolates from a to b, on logarithms if both are positive. */

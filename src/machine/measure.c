@@ -186,7 +186,7 @@ static int count_nodes(const comm *process, const int *node_of_rank)
 {
     int n = 0;
     for (int i = 0; i < process->size; i++)
-        n = node_of_rank[i] >= n ? node_of_rank[i] + 1 : n;
+        n = int_max(n, node_of_rank[i] + 1);
     return n;
 }
 

@@ -211,7 +211,7 @@ static void take_part_in_steps(int number, void *user)
 enum status machine_measure_step(const struct machine_measure_options *o, double *seconds)
 {
     struct stepping s = {.options = o,
-                         .n_workers = o->workers > 1 ? o->workers : 1,
+                         .n_workers = int_max(o->workers, 1),
                          .lock = PTHREAD_MUTEX_INITIALIZER,
                          .started = PTHREAD_COND_INITIALIZER,
                          .finished = PTHREAD_COND_INITIALIZER};
@@ -253,8 +253,8 @@ static void copy(int number, void *user)
 
 enum status machine_measure_memory(const struct machine_measure_options *o, double *bytes_per_s)
 {
-    int workers = o->workers > 1 ? o->workers : 1;
-    struct copying c = {.options = o, .threads = o->threads > 1 ? o->threads : 1};
+    int workers = int_max(o->workers, 1);
+    struct copying c = {.options = o, .threads = int_max(o->threads, 1)};
     int n = workers * c.threads;
     c.rates = calloc((size_t)n, sizeof *c.rates);
     if (!c.rates)

@@ -49,21 +49,21 @@ static enum status read_bytes(struct json_place at, int64_t *out)
 }
 
 /* What "intra" or "inter" and its latency say; 0 and -1: nothing. */
-struct wish {
+struct link_request {
     double bytes_per_s, latency_s;
 };
 
-static enum status read_wish(struct json_place at, const char *bandwidth, const char *latency,
-                             struct wish *wish)
+static enum status read_link_request(struct json_place at, const char *bandwidth,
+                                     const char *latency, struct link_request *request)
 {
-    TRY(read_bandwidth(json_member(at, bandwidth), &wish->bytes_per_s));
-    return read_seconds(json_member(at, latency), &wish->latency_s);
+    TRY(read_bandwidth(json_member(at, bandwidth), &request->bytes_per_s));
+    return read_seconds(json_member(at, latency), &request->latency_s);
 }
 
-static struct machine_port grant(struct wish wish, struct machine_port usual)
+static struct machine_port port_of(struct link_request request, struct machine_port usual)
 {
-    return (struct machine_port){wish.bytes_per_s > 0 ? wish.bytes_per_s : usual.bytes_per_s,
-                                 wish.latency_s >= 0 ? wish.latency_s : usual.latency_s};
+    return (struct machine_port){request.bytes_per_s > 0 ? request.bytes_per_s : usual.bytes_per_s,
+                                 request.latency_s >= 0 ? request.latency_s : usual.latency_s};
 }
 
 /* ---- kinds ---- */
@@ -205,7 +205,8 @@ static enum status read_ends(struct reading *r, struct json_place at, int *out, 
 
 /* ---- devices ---- */
 
-static enum status add_device(struct reading *r, struct json_place at, int kind, struct wish wish)
+static enum status add_device(struct reading *r, struct json_place at, int kind,
+                              struct link_request request)
 {
     struct machine *m = r->builder.m;
     bool said = false;
@@ -219,7 +220,7 @@ static enum status add_device(struct reading *r, struct json_place at, int kind,
         m->device_in[m->n_devices - 1] = in;
         return STATUS_OK;
     }
-    struct machine_port port = grant(wish, machine_kind_port(&m->kinds[kind]));
+    struct machine_port port = port_of(request, machine_kind_port(&m->kinds[kind]));
     if (!(port.bytes_per_s > 0))
         return json_fail(at, "nothing says how fast its link is: \"intra\" here, of the node or of "
                              "the machine, or \"link_bytes_per_s\" of its kind");
@@ -227,7 +228,7 @@ static enum status add_device(struct reading *r, struct json_place at, int kind,
 }
 
 /* A kind's name, or an object. */
-static enum status read_device(struct reading *r, struct json_place at, struct wish wish)
+static enum status read_device(struct reading *r, struct json_place at, struct link_request request)
 {
     static const char *const keys[] = {"kind", "count", "intra", "intra_latency",
                                        "out",  "in",    NULL};
@@ -237,13 +238,13 @@ static enum status read_device(struct reading *r, struct json_place at, struct w
         TRY(json_check_object(at, keys));
         TRY(json_read_text(json_member(at, "kind"), &name));
         TRY(json_read_int(json_member(at, "count"), 1, MOST_REPEATS, &count));
-        TRY(read_wish(at, "intra", "intra_latency", &wish));
+        TRY(read_link_request(at, "intra", "intra_latency", &request));
     }
     if (!name)
         return json_fail(at, "a device needs its \"kind\"");
     TRY(find_kind(r, at, name, &kind));
     for (int i = 0; i < count; i++)
-        TRY(add_device(r, at, kind, wish));
+        TRY(add_device(r, at, kind, request));
     return STATUS_OK;
 }
 
@@ -314,13 +315,13 @@ static enum status add_node(struct reading *r, struct json_place at,
 {
     struct machine *m = r->builder.m;
     struct json_place devices = json_member(at, "devices");
-    struct wish intra = {0, -1}, inter = {0, -1};
+    struct link_request intra = {0, -1}, inter = {0, -1};
     bool said = false;
     int out, in;
-    TRY(read_wish(r->top, "intra", "intra_latency", &intra));
-    TRY(read_wish(at, "intra", "intra_latency", &intra));
-    TRY(read_wish(r->top, "inter", "latency", &inter));
-    TRY(read_wish(at, "inter", "latency", &inter));
+    TRY(read_link_request(r->top, "intra", "intra_latency", &intra));
+    TRY(read_link_request(at, "intra", "intra_latency", &intra));
+    TRY(read_link_request(r->top, "inter", "latency", &inter));
+    TRY(read_link_request(at, "inter", "latency", &inter));
     TRY(read_ends(r, at, &out, &in, &said));
     TRY(machine_add_node(&r->builder, node));
     m->node_out[m->n_nodes - 1] = out;
@@ -333,7 +334,7 @@ static enum status add_node(struct reading *r, struct json_place at,
     TRY(read_each(r, json_member(at, "pairs"), read_pair));
     if (said || !r->networked)
         return STATUS_OK;
-    return machine_add_node_port(&r->builder, grant(inter, machine_usual_network));
+    return machine_add_node_port(&r->builder, port_of(inter, machine_usual_network));
 }
 
 /* One entry may be of several nodes: "gpu0", "gpu1", .. */

@@ -74,8 +74,8 @@ static int position_of(const struct survey *s, const int *members, int n)
 
 static int64_t largest(const struct survey *s)
 {
-    int64_t asked = s->options->largest_bytes;
-    return asked > 0 && asked < sizes[SURVEY_SIZES - 1] ? asked : sizes[SURVEY_SIZES - 1];
+    int64_t asked = s->options->largest_bytes, most = sizes[SURVEY_SIZES - 1];
+    return asked > 0 ? int64_min(asked, most) : most;
 }
 
 static void look_elsewhere(double seconds)
@@ -150,8 +150,7 @@ static enum status meet(struct survey *s, const struct survey_case *c, const int
 /* A member's part of the area: room for two of the largest at least. */
 static int64_t part_bytes(const struct survey *s, int n_members)
 {
-    int64_t even = s->area_bytes / n_members, least = 2 * s->data_bytes;
-    return even > least ? even : least;
+    return int64_max(s->area_bytes / n_members, 2 * s->data_bytes);
 }
 
 /* The bytes of the next repeat. A step uses each of its many buffers once, when the caches no
@@ -207,9 +206,9 @@ static struct machine_point combine(const struct survey *s, const struct survey_
     for (int k = 0; k < c->n_members; k++) {
         const struct survey_time *t = &s->all[members_of(s, c, i)[k] * SURVEY_REPEATS_MAX + i];
         int64_t own = t->end_ns - t->begin_ns;
-        begin = t->begin_ns > begin ? t->begin_ns : begin;
-        end = t->end_ns > end ? t->end_ns : end;
-        least = own < least ? own : least;
+        begin = int64_max(begin, t->begin_ns);
+        end = int64_max(end, t->end_ns);
+        least = int64_min(least, own);
         received = own; /* a message's last member is its receiver, its first the sender */
         sent = k == 0 ? own : sent;
         cpu += t->cpu_ns;
@@ -220,11 +219,11 @@ static struct machine_point combine(const struct survey *s, const struct survey_
     else if (c->nodes > 1)
         took = c->reduces ? least : received;
     struct machine_point p = {.bytes = (double)c->bytes,
-                              .seconds = (double)(took > 1 ? took : 1) / 1e9,
+                              .seconds = (double)int64_max(took, 1) / 1e9,
                               .cpu_s = (double)cpu / 1e9 / c->n_members};
     if (c->nodes > 1 && !c->reduces)
         p.sent_s = (double)sent / 1e9;
-    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
+    p.cpu_s = fmin(p.cpu_s, p.seconds);
     return p;
 }
 
@@ -242,8 +241,8 @@ static struct machine_point find_medians(const struct survey *s, const struct su
                               .seconds = numbers_median(seconds, repeats),
                               .cpu_s = numbers_median(cpu_s, repeats),
                               .sent_s = numbers_median(sent_s, repeats)};
-    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
-    p.sent_s = p.sent_s > p.seconds ? p.seconds : p.sent_s;
+    p.cpu_s = fmin(p.cpu_s, p.seconds);
+    p.sent_s = fmin(p.sent_s, p.seconds);
     return p;
 }
 
@@ -251,9 +250,7 @@ static struct machine_point find_medians(const struct survey *s, const struct su
 static int count_repeats(const struct survey *s, double seconds)
 {
     double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
-    double repeats = case_s / seconds;
-    int n = repeats > SURVEY_REPEATS_MAX ? SURVEY_REPEATS_MAX : (int)repeats;
-    return n < LEAST_REPEATS ? LEAST_REPEATS : n;
+    return int_max((int)fmin(case_s / seconds, SURVEY_REPEATS_MAX), LEAST_REPEATS);
 }
 
 static enum status measure_case(struct survey *s, const struct survey_case *c,
@@ -391,22 +388,15 @@ static int count_curves(int n)
     return curves;
 }
 
-static enum status find_area(int64_t *n_bytes)
-{
-    int64_t limit;
-    TRY(memory_find_limit(&limit));
-    *n_bytes = limit / area_share < usual_area_bytes ? limit / area_share : usual_area_bytes;
-    return STATUS_OK;
-}
-
 static enum status make_room(struct survey *s)
 {
     size_t size = (size_t)s->end->size;
     const struct comm_table *table = s->end->table;
-    int64_t most = 0;
+    int64_t most = 0, limit;
     int n_curves = count_curves(s->end->size) + (s->n_nodes > 1 ? 4 : 0);
     s->data_bytes = largest(s);
-    TRY(find_area(&s->area_bytes));
+    TRY(memory_find_limit(&limit));
+    s->area_bytes = int64_min(limit / area_share, usual_area_bytes);
     TRY(arena_alloc_array(s->memory, size, sizeof *s->members, &s->members));
     TRY(arena_alloc_array(s->memory, SURVEY_REPEATS_MAX, sizeof *s->mine, &s->mine));
     TRY(arena_alloc_array(s->memory, size * SURVEY_REPEATS_MAX, sizeof *s->all, &s->all));
@@ -419,8 +409,7 @@ static enum status make_room(struct survey *s)
             struct survey_case c = {
                 .method = (enum comm_method)method, .n_members = n, .bytes = s->data_bytes};
             struct comm_reduction r = reduction(&c, s->members);
-            int64_t bytes = table->reduce_workspace_bytes(&r);
-            most = bytes > most ? bytes : most;
+            most = int64_max(most, table->reduce_workspace_bytes(&r));
         }
     int64_t part = part_bytes(s, 2); /* no pages yet: most machines touch far fewer bytes */
     s->data = malloc((size_t)part);
@@ -459,7 +448,7 @@ enum status survey_run(struct survey *s)
 {
     s->n_nodes = 1;
     for (int i = 0; i < s->end->size; i++)
-        s->n_nodes = node_of(s, i) >= s->n_nodes ? node_of(s, i) + 1 : s->n_nodes;
+        s->n_nodes = int_max(s->n_nodes, node_of(s, i) + 1);
     enum status st = measure_all(s);
     if (st != STATUS_OK)
         s->end->table->abort(s->end, st, status_message());

@@ -121,7 +121,7 @@ static enum status measure_link(struct survey *s, int peer, struct survey_link *
     out->latency_s = there_and_back / 2;
     before = there_and_back;
     for (;; bytes *= 4) {
-        bytes = bytes < s->data_bytes ? bytes : s->data_bytes;
+        bytes = int64_min(bytes, s->data_bytes);
         TRY(time_least(s, peer, bytes, &seconds));
         if (seconds > long_enough_s || bytes == s->data_bytes)
             break;

@@ -37,7 +37,7 @@ static double combine(const struct balance *b, double before, double stage)
 {
     if (b->squares)
         return before + stage * stage;
-    return before > stage ? before : stage;
+    return fmax(before, stage);
 }
 
 static void find_best(struct balance *b, int s, int i)
