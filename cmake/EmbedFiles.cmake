@@ -1,5 +1,5 @@
 # Turns files into a C array, so that the program needs no folder beside it:
-#   cmake -DOUTPUT=machine_files.c -DFILES=a.json,b.json -DHEADER=machine/parts.h
+#   cmake -DOUTPUT=machine_files.c -DFILES=a.json,b.json -DHEADER=machine/builder.h
 #         -DSTRUCT=machine_file -DARRAY=machine_files [-DENDINGS=ON] -P EmbedFiles.cmake
 # Each file becomes an element {name, text, bytes} of the array, which ends with an empty one. The
 # name is without its ending unless ENDINGS is set. HEADER declares struct and array.

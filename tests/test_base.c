@@ -1,6 +1,7 @@
 /* src/base: status, arena, array, numbers, text, random, progress. */
 #include "base/arena.h"
 #include "base/array.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/progress.h"
@@ -158,7 +159,7 @@ static void test_arena_takes_large_and_refuses_absurd(void **state)
     arena_destroy(a);
 }
 
-/* What comes behind a reset is zeroed, too, and lies in the memory from before. */
+/* After a reset blocks are zeroed, too, and lie in the old memory. */
 static void test_arena_reset(void **state)
 {
     (void)state;
@@ -238,6 +239,67 @@ static void test_unknown_name_says_what_is_allowed(void **state)
     assert_int_equal(text_fail_unknown("model", "transformer", models), STATUS_USAGE);
     assert_null(strstr(status_message(), "did you mean"));
     status_clear();
+}
+
+/* ---- JSON ---- */
+
+static void open_json(struct json_text *t, const char *text, bool says_paths)
+{
+    *t = (struct json_text){.name = "f",
+                            .what = "thing",
+                            .text = text,
+                            .n_bytes = strlen(text),
+                            .says_paths = says_paths};
+    assert_ok(json_open(t));
+}
+
+static void test_json_values(void **state)
+{
+    static const char *const words[] = {"red", "green", NULL};
+    struct json_text t;
+    const char *text = "default";
+    int number = 7, choice = 0;
+    double real = 0;
+    bool flag = false;
+    (void)state;
+    open_json(&t, "{\"a\": [1, {\"b\": 2.5}], \"c\": \"green\", \"d\": true}", false);
+    struct json_place top = json_top(&t), a = json_member(top, "a");
+    assert_ok(json_check_object(top, NULL));
+    assert_ok(json_check_list(a, 2, 2));
+    assert_ok(json_read_int(json_element(a, 0), 0, 1, &number));
+    assert_ok(json_read_real(json_member(json_element(a, 1), "b"), &real));
+    assert_ok(json_read_choice(json_member(top, "c"), words, &choice));
+    assert_ok(json_read_bool(json_member(top, "d"), &flag));
+    assert_true(number == 1 && real == 2.5 && choice == 1 && flag);
+    /* without a value the default stays */
+    assert_ok(json_read_text(json_member(top, "none"), &text));
+    assert_ok(json_read_int(json_element(a, 9), 0, 1, &number));
+    assert_ok(json_read_bool(json_member(json_element(a, 0), "none"), &flag));
+    assert_string_equal(text, "default");
+    assert_true(number == 1 && flag);
+    json_close(&t);
+}
+
+static void test_json_errors(void **state)
+{
+    static const char *const keys[] = {"alpha", NULL};
+    struct json_text t = {.name = "f", .text = "{\n\"a\" 1}", .n_bytes = 8};
+    int number;
+    (void)state;
+    assert_fails(json_open(&t), STATUS_USAGE, "f:2: column");
+    open_json(&t, "{\"a,]\\\"\": \"}\",\n\"list\": [[1, 2],\n\"x\"],\n\"alpa\": 0}", true);
+    struct json_place top = json_top(&t), list = json_member(top, "list");
+    assert_fails(json_read_int(json_element(list, 1), 0, 9, &number), STATUS_USAGE,
+                 "f:3: list/1 must be a whole number from 0 to 9");
+    assert_fails(json_fail(json_element(json_element(list, 0), 1), "no"), STATUS_USAGE,
+                 "f:2: list/0/1: no");
+    assert_fails(json_check_object(list, NULL), STATUS_USAGE, "f:2: list must be an object");
+    assert_fails(json_check_list(top, 0, SIZE_MAX), STATUS_USAGE, "f:1: a thing must be a list");
+    assert_fails(json_check_version(top, "alpa", 1), STATUS_USAGE, "f:4: alpa: the thing is of");
+    assert_fails(json_check_version(top, "none", 1), STATUS_USAGE, "f:1: this is no thing");
+    assert_fails(json_fail_unknown(json_member(top, "alpa"), "key", "alpa", keys), STATUS_USAGE,
+                 "f:4: alpa: unknown key 'alpa': did you mean 'alpha'? (allowed: alpha)");
+    json_close(&t);
 }
 
 static void test_parse_integer(void **state)
@@ -524,7 +586,7 @@ static void test_timer_never_goes_back(void **state)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* What a terminal gets of a progress line. */
+/* The bytes of a progress line on a terminal. */
 static void show_on_terminal(int master, char *text, size_t size)
 {
     int terminal = open(ptsname(master), O_RDWR | O_NOCTTY), before = dup(STDERR_FILENO);
@@ -540,7 +602,7 @@ static void show_on_terminal(int master, char *text, size_t size)
     (void)close(terminal);
 }
 
-/* What uses the library has its stderr to itself. */
+/* A program that uses the library has its stderr to itself. */
 static void test_progress_is_for_the_program(void **state)
 {
     (void)state;
@@ -570,6 +632,8 @@ int main(void)
         cmocka_unit_test(test_arena_text),
         cmocka_unit_test(test_nearest_name),
         cmocka_unit_test(test_unknown_name_says_what_is_allowed),
+        cmocka_unit_test(test_json_values),
+        cmocka_unit_test(test_json_errors),
         cmocka_unit_test(test_parse_integer),
         cmocka_unit_test(test_parse_real),
         cmocka_unit_test(test_array),

@@ -362,7 +362,7 @@ static void test_fifo_is_no_file(void **state)
     char path[PATH_MAX];
     struct buffer b = {0};
     size_t n;
-    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* nobody writes to it */
+    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* without a writer */
     assert_fails(file_read(path, 100, &b, &n), STATUS_FAILED, "fifo: is not a regular file");
     buffer_free(&b);
 }

@@ -255,7 +255,7 @@ static void test_not_a_packed_file(void **state)
     assert_fails(dataset_open(spec, DATASET_TRAIN, NULL, &d), STATUS_FAILED, "truncated: has 0");
     assert_fails(dataset_open(packed_spec(spec, test_folder()), DATASET_TRAIN, NULL, &d),
                  STATUS_FAILED, "is not a regular file");
-    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* nobody writes to it */
+    assert_int_equal(mkfifo(test_path(path, "fifo"), 0600), 0); /* without a writer */
     assert_fails(dataset_open(packed_spec(spec, path), DATASET_TRAIN, NULL, &d), STATUS_FAILED,
                  "fifo: is not a regular file");
     assert_fails(dataset_open("packed:/nowhere", DATASET_TRAIN, NULL, &d), STATUS_FAILED,

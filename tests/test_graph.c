@@ -243,6 +243,11 @@ static void break_classes(struct graph *g)
     g->classes = 11;
 }
 
+static void add_foreign_attribute(struct graph *g)
+{
+    g->nodes[3].op.attrs.bias = true;
+}
+
 static void test_check_notices(void **state)
 {
     (void)state;
@@ -264,6 +269,7 @@ static void test_check_notices(void **state)
         {break_loss, "'fc': the last node"},
         {break_batch, "'input'"},
         {break_classes, "'loss'"},
+        {add_foreign_attribute, "'block1.add': add has no bias"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct graph *g = build_tiny(&variant);
@@ -271,6 +277,65 @@ static void test_check_notices(void **state)
         assert_fails(graph_check(g), STATUS_FAILED, cases[i].message);
         graph_destroy(g);
     }
+}
+
+/* ---- attributes of ops ---- */
+
+static size_t n_bytes_of(const struct op_attr *attr)
+{
+    static const size_t n_bytes[] = {[ATTR_INTEGER] = sizeof(int64_t),
+                                     [ATTR_PAIR] = sizeof(int64_t[2]),
+                                     [ATTR_FLAG] = sizeof(bool),
+                                     [ATTR_REAL] = sizeof(double)};
+    return n_bytes[attr->type];
+}
+
+/* Every byte of op_attrs that is not padding is in exactly one row: no field lacks one. */
+static void test_every_attribute_has_a_row(void **state)
+{
+    struct op_attrs attrs;
+    unsigned char uncovered[sizeof attrs];
+    (void)state;
+    memset(&attrs, 1, sizeof attrs);
+#ifdef __has_builtin
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&attrs);
+#else
+    skip(); /* padding is known to gcc alone */
+#endif
+#endif
+    memcpy(uncovered, &attrs, sizeof attrs);
+    for (const struct op_attr *attr = op_attr_table; attr->name; attr++) {
+        assert_that(attr->key && attr->ops, "%s: its key or its ops are missing", attr->name);
+        for (size_t i = 0; i < n_bytes_of(attr); i++)
+            assert_int_equal(uncovered[attr->offset + i]--, 1);
+    }
+    for (size_t i = 0; i < sizeof attrs; i++)
+        assert_that(uncovered[i] == 0, "byte %zu of op_attrs is in no row", i);
+}
+
+static void test_every_byte_of_an_attribute_counts(void **state)
+{
+    struct graph *g = build_tiny(&variant);
+    const struct op_case op = g->nodes[1].op;
+    struct op_case other = op;
+    (void)state;
+    assert_true(op_equal(&op, &other));
+    for (const struct op_attr *attr = op_attr_table; attr->name; attr++)
+        for (size_t i = 0; i < n_bytes_of(attr); i++) {
+            ((unsigned char *)&other.attrs)[attr->offset + i] ^= 1;
+            assert_that(!op_equal(&op, &other), "%s: byte %zu", attr->name, i);
+            other = op;
+        }
+    other.output.dim[2]++;
+    assert_false(op_equal(&op, &other));
+    other = op;
+    other.input[0].rank--;
+    assert_false(op_equal(&op, &other));
+    other = op;
+    other.op = OP_LINEAR;
+    assert_false(op_equal(&op, &other));
+    graph_destroy(g);
 }
 
 static void test_shape_text(void **state)
@@ -295,6 +360,8 @@ int main(void)
         cmocka_unit_test(test_scopes_nest),
         cmocka_unit_test(test_ceil_mode_is_pytorchs),
         cmocka_unit_test(test_check_notices),
+        cmocka_unit_test(test_every_attribute_has_a_row),
+        cmocka_unit_test(test_every_byte_of_an_attribute_counts),
         cmocka_unit_test(test_shape_text),
     };
     return test_run(tests);

@@ -1,6 +1,6 @@
-/* The loop nests of the op table against the truth: what an output element really depends on, found
- * by changing inputs and looking at the reference backend's output, must be what the index maps say
- * that it reads. Everything that plans and transfers derive from the maps rests on this. */
+/* The loop nests of the op table against the reference backend: the inputs on which an output
+ * element really depends, found by changing inputs and looking at the output, must be those that
+ * the index maps name. Everything that plans and transfers derive from the maps rests on this. */
 #include "backend/reference/reference.h"
 
 #include "opcases.h"
@@ -135,7 +135,7 @@ static bool *claimed_reads(const struct loop_nest *nest, const struct tensor_map
     return reads;
 }
 
-/* ---- what really happens ---- */
+/* ---- the real dependencies ---- */
 
 /* Which outputs change when element e changes, up or down by much: a maximum then notices it. */
 static void observe(struct oprun *r, double *element, const double *before, bool *changed)
@@ -351,7 +351,7 @@ static void widen(struct range *hull, struct range by)
 }
 
 /* Whether the elements met along an axis have gaps, so that a range that begins or ends in padding
- * may be wider than what is met inside the tensor. */
+ * may be wider than the elements met inside the tensor. */
 static bool has_gaps(const struct axis_map *axis, const struct box *b)
 {
     if (axis->kind == AXIS_ADAPTIVE)
@@ -428,7 +428,7 @@ static void test_regions(void **state)
     }
 }
 
-/* The whole nest as one piece touches everything that is read at all; an empty piece nothing. */
+/* The whole nest as one piece touches every element that is read; an empty piece touches none. */
 static void test_whole_and_empty(void **state)
 {
     (void)state;

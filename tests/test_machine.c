@@ -107,7 +107,7 @@ static void test_string_groups(void **state)
     machine_destroy(m);
 }
 
-/* What is only written where it was measured comes back, too. */
+/* Members that are written only after measuring read back, too. */
 static void test_measured_between_hosts(void **state)
 {
     (void)state;
@@ -165,8 +165,8 @@ static void test_string_mistakes(void **state)
         {"4x4:p100,latency=5km", "latency=5km must be a time like 5us"},
         {"4x4:p100,memory=lots", "memory=lots must be a size like 16GiB"},
         {"4x4:p100,memory=0GiB", "memory=0GiB must be a size like 16GiB"},
-        {"4x4:p100,inter=1GB/s,inter=2GB/s", "inter= stands there twice"},
-        {"inter=1GB/s,4x4:p100", "inter= must stand behind the devices"},
+        {"4x4:p100,inter=1GB/s,inter=2GB/s", "inter= is given twice"},
+        {"inter=1GB/s,4x4:p100", "inter= must come after its devices"},
         {"1x3:p100+k40", "2 kinds for 3 devices"},
         {"optcn", "unknown machine 'optcn': did you mean 'optcnn'?"},
         {"devices", "unknown machine 'devices'"},
@@ -181,7 +181,7 @@ static void test_string_mistakes(void **state)
     assert_fails(machine_parse("/", &m), STATUS_FAILED, "/");
 }
 
-/* ---- what is compiled in ---- */
+/* ---- compiled-in machines ---- */
 
 static void test_golden(void **state)
 {
@@ -327,27 +327,28 @@ static const struct {
 } file_mistakes[] = {
     {"{\n  \"cleave_machine\": 1,\n  nodes\n}", "m.json:3:"},
     {"{} {}", "m.json:1:"},
-    {"[]", "m.json: a machine must be an object"},
-    {"{}", "m.json: this is no machine file"},
-    {"{\"cleave_machine\": 2}", "m.json: the machine file is of another version"},
-    {"{\"cleave_machine\": 1}", "m.json: a machine needs its \"nodes\""},
-    {"{\"cleave_machine\": 1, \"nodes\": []}", "m.json: nodes: must be a list that is not"},
+    {"[]", "m.json:1: a machine must be an object"},
+    {"{}", "m.json:1: this is no machine"},
+    {"{\"cleave_machine\": 2}", "m.json:1: cleave_machine: the machine is of another version"},
+    {"{\"cleave_machine\": 1}", "m.json:1: a machine needs its \"nodes\""},
+    {"{\"cleave_machine\": 1, \"nodes\": []}", "m.json:1: nodes must be a list that is not"},
     {"{\"cleave_machine\": 1, \"nods\": []}", "unknown key 'nods': did you mean 'nodes'?"},
-    {"{\"cleave_machine\": 1, \"name\": 3, " NODES "}", "m.json: name: must be text"},
-    {"{\"cleave_machine\": 1, \"intra\": \"x\", " NODES "}", "m.json: intra: must be a bandw"},
-    {"{\"cleave_machine\": 1, \"intra\": 0, " NODES "}", "m.json: intra: must be a bandwidth"},
-    {"{\"cleave_machine\": 1, \"intra_latency\": -1, " NODES "}", "m.json: intra_latency: "},
-    {"{\"cleave_machine\": 1, \"nodes\": [3]}", "m.json: nodes/0: must be an object"},
-    {"{\"cleave_machine\": 1, \"nodes\": [{}]}", "m.json: nodes/0: a node needs its"},
+    {"{\"cleave_machine\": 1, \"name\": 3, " NODES "}", "m.json:1: name must be text"},
+    {"{\"cleave_machine\": 1, \"intra\": \"x\", " NODES "}", "m.json:1: intra must be a bandw"},
+    {"{\"cleave_machine\": 1, \"intra\": 0, " NODES "}", "m.json:1: intra must be a bandwidth"},
+    {"{\"cleave_machine\": 1, \"intra_latency\": -1, " NODES "}",
+     "m.json:1: intra_latency must be"},
+    {"{\"cleave_machine\": 1, \"nodes\": [3]}", "m.json:1: nodes/0 must be an object"},
+    {"{\"cleave_machine\": 1, \"nodes\": [{}]}", "m.json:1: nodes/0: a node needs its"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"p10\"]}]}",
-     "m.json: nodes/0/devices/0: unknown device 'p10': did you mean 'p100'?"},
+     "m.json:1: nodes/0/devices/0: unknown device 'p10': did you mean 'p100'?"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"knd\": 1}]}]}",
-     "m.json: nodes/0/devices/0: unknown key 'knd': did you mean 'kind'?"},
+     "m.json:1: nodes/0/devices/0/knd: unknown key 'knd': did you mean 'kind'?"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{}]}]}", "a device needs its \"kind\""},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 0, \"devices\": [\"k40\"]}]}",
-     "m.json: nodes/0/count: must be a whole number from 1 to 4096"},
+     "m.json:1: nodes/0/count must be a whole number from 1 to 4096"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"count\": 4096, \"devices\": [\"k40\", \"k40\"]}]}",
-     "m.json: nodes/0/devices/0: more than 4096 devices"},
+     "m.json:1: nodes/0/devices/0: more than 4096 devices"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": "
      "\"a\"}]}]}",
      "unknown link 'a'"},
@@ -355,26 +356,26 @@ static const struct {
      "\"nodes\": [{\"devices\": [{\"kind\": \"k40\", \"out\": \"a\"}]}]}",
      "names its \"out\" link but not its \"in\" link"},
     {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\"}], " NODES "}",
-     "m.json: links/0: a link needs its \"bytes_per_s\""},
+     "m.json:1: links/0: a link needs its \"bytes_per_s\""},
     {"{\"cleave_machine\": 1, \"links\": [{\"bytes_per_s\": 1}], " NODES "}",
      "a link needs its \"name\""},
     {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1},"
      "{\"name\": \"a\", \"bytes_per_s\": 1}], " NODES "}",
-     "m.json: two links are named 'a'"},
+     "m.json:1: two links are named 'a'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\"}], " NODES "}",
-     "m.json: device kind 'x': peak and reached figures must be above 0"},
+     "m.json:1: device kind 'x': peak and reached figures must be above 0"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"x\"}], " NODES "}",
-     "m.json: kinds/0: unknown device 'x'"},
+     "m.json:1: kinds/0: unknown device 'x'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\"}, {\"like\": \"p100\"}], " NODES "}",
-     "m.json: kinds/1: kind 'p100' is there twice"},
+     "m.json:1: kinds/1: kind 'p100' is there twice"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
      "\"reached_flops_per_s\": 1e15}], " NODES "}",
      "device kind 'y': what is reached must not be above the peak"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"class\": \"gpx\"}]}",
-     "m.json: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
+     "m.json:1: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
      "[{\"between\": [0, 1], \"bytes_per_s\": 1}]}]}",
-     "m.json: nodes/0/pairs/0: a pair is of devices of its node, numbers from 0 to 0"},
+     "m.json:1: nodes/0/pairs/0: a pair is of devices of its node, numbers from 0 to 0"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
      "[{\"between\": [0, 0], \"bytes_per_s\": 1}]}]}",
      "\"between\" must be two devices of the node"},
@@ -384,17 +385,17 @@ static const struct {
      "unknown operation 'rng': did you mean 'ring'?"},
     {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
      "\"points\": [[1, 2]]}], " NODES "}",
-     "m.json: curves/0/points/0: must be [bytes, seconds, cpu_s]"},
+     "m.json:1: curves/0/points/0 must be [bytes, seconds, cpu_s]"},
     {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
      "\"points\": [[2, 2, 1], [1, 3, 1]]}], " NODES "}",
-     "m.json: curve 0: its points must ascend in bytes"},
+     "m.json:1: curve 0: its points must ascend in bytes"},
     {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"ring\","
      "\"points\": [[2, 2, 3]]}], " NODES "}",
      "cpu_s is a part of the seconds"},
     {"{\"cleave_machine\": 1, \"curves\": [{\"transport\": \"t\", \"operation\": \"message\","
      "\"members\": 3, \"points\": [[2, 2, 1]]}], " NODES "}",
      "a message has 2 members"},
-    {"{\"cleave_machine\": 1, \"wake_s\": \"soon\", " NODES "}", "m.json: wake_s: must be a time"},
+    {"{\"cleave_machine\": 1, \"wake_s\": \"soon\", " NODES "}", "m.json:1: wake_s must be a time"},
     {"{\"cleave_machine\": 1, \"name\": \"a\", \"name\": \"b\", " NODES "}", "duplicate"},
 };
 
@@ -410,7 +411,7 @@ static void test_file_mistakes(void **state)
 
 /* ---- hwloc ---- */
 
-/* Only a build without it may refuse what it reads. */
+/* Only a build without hwloc may refuse its files. */
 static bool has_hwloc(void)
 {
     struct machine *m = NULL;

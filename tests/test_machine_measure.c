@@ -1,5 +1,5 @@
-/* What machines say about communication: curves, looked up and between their points, and measuring
- * them among threads and processes. */
+/* Communication in machines: looking up curves, interpolating them, and measuring them among
+ * threads and processes. */
 #include "base/timer.h"
 #include "machine/measure.h"
 #include "machine/survey.h"
@@ -109,7 +109,7 @@ static void test_measure_threads(void **state)
                                         .bind = note_bind,
                                         .progress = note_progress,
                                         .user = &seen};
-    for (int again = 0; again < 2; again++) { /* the second time replaces what the first found */
+    for (int again = 0; again < 2; again++) { /* the second measurement replaces the first */
         assert_ok(machine_measure_threads(m, &o));
         assert_int_equal(m->n_curves, 1 + 3 + 3); /* message; sums over 2 and over 3 */
         check_measured(m, "threads");
@@ -127,7 +127,7 @@ static void test_measure_threads(void **state)
     o.workers = 1;
     o.bind = NULL;
     assert_ok(machine_measure_threads(m, &o));
-    assert_int_equal(m->n_curves, 7); /* nobody to measure with: what there was stays */
+    assert_int_equal(m->n_curves, 7); /* no second worker: the old curves stay */
     o.workers = 0;
     assert_fails(machine_measure_threads(m, &o), STATUS_USAGE, "0 workers");
     machine_destroy(m);
@@ -136,8 +136,8 @@ static void test_measure_threads(void **state)
 /* ---- how messages are measured ---- */
 
 enum { WATCHED_BYTES = 1 << 22, MOST_WATCHED = 128 };
-/* What a large message takes, whoever works on it: by the clock on the wall, and so long that it
- * does not matter when other programs have the core for a few milliseconds. */
+/* The wall time of a large message, so long that other programs may have the core for a few
+ * milliseconds. */
 static const int64_t WATCHED_NS = 40000000;
 
 /* The threads' table, with an eye on the large messages, of which each end waits for one at most.
@@ -206,9 +206,9 @@ static void *run_survey(void *user)
     return NULL;
 }
 
-/* In a step no cache holds what a message was the last time, so repeats do not use the same bytes
- * again soon. And mostly one end works on it while the other computes, so that is measured, too:
- * here it takes one as long as both. */
+/* In a step no cache holds a message's buffer, so repeats do not use the same bytes again soon. And
+ * mostly one end copies while the other computes, so that is measured, too: here one end takes as
+ * long as both. */
 static void test_messages_are_measured_as_in_a_step(void **state)
 {
     (void)state;
@@ -249,11 +249,11 @@ static void test_messages_are_measured_as_in_a_step(void **state)
     }
 }
 
-/* ---- who measures ---- */
+/* ---- the groups that measure ---- */
 
 enum { CROWD = 5, GROUP_BYTES = 1 << 14 };
 
-/* The threads' table, with an eye on who sends messages and on sums over two. */
+/* The threads' table, which counts the senders of messages and the sums over two. */
 static struct {
     struct comm_table table;
     const struct comm_table *real;

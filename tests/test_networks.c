@@ -1,4 +1,4 @@
-/* The built-in networks against PyTorch: parameters, geometry, and what does not fit. */
+/* The built-in networks against PyTorch: parameters, geometry, and refusals of small images. */
 #include "model/network.h"
 #include "testing.h"
 
@@ -229,6 +229,65 @@ static void test_images_need_not_be_square(void **state)
         }
 }
 
+/* ---- another batch size ---- */
+
+static void check_same_graph(const struct graph *a, const struct graph *b)
+{
+    assert_string_equal(a->name, b->name);
+    assert_true(a->batch == b->batch && a->classes == b->classes);
+    assert_int_equal(a->n_nodes, b->n_nodes);
+    assert_int_equal(a->n_params, b->n_params);
+    for (int i = 0; i < a->n_nodes; i++) {
+        const struct graph_node *x = &a->nodes[i], *y = &b->nodes[i];
+        assert_string_equal(x->name, y->name);
+        assert_true(op_equal(&x->op, &y->op));
+        assert_memory_equal(x->input, y->input, sizeof x->input);
+        assert_true(x->first_param == y->first_param && x->n_params == y->n_params);
+    }
+    for (int i = 0; i < a->n_params; i++) {
+        const struct graph_param *x = &a->params[i], *y = &b->params[i];
+        assert_string_equal(x->name, y->name);
+        assert_string_equal(x->spec.name, y->spec.name);
+        assert_int_equal(x->node, y->node);
+        assert_true(shape_equal(&x->spec.shape, &y->spec.shape));
+        assert_true(x->spec.trained == y->spec.trained && x->spec.init == y->spec.init &&
+                    x->spec.fan == y->spec.fan);
+    }
+}
+
+static void test_resized_is_built_at_that_batch(void **state)
+{
+    static const int64_t batches[] = {1, 5, 16};
+    (void)state;
+    for (const char *const *name = network_names(); *name; name++)
+        for (int k = 0; k < 6; k++) {
+            struct graph_variant v = make_variant((int64_t[]){3, 96, 96}, 7, k % 2);
+            struct graph *first, *resized, *built;
+            v.batch = 16;
+            assert_ok(network_build(*name, &v, &first));
+            v.batch = batches[k / 2];
+            assert_ok(network_build(*name, &v, &built));
+            assert_ok(graph_resize(first, v.batch, &resized));
+            graph_destroy(first);
+            assert_ok(graph_check(resized));
+            check_same_graph(resized, built);
+            graph_destroy(resized);
+            graph_destroy(built);
+        }
+}
+
+static void test_refuses_impossible_batches(void **state)
+{
+    struct graph_variant v = make_variant((int64_t[]){3, 96, 96}, 7, true);
+    struct graph *g, *resized;
+    (void)state;
+    assert_ok(network_build("alexnet", &v, &g));
+    assert_fails(graph_resize(g, 0, &resized), STATUS_USAGE, "alexnet: batch 0 must be at least 1");
+    assert_fails(graph_resize(g, INT64_MAX / 64, &resized), STATUS_USAGE,
+                 "the input would be 144115188075855871x3x96x96");
+    graph_destroy(g);
+}
+
 /* So that a batch norm can take in the sum behind it. */
 static void test_sums_follow_their_batch_norm(void **state)
 {
@@ -252,7 +311,7 @@ static void test_sums_follow_their_batch_norm(void **state)
     }
 }
 
-/* What neither parameters nor shapes show. */
+/* Attributes that neither parameters nor shapes show. */
 static void test_attributes(void **state)
 {
     (void)state;
@@ -400,6 +459,8 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_least_sizes),
         cmocka_unit_test(test_images_need_not_be_square),
+        cmocka_unit_test(test_resized_is_built_at_that_batch),
+        cmocka_unit_test(test_refuses_impossible_batches),
         cmocka_unit_test(test_sums_follow_their_batch_norm),
         cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_names),

@@ -149,7 +149,7 @@ static void test_every_loop_was_cut(void **state)
 
 /* ---- dropout, batch norm again ---- */
 
-/* Micro-batches draw what the batch draws. */
+/* Micro-batches draw the random numbers of the batch. */
 static void test_dropout_by_sample(void **state)
 {
     (void)state;

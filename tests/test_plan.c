@@ -1,5 +1,5 @@
-/* Plans: parts, strategies, and the JSON there and back. What a file may say is in
- * test_plan_files. */
+/* Plans: parts, strategies, and the JSON there and back. test_plan_files has the contents of files.
+ */
 #include "plans.h"
 
 static const int worker_counts[] = {1, 2, 3, 4, 7};
@@ -71,7 +71,7 @@ static void test_last_cut_changes_fastest(void **state)
 
 /* ---- there and back ---- */
 
-/* What a strategy cannot do it refuses as a wrong request. */
+/* A strategy refuses an impossible request as STATUS_USAGE. */
 static bool is_possible(const char *strategy, const struct graph *g, int n_workers)
 {
     if (!strcmp(strategy, "serial"))
@@ -127,7 +127,7 @@ static void test_file_comes_back(void **state)
     graph_destroy(g);
 }
 
-/* ---- what strategies do ---- */
+/* ---- strategies ---- */
 
 static void test_strategies_cut_as_they_say(void **state)
 {
@@ -302,7 +302,7 @@ static void test_requests_are_kept(void **state)
     graph_destroy(g);
 }
 
-/* Who keeps every parameter of the layer: "1 -", a server or the workers themselves. */
+/* The keeper of every parameter of the layer: "1 -", a server or the workers themselves. */
 static const char *keepers_text(const struct plan *p, const struct graph *g, const char *name)
 {
     static char text[64];

@@ -1,4 +1,4 @@
-/* What is read from plan files: defaults are resolved, and every mistake is refused with its line.
+/* Reading plan files: defaults are resolved, and every mistake is refused with its line.
  */
 #include "plans.h"
 

@@ -1,7 +1,7 @@
 /* The programs of all workers at once, and twins among them: every worker that is said to be the
  * twin of another is lowered as well, and the two programs are compared, instruction by instruction
  * and buffer by buffer. */
-#include "plan/internal.h"
+#include "plan/shared.h"
 #include "session.h"
 #include "verify/verify.h"
 
@@ -30,21 +30,6 @@ static bool same_buffer(const struct buffer *a, const struct buffer *b)
            a->first_write == b->first_write && a->last_use == b->last_use;
 }
 
-static bool same_op(const struct op_case *a, const struct op_case *b)
-{
-    const struct op_attrs *x = &a->attrs, *y = &b->attrs;
-    bool same = a->op == b->op && a->n_inputs == b->n_inputs && shape_equal(&a->output, &b->output);
-    for (int k = 0; same && k < a->n_inputs; k++)
-        same = shape_equal(&a->input[k], &b->input[k]);
-    return same && x->out_channels == y->out_channels && x->groups == y->groups &&
-           x->bias == y->bias && x->count_padding == y->count_padding &&
-           same_ints(x->kernel, y->kernel, 2) && same_ints(x->stride, y->stride, 2) &&
-           same_ints(x->dilation, y->dilation, 2) && same_ints(x->pad_before, y->pad_before, 2) &&
-           same_ints(x->pad_after, y->pad_after, 2) && same_ints(x->out_size, y->out_size, 2) &&
-           same_ints(x->whole_in, y->whole_in, 2) && same_ints(x->whole_out, y->whole_out, 2) &&
-           same_ints(x->first_in, y->first_in, 2) && same_ints(x->first_out, y->first_out, 2);
-}
-
 static bool same_needs(const struct group_needs *a, const struct group_needs *b)
 {
     return a->saved_bytes == b->saved_bytes && a->statistics_count == b->statistics_count &&
@@ -59,7 +44,7 @@ static bool same_group(const struct program_group *a, const struct program_group
 {
     const struct group_spec *x = &a->spec, *y = &b->spec;
     return a->first_node == b->first_node && a->last_node == b->last_node &&
-           same_op(&x->op, &y->op) && x->activation == y->activation &&
+           op_equal(&x->op, &y->op) && x->activation == y->activation &&
            x->residual == y->residual && x->training == y->training &&
            x->input_gradient == y->input_gradient && x->random_stream == y->random_stream &&
            x->global_batch == y->global_batch && shape_equal(&x->whole, &y->whole) &&

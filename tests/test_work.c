@@ -234,13 +234,6 @@ struct change {
     }
 
 CHANGE(op, spec->op.op = OP_LINEAR)
-CHANGE(kernel, spec->op.attrs.kernel[1]++)
-CHANGE(stride, spec->op.attrs.stride[0]++)
-CHANGE(dilation, spec->op.attrs.dilation[1] = 2)
-CHANGE(pad_before, spec->op.attrs.pad_before[0]++)
-CHANGE(pad_after, spec->op.attrs.pad_after[1]++)
-CHANGE(groups, spec->op.attrs.groups = 2)
-CHANGE(bias, spec->op.attrs.bias = !spec->op.attrs.bias)
 CHANGE(output, spec->op.output.dim[2]++)
 CHANGE(activation, spec->activation = ACTIVATION_TANH)
 CHANGE(residual, spec->residual = !spec->residual)
@@ -260,13 +253,6 @@ CHANGE(micro, instr->micro++)
 
 static const struct change changes[] = {
     {"op", true, change_op},
-    {"kernel", true, change_kernel},
-    {"stride", true, change_stride},
-    {"dilation", true, change_dilation},
-    {"pad_before", true, change_pad_before},
-    {"pad_after", true, change_pad_after},
-    {"groups", true, change_groups},
-    {"bias", true, change_bias},
     {"output", true, change_output},
     {"activation", true, change_activation},
     {"residual", true, change_residual},
@@ -284,6 +270,20 @@ static const struct change changes[] = {
     {"first_sample", false, change_first_sample},
     {"micro", false, change_micro},
 };
+
+static void change_attribute(const struct op_attr *attr, struct op_attrs *attrs)
+{
+    const int64_t number = 7;
+    const double real = 0.7;
+    const bool flag = true;
+    char *at = (char *)attrs + attr->offset;
+    if (attr->type == ATTR_FLAG)
+        memcpy(at, &flag, sizeof flag);
+    else if (attr->type == ATTR_REAL)
+        memcpy(at, &real, sizeof real);
+    else
+        memcpy(at, &number, sizeof number);
+}
 
 static void test_changes(void **state)
 {
@@ -309,6 +309,13 @@ static void test_changes(void **state)
         *instr = instr_was;
         *spec = spec_was;
         *run = run_was;
+    }
+    for (const struct op_attr *attr = op_attr_table; attr->name; attr++) {
+        change_attribute(attr, &spec->op.attrs);
+        program_instr_key(p, i, after, sizeof after);
+        assert_that((strcmp(before, after) != 0) == (attr->key[0] != '\0'), "%s: '%s' and '%s'",
+                    attr->name, before, after);
+        *spec = spec_was;
     }
     session_close(&s);
 }

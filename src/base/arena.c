@@ -16,7 +16,7 @@ struct block {
 };
 
 struct arena {
-    struct block *blocks; /* the head is the one being filled */
+    struct block *blocks; /* the head is being filled */
     struct block *spare;  /* zeroed, from before the last reset */
     size_t used_bytes;
 };
@@ -69,8 +69,8 @@ static struct block *take_spare(arena *a, size_t n_bytes)
     return NULL;
 }
 
-/* Whoever asks for much at once writes all of it: to have the kernel find its pages together takes
- * half as long as touching one after the other. Where it cannot, nothing is lost. */
+/* The caller will write all of a large block. Faulting its pages in together takes half as long as
+ * touching one after the other; where the kernel cannot do that, nothing is lost. */
 static void ask_for_pages(const struct block *b)
 {
 #ifdef MADV_POPULATE_WRITE

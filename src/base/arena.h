@@ -14,8 +14,7 @@ typedef struct arena arena;
 
 enum status arena_create(arena **out) MUST_USE;
 void arena_destroy(arena *a); /* NULL is fine */
-/* Everything handed out so far is given back, but the memory stays with the arena for what is asked
- * for next. */
+/* Gives back everything handed out so far; the arena keeps the memory for later requests. */
 void arena_reset(arena *a);
 
 /* n_bytes zeroed bytes in *out (never NULL on success, even for 0 bytes). */

@@ -8,8 +8,9 @@
 #include <string.h>
 
 static enum log_level level = LOG_WARN;
-static atomic_bool progress_shown; /* threads of a library's caller may end one at the same time */
-static bool shows_progress;        /* the program's; a library has no terminal of its own */
+static atomic_bool
+    progress_shown;         /* several threads of a library's caller may end a line at once */
+static bool shows_progress; /* the program's; a library has no terminal of its own */
 static void (*sink)(void *user, const char *line);
 static void *sink_user;
 

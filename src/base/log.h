@@ -1,4 +1,4 @@
-/* log.h: everything that is not a result goes to stderr through here. */
+/* log.h: every message that is not a result goes to stderr through this. */
 #ifndef CLEAVE_BASE_LOG_H
 #define CLEAVE_BASE_LOG_H
 
@@ -9,12 +9,12 @@ enum log_level { LOG_QUIET, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* The level is set once, by the program, before other threads start. The default is LOG_WARN. */
 void log_set_level(enum log_level level);
 
-/* Progress is shown from now on; before that, and so in programs that use the library, it is not.
- * Set as the level is. */
+/* Shows progress from now on. It is off at first, and so in programs that use the library. Set like
+ * the level. */
 void log_allow_progress(void);
 
-/* Lines go there instead of to stderr, without the program's name before them, and no progress is
- * shown; NULL: to stderr again. Set as the level is. */
+/* Sends lines to this function instead of stderr, without the program's name, and shows no
+ * progress; NULL: to stderr again. Set like the level. */
 void log_set_sink(void (*write)(void *user, const char *line), void *user);
 
 /* One line each; a progress line on the terminal is cleared first. */

@@ -40,9 +40,8 @@ double numbers_median_ns(int64_t *times_ns, int64_t n);
 /* At `share` of the way through n > 0 sorted numbers, between the two nearest. */
 double numbers_quantile(const double *sorted, int n, double share);
 
-/* The mean of n > 0 sorted numbers without the tenth at either end: what strikes only now and then
- * is left out, but where the speed of a shared core jumps between a few values, it does not jump
- * with it as a median would. */
+/* The mean of n > 0 sorted numbers without the tenth at either end: it ignores rare outliers, and
+ * where a shared core jumps between a few speeds it moves less than a median. */
 double numbers_middle(const double *sorted, int n);
 
 /* The quantile of a normal distribution, in deviations (Tukey's approximation, good to 0.01 where

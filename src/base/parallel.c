@@ -7,7 +7,7 @@
 
 enum { MOST_THREADS = 64 };
 
-/* Cores that this thread's task has; 0: it is in none, and has all. */
+/* Cores of this thread's task; 0: it is in no task, and has all. */
 static _Thread_local int own_cores;
 
 static int count_cores(void)
@@ -76,7 +76,7 @@ static void *work(void *user)
     return NULL;
 }
 
-/* One after the other, the error being the caller's already. */
+/* Serially; an error is then already the caller's. */
 static enum status run_alone(int n_items, parallel_task *task, void *user)
 {
     for (int i = 0; i < n_items; i++)

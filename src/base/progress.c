@@ -25,7 +25,7 @@ const char *progress_time(char *buffer, size_t size, double seconds)
     return buffer;
 }
 
-/* What is left by the pace so far; 0: it cannot be said yet. */
+/* Time left at the speed so far; 0: not known yet. */
 static double find_left(const struct progress *p, int64_t now_ns)
 {
     double done = p->share - p->began_share, taken_s = (double)(now_ns - p->began_ns) * 1e-9;

@@ -1,5 +1,5 @@
-/* progress.h: the progress line (base/log.h) of work of which a known share is done: it says how
- * much that is and, by the pace so far, what time is left.
+/* progress.h: the progress line (base/log.h) of work whose finished share is known: it shows the
+ * share and, from the speed so far, the time left.
  *
  *     struct progress p = {0};
  *     for (int i = 0; i < n; i++) {
@@ -18,18 +18,18 @@
 
 #include <stdint.h>
 
-/* All zero at first. A share below the one before begins other work. */
+/* All zero at first. A share below the previous one begins other work. */
 struct progress {
     int64_t began_ns, next_ns;
     double began_share, share;
 };
 
-/* Nothing is shown from now on: --quiet. */
+/* Shows nothing from now on: --quiet. */
 void progress_hide(void);
 
 void progress_show(struct progress *p, double share, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* A time that is guessed, into the buffer, which is returned: "12 s", "4 min 10 s". */
+/* An estimated time, into the buffer, which is returned: "12 s", "4 min 10 s". */
 const char *progress_time(char *buffer, size_t size, double seconds);
 
 #endif

@@ -1,4 +1,5 @@
-/* random.h: numbers that depend on a key and an index, never on who draws them or in what order.
+/* random.h: random numbers that depend on a key and an index, never on the worker or the order of
+ * drawing.
  *
  * Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): a keyed bijection
  * of a 128-bit counter. Weights, dropout masks and shuffles are functions of (seed, stream, index),

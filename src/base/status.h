@@ -1,4 +1,4 @@
-/* status.h: how everything in Cleave says that it failed.
+/* status.h: how functions report failure.
  *
  * A function that can fail returns an enum status, hands results back through pointers, and must
  * have its status looked at. The message for the person is kept per thread: the first failure

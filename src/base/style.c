@@ -11,7 +11,7 @@ bool style_can_rewrite(FILE *f)
     return isatty(fileno(f)) && (!terminal || strcmp(terminal, "dumb") != 0);
 }
 
-/* As no-color.org has it: set, and not to nothing. */
+/* As no-color.org defines it: set, and not empty. */
 static bool has_colour(FILE *f)
 {
     const char *refused = getenv("NO_COLOR");

@@ -1,9 +1,9 @@
-/* style.h: colour, where people look at a terminal and have nothing against it.
+/* style.h: colour on terminals, unless the user has turned it off.
  *
  *     fprintf(f, "%serror:%s %s\n", style_begin(f, STYLE_BAD), style_end(f), message);
  *
  * Both are "" unless f is a terminal that knows escapes (TERM is not dumb) and NO_COLOR is not in
- * the environment. What is coloured says the same in words.
+ * the environment. Colour never carries information that the words do not.
  */
 #ifndef CLEAVE_BASE_STYLE_H
 #define CLEAVE_BASE_STYLE_H

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WORD_MAX = 63, BEGINNING = 3 };
+enum { WORD_MAX = 63, BEGINNING = 3, FILE_BYTES_MAX = 64 << 20 };
 
 /* Optimal string alignment distance: three rows of the dynamic programme suffice. */
 static int edit_distance(const char *a, const char *b)
@@ -90,22 +90,46 @@ const char *text_nearest(const char *word, const char *const *names)
     return best ? best : begins_alike(word, first);
 }
 
+int text_find(const char *word, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
+const char *text_list(char *buffer, size_t size, const char *const *names)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (const char *const *name = names; *name; name++) {
+        const char *comma = name == names ? "" : ", ";
+        if (used + strlen(comma) + strlen(*name) + sizeof ", ..." > size) {
+            (void)snprintf(buffer + used, size - used, "%s...", comma);
+            break;
+        }
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", comma, *name);
+    }
+    return buffer;
+}
+
+const char *text_unknown(char *buffer, size_t size, const char *what, const char *word,
+                         const char *const *names)
+{
+    const char *near = text_nearest(word, names);
+    int n = snprintf(buffer, size, "unknown %s '%.80s'%s%s%s (allowed: ", what, word,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    size_t used = n > 0 ? (size_t)n : 0;
+    if (used + sizeof ", ...)" >= size)
+        return buffer;
+    (void)text_list(buffer + used, size - used - 1, names);
+    return strcat(buffer, ")");
+}
+
 enum status text_fail_unknown(const char *what, const char *word, const char *const *names)
 {
-    char list[640];
-    size_t used = 0;
-    list[0] = '\0';
-    for (const char *const *n = names; *n; n++) {
-        int k = snprintf(list + used, sizeof list - used, "%s%s", n == names ? "" : ", ", *n);
-        if (k < 0 || (size_t)k >= sizeof list - used)
-            break;
-        used += (size_t)k;
-    }
-    const char *near = text_nearest(word, names);
-    if (near)
-        return status_fail(STATUS_USAGE, "unknown %s '%.80s': did you mean '%s'? (allowed: %s)",
-                           what, word, near, list);
-    return status_fail(STATUS_USAGE, "unknown %s '%.80s' (allowed: %s)", what, word, list);
+    char text[800];
+    return status_fail(STATUS_USAGE, "%s", text_unknown(text, sizeof text, what, word, names));
 }
 
 enum status text_parse_integer(const char *what, const char *text, int64_t least, int64_t most,
@@ -130,6 +154,33 @@ enum status text_parse_real(const char *what, const char *text, double least, do
         return status_fail(STATUS_USAGE, "%s '%.80s' must be a number from %g to %g%s", what, text,
                            least, most, strchr(text, ',') ? ", with a point for a comma" : "");
     *out = value;
+    return STATUS_OK;
+}
+
+/* Block by block, because a pipe has no size. */
+enum status text_read_file(const char *path, const char *what, char **out, size_t *n_bytes)
+{
+    char *text = NULL, block[4096];
+    size_t size = 0;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return status_fail(STATUS_FAILED, "%s: cannot open: %s", path, strerror(errno));
+    FILE *copy = open_memstream(&text, &size);
+    bool fine = copy;
+    for (size_t n, total = 0; fine && (n = fread(block, 1, sizeof block, f)) > 0;) {
+        total += n;
+        fine = fwrite(block, 1, n, copy) == n && total <= FILE_BYTES_MAX;
+    }
+    fine = fine && !ferror(f);
+    if (copy && fclose(copy) != 0)
+        fine = false;
+    (void)fclose(f);
+    if (!fine) {
+        free(text);
+        return status_fail(STATUS_FAILED, "%s: cannot read it as a %s", path, what);
+    }
+    *out = text;
+    *n_bytes = size;
     return STATUS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* text.h: reading what people type, and saying numbers back to them. */
+/* text.h: reads words and numbers that people type, and prints numbers for them. */
 #ifndef CLEAVE_BASE_TEXT_H
 #define CLEAVE_BASE_TEXT_H
 
@@ -6,15 +6,25 @@
 
 #include <stdint.h>
 
-/* The candidate that people who typed `word` may have meant: one to which the word adds another
- * ('--batch-size'); else the nearest by edit distance (insert, delete, replace, swap neighbours),
- * ignoring case, if it is near enough to be a slip (a third of the length, at least 1); else the
- * first of those that begin like the word or the word like them ('vgg', three letters at least).
- * NULL: none. `names` ends with NULL. */
+/* The name that `word` was probably meant to be: one that the word extends ('--batch-size'); else
+ * the nearest by edit distance (insert, delete, replace, swap neighbours), ignoring case, if it is
+ * near enough to be a slip (a third of the length, at least 1); else the first that shares a
+ * beginning of three letters or more with it ('vgg'). NULL: none. `names` ends with NULL. */
 const char *text_nearest(const char *word, const char *const *names);
 
-/* Fails with STATUS_USAGE, naming `what`, the word, the allowed names and the nearest match:
- *   unknown model 'resnt18': did you mean 'resnet18'? (models: mlp, lenet5, ...) */
+/* The number of the word among the names, or -1. */
+int text_find(const char *word, const char *const *names);
+
+/* Into a buffer of `size` bytes, which is returned: "mlp, lenet5, vgg11", or "mlp, lenet5, ..."
+ * where not all names fit. */
+const char *text_list(char *buffer, size_t size, const char *const *names);
+
+/* Into a buffer, too: the word, the allowed names and the nearest match:
+ *   unknown model 'resnt18': did you mean 'resnet18'? (allowed: mlp, lenet5, ...) */
+const char *text_unknown(char *buffer, size_t size, const char *what, const char *word,
+                         const char *const *names);
+
+/* Fails with STATUS_USAGE and that message. */
 enum status text_fail_unknown(const char *what, const char *word,
                               const char *const *names) MUST_USE;
 
@@ -23,6 +33,11 @@ enum status text_parse_integer(const char *what, const char *text, int64_t least
                                int64_t *out) MUST_USE;
 enum status text_parse_real(const char *what, const char *text, double least, double most,
                             double *out) MUST_USE;
+
+/* A file's bytes, followed by a zero; the caller frees them. STATUS_FAILED if it cannot be read or
+ * is larger than 64 MiB; `what` ("plan") is for the message. */
+enum status text_read_file(const char *path, const char *what, char **out,
+                           size_t *n_bytes) MUST_USE;
 
 /* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
 const char *text_bytes(char *buffer, size_t size, double n_bytes);

@@ -18,7 +18,7 @@ struct sched_request {
     uint64_t runtime_ns, deadline_ns, period_ns;
 };
 
-/* A time slice that is shorter than others' comes first. */
+/* The thread with the shorter time slice runs first. */
 void thread_be_prompt(void)
 {
 #ifdef SYS_sched_setattr

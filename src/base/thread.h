@@ -1,10 +1,10 @@
-/* thread.h: what the kernel, or the core, is told about a thread. */
+/* thread.h: hints to the kernel and to the core about a thread. */
 #ifndef CLEAVE_BASE_THREAD_H
 #define CLEAVE_BASE_THREAD_H
 
-/* Of the calling thread: when it wakes up, it is not to wait for the end of others' time slices.
- * For threads that communicate on cores that compute: they do little at a time, and others wait for
- * it. Linux 6.12 and later; elsewhere nothing happens. */
+/* Lets the calling thread preempt others when it wakes up. For threads that communicate on cores
+ * that compute: each run is short, and other workers wait for it. Linux 6.12 and later; elsewhere
+ * nothing happens. */
 void thread_be_prompt(void);
 
 /* For one round of a loop that spins. */

@@ -17,7 +17,7 @@ static inline int64_t timer_now_ns(void)
     return timer_read_ns(CLOCK_MONOTONIC);
 }
 
-/* What this thread has had of cores so far. */
+/* CPU time of this thread so far. */
 static inline int64_t timer_thread_ns(void)
 {
     return timer_read_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -89,7 +89,7 @@ static enum status load_file(struct cifar_source *self, const char *folder, cons
     return STATUS_OK;
 }
 
-/* The wrong folder is told from a file that is missing. */
+/* Tells a wrong folder from a missing file. */
 static enum status check_first(const char *folder, const char *name)
 {
     char path[SPEC_PATH_BYTES + 64];

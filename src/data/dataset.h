@@ -1,4 +1,4 @@
-/* dataset.h: labelled images by index, whatever they are stored in.
+/* dataset.h: labelled images by index, from any kind of storage.
  *
  * A dataset is named by a spec:
  *
@@ -7,7 +7,7 @@
  *     cifar10:DIR              data_batch_1.bin .. data_batch_5.bin, test_batch.bin
  *     imagefolder:DIR[@SIZE]   DIR/train/CLASS/x.jpg|png with DIR/test or DIR/val, or
  * DIR/CLASS/x.jpg (then every tenth image of a class is a test image); SIZE 224
- *     packed:FILE[,TESTFILE]   what pack_create wrote (pack.h)
+ *     packed:FILE[,TESTFILE]   a file of pack_create (pack.h)
  *     synthetic:NAME           NAME: mnist cifar10 imagenet highres imagenet22k
  *     synthetic:CxHxW/CLASSES[/COUNT]
  *

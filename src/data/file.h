@@ -1,4 +1,4 @@
-/* file.h: whole files in memory, and reading on through bytes that may be gzipped. */
+/* file.h: whole files in memory, and streams over bytes that may be gzipped. */
 #ifndef CLEAVE_DATA_FILE_H
 #define CLEAVE_DATA_FILE_H
 
@@ -11,7 +11,7 @@ struct buffer {
     uint8_t *bytes;
     size_t capacity;
 };
-/* Makes room for n_bytes; what was in it is lost when it has to grow. */
+/* Makes room for n_bytes; growing loses the content. */
 enum status buffer_reserve(struct buffer *b, size_t n_bytes) MUST_USE;
 void buffer_free(struct buffer *b);
 

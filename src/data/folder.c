@@ -98,7 +98,8 @@ static enum status add_file(struct folder_source *self, const char *name, int32_
     return STATUS_OK;
 }
 
-/* Which of a class's images belong to the split, where the folder itself is not split. */
+/* Whether the image at `place` of a class belongs to the split; without train and test folders
+ * every tenth is a test image. */
 static bool picked(int place, bool whole, enum dataset_split split)
 {
     return whole || (place % TEST_EVERY == TEST_EVERY - 1) == (split == DATASET_TEST);

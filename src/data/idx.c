@@ -91,7 +91,7 @@ struct idx_source {
     int64_t image_bytes;
 };
 
-/* The file of the set under any of the names it is given out with. */
+/* Loads the file under any of its published names. */
 static enum status find_file(const char *folder, const char *stem, const char *kind, char *path,
                              size_t size)
 {

@@ -15,9 +15,9 @@ struct image {
 };
 
 /* Both decode n_bytes at `bytes` into *out, whose buffer is reused. All colour types become RGB;
- * alpha is dropped. Anything cut off or corrupt is STATUS_FAILED, naming `name`; nothing exits the
- * process. The JPEG decoder may shrink by 2, 4 or 8 while decoding as long as neither side goes
- * below what fitting into least_height x least_width needs. */
+ * alpha is dropped. Truncated or corrupt bytes are STATUS_FAILED, naming `name`; no library error
+ * exits the process. The JPEG decoder may shrink by 2, 4 or 8 while decoding as long as neither
+ * side goes below what fitting into least_height x least_width needs. */
 enum status image_decode_jpeg(const uint8_t *bytes, size_t n_bytes, const char *name,
                               int least_height, int least_width, struct image *out) MUST_USE;
 enum status image_decode_png(const uint8_t *bytes, size_t n_bytes, const char *name,

@@ -83,7 +83,7 @@ static int64_t part_size(const loader *l, int64_t batch)
     if (has_short_part(l, batch))
         return l->options.short_count;
     int64_t end = int64_min(l->options.first + l->options.count, global_size(l, batch));
-    return end > l->options.first ? end - l->options.first : 0;
+    return int64_max(0, end - l->options.first);
 }
 
 static bool slot_ready(const struct slot *s, int64_t batch)
@@ -261,9 +261,8 @@ static enum status allocate(loader *l)
 {
     size_t depth = (size_t)l->options.depth;
     /* A dataset smaller than the batch needs no more room than it has samples. */
-    int64_t count =
-        l->options.count > l->options.short_count ? l->options.count : l->options.short_count;
-    size_t part = (size_t)int64_min(count > 0 ? count : 1, l->n_samples);
+    int64_t count = int64_max(l->options.count, l->options.short_count);
+    size_t part = (size_t)int64_min(int64_max(count, 1), l->n_samples);
     size_t floats, bytes;
     if (__builtin_mul_overflow(part, (size_t)l->sample_floats, &floats) ||
         __builtin_mul_overflow((floats + 15) / 16 * 16, depth * sizeof(float), &bytes))
@@ -357,7 +356,8 @@ int64_t loader_batches(const loader *l)
     return l->n_batches;
 }
 
-/* What the readers of a batch (-1: of any) are at, for a message. Called under lock. */
+/* Fails with the sample that a reader of the batch (-1: of any) is still reading. Called under
+ * lock. */
 static enum status fail_late(loader *l, int64_t batch)
 {
     char name[512] = "a reading thread";
@@ -393,7 +393,7 @@ enum status loader_start(loader *l, int64_t epoch, int64_t first_batch)
     enum status st = STATUS_OK;
     (void)pthread_mutex_lock(&l->lock);
     l->end = l->filling; /* nothing more to claim */
-    l->started = false;  /* what is broken off now is no batch, whatever comes of the wait */
+    l->started = false;  /* a cancelled batch is never handed over, even if the wait fails */
     atomic_store(&l->cancel, true);
     if (wait_idle(l, l->options.timeout_s)) {
         for (int i = 0; i < l->options.depth; i++)

@@ -1,5 +1,7 @@
 #include "data/pack.h"
 
+#include "base/numbers.h"
+
 #include "data/source.h"
 
 #include <errno.h>
@@ -131,8 +133,8 @@ static void *raw_thread(void *packer_)
 
 static int count_threads(const struct packer *p)
 {
-    long n = p->options->threads ? p->options->threads : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
+    int n = p->options->threads ? p->options->threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return int_max(1, int_min(n, THREADS_MAX));
 }
 
 static enum status pack_raw(struct packer *p)

@@ -34,10 +34,9 @@ struct pack_options {
     void *context;
 };
 
-/* Packs one split of what `spec` names into the file `path`, which is replaced in one step when all
- * is written and synced: on failure, and if killed, what was there before stays. `options` may be
- * NULL. STATUS_USAGE for synthetic data, and for PACK_JPEG of anything but an image folder or what
- * was packed so. */
+/* Packs one split of the dataset `spec` into the file `path`, which is replaced in one step when
+ * all is written and synced: after a failure or a kill the old file stays. `options` may be NULL.
+ * STATUS_USAGE for synthetic data, and for PACK_JPEG unless the source holds image files. */
 enum status pack_create(const char *spec, enum dataset_split split, const char *path,
                         const struct pack_options *options) MUST_USE;
 

@@ -132,7 +132,7 @@ struct packed_source {
     char path[SPEC_PATH_BYTES];
     void *map;
     size_t map_bytes;
-    bool sparse; /* larger than memory should be given to it */
+    bool sparse; /* too large to keep in memory */
     struct pack_view view;
     const char **class_names; /* [classes] */
     struct image_pool pool;

@@ -1,4 +1,5 @@
-/* source.h: what a kind of storage gives to make a dataset of it. Inside src/data, and for tests.
+/* source.h: the interface that a kind of storage implements to become a dataset. For src/data and
+ * tests.
  *
  * A source hands out samples in the cheapest form it has; dataset.c normalises them.
  */
@@ -11,7 +12,7 @@
 
 enum { SOURCE_CHANNELS_MAX = 4 }; /* of sources that give bytes */
 
-/* All may be called by several threads at once, but close. */
+/* Several threads may call all of these at once, except close. */
 struct source_calls {
     /* Exactly one of these three. */
     /* Bytes [c, h, w] that lie in memory already. */
@@ -38,7 +39,7 @@ struct source {
     float mean[SOURCE_CHANNELS_MAX], std[SOURCE_CHANNELS_MAX]; /* of pixels in [0, 1] */
 };
 
-/* Fills in everything of *out but self's means where they are the usual ones of info.name. */
+/* Each fills in *out and calls source_set_usual_means where the means are the usual ones. */
 enum status source_open_idx(const struct spec *spec, enum dataset_split split,
                             struct source *out) MUST_USE;
 enum status source_open_cifar(const struct spec *spec, enum dataset_split split,

@@ -1,5 +1,6 @@
 #include "data/spec.h"
 
+#include "base/numbers.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -176,7 +177,7 @@ static enum status parse_shape(const char *rest, struct dataset_info *info)
     info->width = (int)w;
     info->classes = (int)classes;
     info->n_train = info->n_samples = count;
-    info->n_test = count < 10 ? 1 : count / 10;
+    info->n_test = int64_max(count / 10, 1);
     info->form = spec_form(info->height);
     return STATUS_OK;
 }
@@ -221,7 +222,7 @@ static enum status parse_known(const struct known *known, const char *rest, stru
     return STATUS_OK;
 }
 
-/* A path alone does not say what is there. */
+/* A path alone does not say its format. */
 static enum status fail_path(const char *path)
 {
     return status_fail(STATUS_USAGE,

@@ -1,4 +1,4 @@
-/* spec.h: the text that names a dataset, taken apart. The forms are listed in dataset.h. */
+/* spec.h: parses the text that names a dataset. dataset.h lists the forms. */
 #ifndef CLEAVE_DATA_SPEC_H
 #define CLEAVE_DATA_SPEC_H
 

@@ -6,6 +6,7 @@
  * The waves come from a small bank and the noise from a table, both made when opened, so a sample
  * costs one pass of additions; a network learns the classes quickly but not at once.
  */
+#include "base/numbers.h"
 #include "base/random.h"
 #include "data/source.h"
 
@@ -97,7 +98,7 @@ enum status source_open_synthetic(const struct spec *spec, enum dataset_split sp
     self->height = info->height;
     self->width = info->width;
     self->classes = info->classes;
-    self->side = (size_t)(info->height > info->width ? info->height : info->width);
+    self->side = (size_t)int_max(info->height, info->width);
     size_t n_noise = NOISE_FLOATS + (size_t)info->width;
     self->waves = malloc(N_WAVES * self->side * sizeof *self->waves);
     self->noise = malloc(n_noise * sizeof *self->noise);

@@ -1,6 +1,7 @@
-/* Machines, part by part. Lists grow in the arena; what they outgrow stays there until the end. */
+/* Builds a machine part by part. Lists grow in the arena; outgrown copies stay there until the end.
+ */
 #include "base/array.h"
-#include "machine/parts.h"
+#include "machine/builder.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 enum { NAME_BYTES = 64 };
 
-/* 100 Gbit/s, and what a message takes over a network that serves memory directly. */
+/* 100 Gbit/s, and the latency of a message over RDMA. */
 const struct machine_port machine_usual_network = {12.5e9, 5e-6};
 
 static enum status copy(arena *memory, const char *text, const char **out)
@@ -187,7 +188,7 @@ enum status machine_add_link(struct machine_builder *b, const char *name, struct
     return STATUS_OK;
 }
 
-/* "dev3.out" and "dev3.in", with half of the latency each; one that is there already stays. */
+/* "dev3.out" and "dev3.in", with half of the latency each; existing links stay. */
 static enum status add_port(struct machine_builder *b, const char *what, int number,
                             struct machine_port port, int *out, int *in)
 {
@@ -224,7 +225,7 @@ enum status machine_add_pair(struct machine_builder *b, struct machine_pair pair
     return STATUS_OK;
 }
 
-/* One link each way, with the whole latency: nothing else is on the way. */
+/* One link each way, with the whole latency: no other link is on the route. */
 enum status machine_add_pair_port(struct machine_builder *b, int one, int other,
                                   struct machine_port p)
 {

@@ -1,5 +1,7 @@
-/* Hosts as hwloc sees them: this one, one from an XML file, one from a synthetic string. */
-#include "machine/parts.h"
+/* Hosts through hwloc: this host, an XML file, or a synthetic string. */
+#include "machine/builder.h"
+
+#include "base/numbers.h"
 
 #include <hwloc.h>
 #include <limits.h>
@@ -13,7 +15,7 @@ enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002, PCI_DISPLAY = 0x03, XML_LEAST_BYTE
 
 /* ---- looking ---- */
 
-/* What this process may use; the caller frees it. NULL: no memory. */
+/* The processing units that this process may use; the caller frees it. NULL: no memory. */
 static hwloc_cpuset_t find_allowed(hwloc_topology_t t, bool here)
 {
     hwloc_cpuset_t allowed = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(t));
@@ -26,8 +28,7 @@ static hwloc_cpuset_t find_allowed(hwloc_topology_t t, bool here)
 
 static int count(hwloc_topology_t t, hwloc_const_cpuset_t set, hwloc_obj_type_t type)
 {
-    int n = hwloc_get_nbobjs_inside_cpuset_by_type(t, set, type);
-    return n > 0 ? n : 0;
+    return int_max(hwloc_get_nbobjs_inside_cpuset_by_type(t, set, type), 0);
 }
 
 static void add_text(char *text, size_t size, const char *part)
@@ -92,7 +93,7 @@ static bool is_gpu(hwloc_obj_t o)
            (vendor == PCI_NVIDIA || vendor == PCI_AMD);
 }
 
-/* The driver's name for it, from a device of the system below it; or the PCI list's. */
+/* The driver's name, from an OS device below the PCI device; or that of the PCI list. */
 static const char *gpu_model(hwloc_obj_t pci)
 {
     for (hwloc_obj_t o = pci->io_first_child; o; o = o->next_sibling) {
@@ -117,8 +118,7 @@ static void look_at(hwloc_topology_t t, hwloc_const_cpuset_t allowed, struct mac
 {
     hwloc_obj_t root = hwloc_get_root_obj(t);
     hwloc_obj_t package = hwloc_get_obj_by_type(t, HWLOC_OBJ_PACKAGE, 0);
-    h->units = hwloc_bitmap_weight(allowed);
-    h->units = h->units > 0 ? h->units : 1;
+    h->units = int_max(hwloc_bitmap_weight(allowed), 1);
     h->cores = count(t, allowed, HWLOC_OBJ_CORE);
     if (root->total_memory <= INT64_MAX)
         h->memory_bytes = (int64_t)root->total_memory;
@@ -130,7 +130,7 @@ static void look_at(hwloc_topology_t t, hwloc_const_cpuset_t allowed, struct mac
 
 /* ---- loading ---- */
 
-/* Into *t, which the caller destroys. `source` says what `set` (which gives 0) is to read. */
+/* Sets what hwloc reads; 0 on success. */
 typedef int set_source(hwloc_topology_t t, const void *text, size_t n_bytes);
 
 static int set_xml(hwloc_topology_t t, const void *text, size_t n_bytes)
@@ -144,17 +144,17 @@ static int set_synthetic(hwloc_topology_t t, const void *text, size_t n_bytes)
     return hwloc_topology_set_synthetic(t, text);
 }
 
-/* The system itself shows hwloc what is on the PCI bus, with numbers that say enough. The plugins
- * that know names (through libpciaccess, OpenCL, X servers) take long, and leak. */
+/* Linux itself lists the PCI bus, with numbers that suffice. The plugins that add names
+ * (libpciaccess, OpenCL, X servers) are slow and leak. */
 static void leave_out_plugins(hwloc_topology_t t)
 {
     static const char *const plugins[] = {"pci", "opencl", "gl"};
     for (size_t i = 0; i < sizeof plugins / sizeof *plugins; i++)
         (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                            plugins[i]); /* fails where there is none */
+                                            plugins[i]); /* fails if there is no such plugin */
 }
 
-/* libudev, which hwloc asks about devices, is not for several threads at a time. */
+/* libudev, which hwloc uses, is not thread-safe. */
 static bool load_alone(hwloc_topology_t t)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,7 +164,7 @@ static bool load_alone(hwloc_topology_t t)
     return loaded;
 }
 
-/* False: hwloc does not take it. */
+/* False: hwloc refuses it. The caller destroys *t. */
 static bool load(set_source *set, const void *text, size_t n_bytes, hwloc_topology_t *t)
 {
     if (hwloc_topology_init(t) != 0)
@@ -207,7 +207,7 @@ enum status machine_parse_xml(const char *text, size_t n_bytes, const char *wher
 {
     hwloc_topology_t t;
     struct machine_host h = {0};
-    /* The length that hwloc wants counts a zero behind the text. */
+    /* hwloc's length includes the terminating zero. */
     if (n_bytes < XML_LEAST_BYTES || !load(set_xml, text, n_bytes + 1, &t))
         return status_fail(STATUS_USAGE, "%.200s: hwloc cannot read it as a description of a host",
                            where);

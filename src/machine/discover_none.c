@@ -1,5 +1,5 @@
-/* Built where hwloc is missing: what the system says of itself. */
-#include "machine/parts.h"
+/* For builds without hwloc: what Linux reports. */
+#include "machine/builder.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,14 +1,15 @@
-/* A machine of one node out of what is known of a host. */
-#include "machine/parts.h"
+/* Builds a machine of one node from the description of a host. */
+#include "machine/builder.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/numbers.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Of the kernels that there are, a good one gets so much of the arithmetic peak. */
+/* The share of the arithmetic peak that good kernels reach. */
 static const double reached_share = 0.7;
 static const double usual_clock_hz = 2.5e9;
 
@@ -28,7 +29,7 @@ static double flops_per_cycle(void)
 #endif
 }
 
-/* The highest clock that the system names, or else the one that it has now. */
+/* The maximum clock that Linux reports, or else the current one. */
 static double clock_hz(void)
 {
     double khz = 0, mhz = 0, most = 0;
@@ -80,10 +81,10 @@ static enum status describe_cpu(const struct machine_host *h, int threads, arena
 static enum status add_cpus(struct machine_builder *b, const struct machine_host *h, int threads)
 {
     struct machine_kind kind;
-    int number = 0, n = h->units / threads;
+    int number = 0, n = int_max(h->units / threads, 1);
     TRY(describe_cpu(h, threads, b->m->memory, &kind));
     TRY(machine_add_kind(b, &kind, &number));
-    for (int i = 0; i < (n > 1 ? n : 1); i++) {
+    for (int i = 0; i < n; i++) {
         TRY(machine_add_device(b, number));
         TRY(machine_add_device_port(b, machine_kind_port(&kind)));
     }
@@ -111,7 +112,7 @@ static enum status add_gpus(struct machine_builder *b, const struct machine_host
     return STATUS_OK;
 }
 
-/* The same for all nodes (containers, namespaces) of one running kernel; "" if it does not say. */
+/* The boot ID is the same for all nodes (containers, namespaces) under one kernel; "": unknown. */
 static void read_boot(char *text, int size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -124,7 +125,7 @@ static void read_boot(char *text, int size)
     text[strcspn(text, "\n")] = '\0';
 }
 
-/* Behind the boot: the cores that this process may use. */
+/* Appends a hash of the cores that this process may use. */
 static void add_cores(char *text, size_t size)
 {
     cpu_set_t set;
@@ -143,7 +144,7 @@ static enum status add_host(struct machine_builder *b, const struct machine_host
 {
     char boot[64] = "";
     int64_t memory_bytes = h->memory_bytes;
-    if (h->here) { /* as training will have it; of a NUMA node the system tells other things */
+    if (h->here) { /* the limit that training will have */
         TRY(memory_find_limit(&memory_bytes));
         memory_bytes = memory_bytes < INT64_MAX ? memory_bytes : 0;
         read_boot(boot, (int)sizeof boot);

@@ -1,6 +1,5 @@
-/* What is compiled in: the machines and the devices of machines/. */
-#include "machine/parts.h"
-#include "machine/read.h"
+/* The machines and devices of machines/, which are compiled in. */
+#include "machine/builder.h"
 
 #include <string.h>
 #include <strings.h>
@@ -36,130 +35,101 @@ enum status machine_names(arena *memory, const char *const **out)
 
 /* ---- devices.json ---- */
 
-/* Calls `visit` with each device until it says that it is done. */
-typedef enum status visit_device(const struct machine_place *at, const json_t *object, void *user,
-                                 bool *done);
-
-static enum status visit_all(const struct machine_place *top, const json_t *root,
-                             visit_device *visit, void *user)
+/* The list of devices; the caller calls json_close. */
+static enum status open_devices(struct json_text *text, struct json_place *list)
 {
-    const json_t *list = json_object_get(root, "devices");
-    struct machine_place here = machine_place_of(top, "devices");
-    TRY(machine_read_version(top, root, "cleave_devices", "devices"));
-    TRY(machine_read_list(&here, list, 1));
-    bool done = false;
-    for (size_t i = 0; i < json_array_size(list) && !done; i++) {
-        struct machine_place element = machine_place_at(&here, i);
-        TRY(visit(&element, json_array_get(list, i), user, &done));
-    }
-    return STATUS_OK;
-}
-
-static enum status visit_devices(visit_device *visit, void *user)
-{
-    static const struct machine_place top = {.file = "machines/devices.json"};
     const struct machine_file *file = find_any(devices_name);
-    json_t *root;
     if (!file)
         return status_fail(STATUS_FAILED, "machines/devices.json was not compiled in");
-    TRY(machine_read_json(file->text, file->n_bytes, top.file, &root));
-    enum status st = visit_all(&top, root, visit, user);
-    json_decref(root);
+    *text = (struct json_text){.name = "machines/devices.json",
+                               .what = "list of devices",
+                               .text = file->text,
+                               .n_bytes = file->n_bytes,
+                               .says_paths = true};
+    TRY(json_open(text));
+    *list = json_member(json_top(text), "devices");
+    enum status st = json_check_version(json_top(text), "cleave_devices", 1);
+    if (st == STATUS_OK)
+        st = json_check_list(*list, 1, SIZE_MAX);
+    if (st != STATUS_OK)
+        json_close(text);
     return st;
-}
-
-/* ---- names ---- */
-
-struct name_list {
-    arena *memory;
-    const char **names;
-    int n, room;
-};
-
-static enum status list_name(const struct machine_place *at, const json_t *object, void *user,
-                             bool *done)
-{
-    struct name_list *list = user;
-    const char *name = "";
-    *done = false;
-    TRY(machine_read_text(at, object, "name", &name));
-    if (list->n + 1 < list->room)
-        TRY(arena_copy_text(list->memory, name, &list->names[list->n++]));
-    return STATUS_OK;
 }
 
 enum status machine_kind_names(arena *memory, const char *const **out)
 {
-    struct name_list list = {.memory = memory, .room = 256};
-    TRY(arena_alloc_array(memory, (size_t)list.room, sizeof *list.names, &list.names));
-    TRY(visit_devices(list_name, &list));
-    *out = list.names;
-    return STATUS_OK;
+    struct json_text text;
+    struct json_place list;
+    const char **names;
+    TRY(open_devices(&text, &list));
+    size_t n = json_array_size(list.value);
+    enum status st = arena_alloc_array(memory, n + 1, sizeof *names, &names);
+    for (size_t i = 0; st == STATUS_OK && i < n; i++) {
+        const char *name = "";
+        st = json_read_text(json_member(json_element(list, i), "name"), &name);
+        if (st == STATUS_OK)
+            st = arena_copy_text(memory, name, &names[i]);
+    }
+    json_close(&text);
+    *out = names;
+    return st;
 }
 
-/* ---- kinds ---- */
-
-struct search {
-    const char *name, *model; /* one of them */
-    arena *memory;
-    struct machine_kind *out;
-    size_t matched; /* length of the longest match so far */
-    bool found;
-};
-
-static enum status take(const struct machine_place *at, const json_t *object, struct search *s)
+/* How well a device is the wanted one: 0, not at all. Of a model's name the longest match wins,
+ * "V100-SXM2-32GB" before "V100". */
+static size_t rate(const json_t *device, const char *name, const char *model)
 {
-    struct machine_kind *k = s->out;
-    *k = (struct machine_kind){.name = "", .about = "", .note = "", .class = MACHINE_GPU};
-    TRY(machine_read_kind(at, object, k));
-    TRY(arena_copy_text(s->memory, k->name, &k->name));
-    TRY(arena_copy_text(s->memory, k->about, &k->about));
-    TRY(arena_copy_text(s->memory, k->note, &k->note));
-    s->found = true;
-    return STATUS_OK;
-}
-
-static enum status take_if_named(const struct machine_place *at, const json_t *object, void *user,
-                                 bool *done)
-{
-    struct search *s = user;
-    const char *name = "";
-    TRY(machine_read_text(at, object, "name", &name));
-    *done = !strcasecmp(name, s->name);
-    return *done ? take(at, object, s) : STATUS_OK;
-}
-
-/* The longest match wins: "V100-SXM2-32GB" before "V100". */
-static enum status take_if_matching(const struct machine_place *at, const json_t *object,
-                                    void *user, bool *done)
-{
-    struct search *s = user;
-    const json_t *matches = json_object_get(object, "match");
-    *done = false;
+    const json_t *matches = json_object_get(device, "match");
+    const char *own = json_string_value(json_object_get(device, "name"));
+    size_t longest = 0;
+    if (name)
+        return own && !strcasecmp(own, name);
     for (size_t i = 0; i < json_array_size(matches); i++) {
         const char *match = json_string_value(json_array_get(matches, i));
-        if (!match || strlen(match) <= s->matched || !strcasestr(s->model, match))
-            continue;
-        s->matched = strlen(match);
-        TRY(take(at, object, s));
+        if (match && strlen(match) > longest && strcasestr(model, match))
+            longest = strlen(match);
     }
-    return STATUS_OK;
+    return longest;
+}
+
+/* By its name, or by a model that contains one of its "match" texts. */
+static enum status find_device(const char *name, const char *model, arena *memory,
+                               struct machine_kind *k, bool *found)
+{
+    struct json_text text;
+    struct json_place list, best = {0};
+    enum status st = STATUS_OK;
+    size_t most = 0;
+    TRY(open_devices(&text, &list));
+    for (size_t i = 0; i < json_array_size(list.value); i++) {
+        struct json_place device = json_element(list, i);
+        size_t rating = rate(device.value, name, model);
+        if (rating > most) {
+            most = rating;
+            best = device;
+        }
+    }
+    *found = most > 0;
+    if (*found) {
+        *k = (struct machine_kind){.name = "", .about = "", .note = "", .class = MACHINE_GPU};
+        TRY_GOTO(st, machine_read_kind(best, k), out);
+        TRY_GOTO(st, arena_copy_text(memory, k->name, &k->name), out);
+        TRY_GOTO(st, arena_copy_text(memory, k->about, &k->about), out);
+        TRY_GOTO(st, arena_copy_text(memory, k->note, &k->note), out);
+    }
+out:
+    json_close(&text);
+    return st;
 }
 
 enum status machine_library_kind(const char *name, arena *memory, struct machine_kind *out,
                                  bool *found)
 {
-    struct search s = {.name = name, .memory = memory, .out = out};
-    TRY(visit_devices(take_if_named, &s));
-    *found = s.found;
-    return STATUS_OK;
+    return find_device(name, NULL, memory, out, found);
 }
 
 enum status machine_library_match(const char *model, arena *memory, struct machine_kind *out,
                                   bool *found)
 {
-    struct search s = {.model = model, .memory = memory, .out = out};
-    TRY(visit_devices(take_if_matching, &s));
-    *found = s.found;
-    return STATUS_OK;
+    return find_device(NULL, model, memory, out, found);
 }

@@ -1,5 +1,7 @@
-/* What is asked of a finished machine. */
+/* Queries of a finished machine. */
 #include "machine/machine.h"
+
+#include "base/numbers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -74,18 +76,18 @@ int64_t machine_device_memory(const struct machine *m, int device)
 
 /* ---- curves ---- */
 
-/* How far a curve is from what is wanted, by the worst thing first: another method, another number
- * of nodes, another number of members. Negative: it does not serve. */
+/* How far a curve is from the wanted one; a different method weighs most, then the number of nodes,
+ * then of members. Negative: the curve cannot stand in. */
 static double distance(const struct machine_curve *c, bool reduces, enum comm_method method,
                        int members, int nodes)
 {
     enum { OTHER_METHOD = 10000, OTHER_NODES = 100 };
-    int on = c->nodes > 1 ? c->nodes : 1;
+    int on = int_max(c->nodes, 1);
     if (c->reduces != reduces || c->n_points < 1 || (on > 1) != (nodes > 1))
         return -1;
     double d = fabs(log2((double)c->members / (double)(members > 1 ? members : 2)));
     d += OTHER_NODES * fabs(log2((double)on / (double)nodes));
-    /* Of methods that were not asked for, the one whose members do even shares. */
+    /* Among other methods ring is nearest: its members share the work evenly. */
     if (reduces && c->method != method)
         d += c->method == COMM_RING ? OTHER_METHOD : 2 * OTHER_METHOD;
     return d;
@@ -119,10 +121,10 @@ const struct machine_curve *machine_find_network_curve(const struct machine *m,
                                                        enum comm_method method, int members,
                                                        int nodes)
 {
-    return find(m, transport, reduces, method, members, nodes > 1 ? nodes : 2);
+    return find(m, transport, reduces, method, members, int_max(nodes, 2));
 }
 
-/* At share `t` of the way from a to b: on logarithms where there are any. */
+/* Interpolates from a to b, on logarithms if both are positive. */
 static double between(double a, double b, double t)
 {
     if (a > 0 && b > 0)
@@ -135,7 +137,7 @@ struct machine_point machine_curve_at(const struct machine_curve *c, double byte
     const struct machine_point *p = c->points, *last = &p[c->n_points - 1];
     if (bytes <= p[0].bytes)
         return (struct machine_point){bytes, p[0].seconds, p[0].cpu_s, p[0].sent_s};
-    if (bytes >= last->bytes) { /* the buffers stay as large as they are */
+    if (bytes >= last->bytes) { /* the buffers do not grow */
         double times = bytes / last->bytes, seconds = last->seconds * times;
         double sent_s = last->sent_s > 0 ? seconds - (last->seconds - last->sent_s) : 0;
         return (struct machine_point){bytes, seconds, last->cpu_s * times, sent_s};

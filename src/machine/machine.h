@@ -2,9 +2,8 @@
  * from a string.
  *
  * A device is what one worker runs on: a GPU, or some cores of a host. Devices stand on nodes. A
- * link carries bytes with a latency and a bandwidth that all who use it at the same time share; the
- * way from one device to another is a short list of links. Nothing says that devices or links are
- * alike.
+ * link carries bytes with a latency and a bandwidth, which concurrent messages share; the route
+ * from one device to another is a short list of links. Devices and links may all differ.
  *
  *     node 0                      node 1
  *     [dev 0]--port--+      +--port--[dev 2]
@@ -14,8 +13,8 @@
  *     dev 0 -> dev 1: out port of 0, in port of 1; or the link of the pair, where they have one
  *     dev 0 -> dev 2: out port of 0, out nic of node 0, in nic of node 1, in port of 2
  *
- * Where workers are cores of one host, transfers and sums are memory traffic of those cores: what
- * they take was measured, as curves (struct machine_curve).
+ * If workers are cores of one host, transfers and sums are memory traffic of those cores: their
+ * times are measured, as curves (struct machine_curve).
  *
  *     struct machine *m;
  *     TRY(machine_parse("4x4:p100,intra=15GB/s,inter=4.5GB/s", &m));  // string, file or "local"
@@ -23,8 +22,8 @@
  *     int n = machine_route(m, 0, 5, hops);
  *     machine_destroy(m);
  *
- * Everything is built once in an arena and then constant; measuring (measure.h) adds to it before
- * anyone else reads it. docs/machines.md has the file format.
+ * A machine is built once in an arena and then constant; measuring (measure.h) changes it before it
+ * is shared. docs/machines.md has the file format.
  */
 #ifndef CLEAVE_MACHINE_MACHINE_H
 #define CLEAVE_MACHINE_MACHINE_H
@@ -42,8 +41,8 @@ enum { MACHINE_MAX_HOPS = 4, MACHINE_MAX_DEVICES = 4096 };
 
 enum machine_device_class { MACHINE_CPU, MACHINE_GPU };
 
-/* What a device is. `peak` figures are the maker's; `reached` ones what good kernels get (the
- * roofline is drawn with these). */
+/* A kind of device. `peak` figures are the maker's; good kernels get the `reached` ones, which make
+ * the roofline. */
 struct machine_kind {
     const char *name;  /* "p100"; a name of machines/devices.json, or "cpu" */
     const char *about; /* "NVIDIA Tesla P100 SXM2, 16 GB" */
@@ -53,9 +52,9 @@ struct machine_kind {
     int64_t memory_bytes;    /* 0 on MACHINE_CPU: it is the node's (machine_device_memory) */
     double launch_s;         /* fixed part of every instruction: a kernel launch, a call */
     int cores;               /* MACHINE_CPU: of one device; else 0 */
-    double link_bytes_per_s; /* of its port, where a machine says nothing else; each way */
+    double link_bytes_per_s; /* default bandwidth of its port, each way */
     double link_latency_s;   /* of a message to a neighbour: half in the out, half in the in port */
-    const char *note;        /* where the figures come from, ""  */
+    const char *note;        /* source of the figures, or ""  */
 };
 
 struct machine_device {
@@ -79,8 +78,8 @@ struct machine_link {
     const char *name;   /* "node0.out", "dev3.in" */
     double bytes_per_s; /* shared by all transfers on it */
     double latency_s;   /* added once per message that passes */
-    /* A shaper (of a cloud, of tc) lets so much through at once after a rest, and saves it up again
-     * at bytes_per_s; 0: a link that does not. */
+    /* A traffic shaper (a cloud's, or tc) passes so many bytes at once after a rest, and refills at
+     * bytes_per_s; 0: no shaper. */
     double burst_bytes;
 };
 
@@ -90,18 +89,18 @@ struct machine_pair {
     int from, to, link;
 };
 
-/* What an operation between workers takes, measured at several sizes, ascending, with nothing else
- * running and every member awake. In between, machine_curve_at interpolates on logarithms; below
- * the first point time does not fall any more, and beyond the last one bandwidth stays. */
+/* The time of an operation between workers, measured at several sizes, ascending, on an idle host
+ * with every member awake. In between, machine_curve_at interpolates on logarithms; below the first
+ * point the time is constant, and beyond the last one the bandwidth is. */
 struct machine_point {
     double bytes;   /* of the message, or of the array that is summed */
     double seconds; /* from the last worker's start to the last one's end */
-    /* Of it, the time that each member's cores work and cannot compute. Of a message that both ends
-     * work on (comm_table.shared_work), what taking part takes, and half of what the rest takes one
-     * of them alone. */
+    /* The part in which each member's cores are busy and cannot compute. Of a message that both
+     * ends copy (comm_table.shared_work): the fixed cost of taking part, and half of the time in
+     * which one end alone would do the rest. */
     double cpu_s;
-    /* Of a message over a network: after so long its sender may go on, the rest being in buffers of
-     * the system; 0: it goes on when the message has arrived. */
+    /* Of a message over a network: the time after which its sender continues, because the system
+     * has buffered the rest; 0: it continues when the message has arrived. */
     double sent_s;
 };
 struct machine_curve {
@@ -126,23 +125,23 @@ struct machine {
     struct machine_device *devices;
     int n_links;
     struct machine_link *links;
-    /* The links of each device: to (in) and from (out) the other devices of its node, and of each
-     * node to and from the other nodes; -1: there is none in the way. */
+    /* The links of each device to (in) and from (out) the other devices of its node, and of each
+     * node to and from the other nodes; -1: no such link. */
     int *device_out, *device_in; /* [n_devices] */
     int *node_out, *node_in;     /* [n_nodes] */
     int n_pairs;
     struct machine_pair *pairs; /* sorted by from, then to */
     int n_curves;
     struct machine_curve *curves;
-    /* CPU hosts: from ringing for a worker to its going on, if it slept for MACHINE_NAP_S or less
-     * and if it slept ten times as long or more, for the longer a core rests the deeper; what
-     * ringing takes the one who does it; and what a step costs beside its instructions (starting
-     * and gathering the workers). */
+    /* CPU hosts: wake_s from signalling a worker that slept for MACHINE_NAP_S or less until it
+     * runs, deep_wake_s if it slept at least ten times as long (longer rests put a core into deeper
+     * sleep states); ring_s of the signalling worker's own time; step_s of a step beside its
+     * instructions (starting and joining the workers). */
     double wake_s, deep_wake_s, ring_s, step_s;
-    /* Of a CPU host's core: what a worker takes of it while something of another host is under way
-     * for it, and be it only to look whether it has come. */
+    /* The share of a core that a worker spends while it has a message of another host in flight, if
+     * only on polling. */
     double wait_share;
-    double far_byte_s; /* and what each byte from or to another host takes in addition */
+    double far_byte_s; /* core time of each byte from or to another host, in addition */
 };
 
 /* `text` is one of
@@ -161,14 +160,14 @@ struct machine {
  *              latency=5us             of a message between nodes, in addition  [5us]
  *              memory=16GiB            of each device; of CPUs, of each node    [the kind's]
  * An option holds for the groups before it that were not given it yet:
- *     2x4:v100,intra=130GB/s,1x8:k80,inter=10GB/s   intra is v100's alone, inter is everybody's
+ *     2x4:v100,intra=130GB/s,1x8:k80,inter=10GB/s   intra holds for the v100 alone, inter for both
  *     1x4:p100+p100+k40+k40                         mixed devices on one node
  *
  * Kinds are those of machines/devices.json (machine_kind_names); upper and lower case are the same.
  * Of a host with GPUs in an hwloc file the GPUs are the devices, else its cores are, one each.
  *
  * STATUS_USAGE says what is wrong, what is allowed, and the nearest match; of a file where: with
- * line and column if it is no JSON, else with the member ("my.json: nodes/0/devices/1: ..").
+ * line and column if it is no JSON, else with the member ("my.json:7: nodes/0/devices/1: ..").
  * STATUS_FAILED if a file cannot be read. */
 enum status machine_parse(const char *text, struct machine **out) MUST_USE;
 void machine_destroy(struct machine *m); /* NULL is fine */
@@ -183,25 +182,24 @@ enum status machine_parse_json(const char *text, size_t n_bytes, const char *whe
 enum status machine_without(const struct machine *m, const char *names,
                             struct machine **out) MUST_USE;
 
-/* What is compiled in: names of machines/ and of machines/devices.json, each list ending with
- * NULL. */
+/* The compiled-in names, of machines/ and of machines/devices.json; each list ends with NULL. */
 enum status machine_names(arena *memory, const char *const **out) MUST_USE;
 enum status machine_kind_names(arena *memory, const char *const **out) MUST_USE;
 
 /* This host: one device per `threads` processing units (hardware threads) that this process may
  * use, and its GPUs behind them. A unit's peak is its share of its core, so that all devices
- * together have the host's. Without hwloc in the build: what the system says, no GPUs. Measures
- * nothing: no curves. */
+ * together have the host's. Without hwloc in the build: what Linux reports, no GPUs. It measures
+ * nothing, so there are no curves. */
 enum status machine_discover(int threads, struct machine **out) MUST_USE;
 
-/* JSON, the whole of it: what machine_parse reads back is equal in every field. */
+/* Complete JSON: machine_parse reads back a machine that is equal in every field. */
 enum status machine_write(const struct machine *m, FILE *out) MUST_USE;
 enum status machine_write_file(const struct machine *m, const char *path) MUST_USE;
 /* The same as text, for free(). */
 enum status machine_write_text(const struct machine *m, char **text) MUST_USE;
 
 /* STATUS_FAILED names the part that breaks a rule: numbers in range, devices of a node together,
- * unique names, positive bandwidths, ascending curves. Every machine that comes out of this header
+ * unique names, positive bandwidths, ascending curves. Every machine that these functions return
  * has passed. */
 enum status machine_check(const struct machine *m) MUST_USE;
 
@@ -211,11 +209,11 @@ int machine_route(const struct machine *m, int a, int b, int hops[MACHINE_MAX_HO
 /* The first node of the host that a node is on: itself, unless several are on one host. */
 int machine_find_host(const struct machine *m, int node);
 
-/* What a device can hold: a GPU's own memory; of CPUs an even share of the node's. 0: unknown. */
+/* The memory of a device: a GPU's own; for a CPU device an even share of the node's. 0: unknown. */
 int64_t machine_device_memory(const struct machine *m, int device);
 
-/* The curve that serves best, of members on one node: same transport and operation, nearest number
- * of members (on a logarithm); a sum by a method that was not measured is taken from another one.
+/* The nearest curve, of members on one node: same transport and operation, nearest number of
+ * members (on a logarithm); a method of summing that was not measured takes the curve of another.
  * NULL: none was measured. */
 const struct machine_curve *machine_find_curve(const struct machine *m, const char *transport,
                                                bool reduces, enum comm_method method, int members);

@@ -2,15 +2,16 @@
 #include "machine/measure.h"
 
 #include "base/numbers.h"
+#include "machine/builder.h"
 #include "machine/measure_host.h"
-#include "machine/parts.h"
 #include "machine/survey.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double wait_s = 60; /* for another worker; none should take a second */
+static const double wait_s =
+    60; /* deadline for another worker; each should need less than a second */
 
 /* ---- threads ---- */
 
@@ -37,7 +38,7 @@ static void take_part(int worker, void *user)
         status_take(st, &t->errors[worker]);
 }
 
-/* The cause, and not the loss of a worker because of it. */
+/* The cause, not a lost worker that follows from it. */
 static enum status first_error(const struct team *t)
 {
     const struct status_error *first = NULL;
@@ -121,8 +122,8 @@ enum status machine_measure_threads(struct machine *m, const struct machine_meas
 
 /* ---- processes ---- */
 
-/* The median of what the links of a node's row (or column) say, halved: the other half is in the
- * other node's link. */
+/* Half of the median latency of the node's row (or column) of links: the other node's link has the
+ * other half. */
 static double half_latency(const struct survey *s, int node, bool out)
 {
     double values[MACHINE_MAX_DEVICES];
@@ -136,7 +137,7 @@ static double half_latency(const struct survey *s, int node, bool out)
     return numbers_median(values, n);
 }
 
-/* The way on which most went through: a slower one is slow because of the other node. */
+/* The node's fastest link: the others are limited by their other node. */
 static struct survey_link best_way(const struct survey *s, int node, bool out)
 {
     struct survey_link best = {0};
@@ -167,7 +168,7 @@ static void set_links(struct machine *m, const struct survey *s)
     }
 }
 
-/* Each process measures its host; the first one's figure is everybody's. */
+/* Each process measures its host; all use the first one's figure. */
 static enum status measure_wake(struct machine *m, comm *process,
                                 const struct machine_measure_options *o)
 {
@@ -185,11 +186,11 @@ static int count_nodes(const comm *process, const int *node_of_rank)
 {
     int n = 0;
     for (int i = 0; i < process->size; i++)
-        n = node_of_rank[i] >= n ? node_of_rank[i] + 1 : n;
+        n = int_max(n, node_of_rank[i] + 1);
     return n;
 }
 
-/* Workers of one node divide its cores. */
+/* The workers of a node divide its cores. */
 static void bind_process(const comm *process, const int *node_of_rank,
                          const struct machine_measure_options *o)
 {

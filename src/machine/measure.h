@@ -1,5 +1,5 @@
-/* measure.h: what communication takes on this host and between hosts, measured through the
- * transports' own tables (comm/comm.h), and put into a machine.
+/* measure.h: measures communication on this host and between hosts, through the transports' own
+ * tables (comm/comm.h), and puts the times into a machine.
  *
  *     struct machine *m;
  *     TRY(machine_discover(1, &m));
@@ -11,17 +11,17 @@
  *     TRY(machine_join(process, own, node_of_rank, &m));        // one machine out of all hosts
  *     TRY(machine_measure_processes(m, process, node_of_rank, &o));
  *
- * What is measured, at 1 KiB, 16 KiB, 256 KiB, 4 MiB and 32 MiB, each the median of several
- * repeats with nobody else at work:
+ * It measures at 1 KiB, 16 KiB, 256 KiB, 4 MiB and 32 MiB, each as the median of several repeats on
+ * idle cores:
  *   - messages from one worker to another of the same node
  *   - sums (gather, ring, tree) over 2, 4, 8, .. and all workers of a node
- *   - where there are several nodes: messages between two of them, sums over all workers, and the
+ *   - with several nodes: messages between two of them, sums over all workers, and the
  *     latency and bandwidth of each pair of nodes, from which each node's links follow
- *   - wake_s: from signalling a condition variable to the sleeper's going on
- *   - step_s: starting all workers and hearing that they are done; of processes, an exchange
- *   - what copying reaches of the memory with all workers at it (reached_bytes_per_s; threads)
+ *   - wake_s: from signalling a condition variable until the sleeping thread runs
+ *   - step_s: starting and joining all workers; of processes, an exchange
+ *   - reached_bytes_per_s: the memory bandwidth when all workers copy (threads)
  *
- * A curve ends early where the next size would take longer than half a second.
+ * A curve ends early if the next size would take longer than half a second.
  */
 #ifndef CLEAVE_MACHINE_MEASURE_H
 #define CLEAVE_MACHINE_MEASURE_H
@@ -34,20 +34,20 @@ struct machine_measure_options {
     double case_s; /* about how long each size of each curve may take; 0: 0.06 s, which is 2 s
                       in all for two workers */
     int64_t largest_bytes; /* no larger size is measured; 0: 32 MiB. Each worker needs that much */
-    /* Called by each thread that takes part, before it touches its memory: binds it to the worker's
-     * cores. NULL: threads stay where they are put. */
+    /* Each measuring thread calls this before it touches its memory, to bind itself to the worker's
+     * cores. NULL: no binding. */
     void (*bind)(int worker, int n_workers, void *user);
-    /* Called now and then by one thread with how much is done, 0 to 1. May be NULL. */
+    /* One thread calls this now and then with the finished share, 0 to 1. May be NULL. */
     void (*progress)(double share, void *user);
     void *user;
 };
 
-/* Replaces the machine's curves of "threads", its wake_s and step_s, and what is reached of the
- * memory of the first device's kind. */
+/* Replaces the machine's curves of "threads", its wake_s and step_s, and the reached memory
+ * bandwidth of the first device's kind. */
 enum status machine_measure_threads(struct machine *m,
                                     const struct machine_measure_options *options) MUST_USE;
 
-/* One machine out of those that each process discovered on its own host: a node for each number in
+/* Joins the machines that the processes discovered on their hosts: a node for each number in
  * node_of_rank (ascending from 0 in rank order; as many as process->size), as its first rank sees
  * it. Needs as many devices in it as ranks. Nodes are joined by a usual network (100 Gbit/s) until
  * it is measured. */

@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum { ROUNDS = 101, COPY_BYTES = 16 << 20, COPIES = 5 };
-static const long nap_ns = 500000; /* until a thread that waits is asleep for sure */
+static const long nap_ns = 500000; /* until a waiting thread is surely asleep */
 
 static void bind_to(const struct machine_measure_options *o, int worker)
 {
@@ -79,19 +79,19 @@ enum status machine_run_threads(int n, machine_work *work, void *user)
 
 /* ---- waking ---- */
 
-/* Thread 0 rings, thread 1 sleeps; `round` is rung, `heard` was slept through. */
+/* Thread 0 signals `round`, thread 1 sleeps until then and answers in `heard`. */
 struct waking {
     const struct machine_measure_options *options;
     pthread_mutex_t lock;
     pthread_cond_t rung, answered;
     int round, heard;
     int64_t rung_ns;
-    int64_t nap_ns; /* how long the sleeper may sleep */
-    char *memory;   /* of COPY_BYTES, for the ringer to work on */
+    int64_t nap_ns; /* how long thread 1 sleeps */
+    char *memory;   /* COPY_BYTES for thread 0 to work on */
     double times[ROUNDS], rings[ROUNDS];
 };
 
-/* As a worker does before it rings: its caches are full of other things then. */
+/* A worker has computed before it signals, so its caches hold other data. */
 static void work_a_while(struct waking *w, int round)
 {
     enum { PART = 1 << 16 };
@@ -159,7 +159,7 @@ enum status machine_measure_wake(const struct machine_measure_options *o, double
 
 /* ---- steps ---- */
 
-/* Threads 1 .. n are the workers; thread 0 starts and gathers them. */
+/* Threads 1 .. n are the workers; thread 0 starts and joins them. */
 struct stepping {
     const struct machine_measure_options *options;
     int n_workers;
@@ -211,7 +211,7 @@ static void take_part_in_steps(int number, void *user)
 enum status machine_measure_step(const struct machine_measure_options *o, double *seconds)
 {
     struct stepping s = {.options = o,
-                         .n_workers = o->workers > 1 ? o->workers : 1,
+                         .n_workers = int_max(o->workers, 1),
                          .lock = PTHREAD_MUTEX_INITIALIZER,
                          .started = PTHREAD_COND_INITIALIZER,
                          .finished = PTHREAD_COND_INITIALIZER};
@@ -229,7 +229,7 @@ struct copying {
     double *rates; /* by thread */
 };
 
-/* Copies between two blocks that no cache holds, as often as all others do. */
+/* Copies between two blocks larger than the caches, as often as all other threads. */
 static void copy(int number, void *user)
 {
     struct copying *c = user;
@@ -243,7 +243,7 @@ static void copy(int number, void *user)
     int64_t begin_ns = timer_now_ns();
     for (int i = 0; from && to && i < COPIES; i++) {
         memcpy(to, from, COPY_BYTES);
-        from[i] = to[COPY_BYTES - 1 - i]; /* or a compiler might leave copies out */
+        from[i] = to[COPY_BYTES - 1 - i]; /* or a compiler might omit copies */
     }
     double seconds = (double)(timer_now_ns() - begin_ns + 1) / 1e9;
     c->rates[number] = from && to ? 2.0 * COPIES * COPY_BYTES / seconds : 0;
@@ -253,8 +253,8 @@ static void copy(int number, void *user)
 
 enum status machine_measure_memory(const struct machine_measure_options *o, double *bytes_per_s)
 {
-    int workers = o->workers > 1 ? o->workers : 1;
-    struct copying c = {.options = o, .threads = o->threads > 1 ? o->threads : 1};
+    int workers = int_max(o->workers, 1);
+    struct copying c = {.options = o, .threads = int_max(o->threads, 1)};
     int n = workers * c.threads;
     c.rates = calloc((size_t)n, sizeof *c.rates);
     if (!c.rates)

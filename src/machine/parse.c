@@ -1,78 +1,24 @@
-/* Which way a machine comes in. */
-#include "machine/parts.h"
+/* Decides which form of text describes a machine. */
+#include "machine/builder.h"
 
 #include "base/text.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const char synthetic_prefix[] = "synthetic:";
 
-/* "a, b, c", or "a, b, ..." where not all fit. */
-static void list_names(char *list, size_t size, const char *const *names)
-{
-    size_t used = 0;
-    list[0] = '\0';
-    for (const char *const *name = names; *name; name++) {
-        const char *comma = name == names ? "" : ", ";
-        if (used + strlen(comma) + strlen(*name) + sizeof ", ..." > size) {
-            (void)snprintf(list + used, size - used, "%s...", comma);
-            return;
-        }
-        used += (size_t)snprintf(list + used, size - used, "%s%s", comma, *name);
-    }
-}
-
-enum status machine_fail_unknown(const char *where, const char *what, const char *word,
-                                 const char *const *names)
-{
-    char list[400];
-    list_names(list, sizeof list, names);
-    const char *near = text_nearest(word, names);
-    if (near)
-        return status_fail(STATUS_USAGE, "%s: unknown %s '%.80s': did you mean '%s'? (allowed: %s)",
-                           where, what, word, near, list);
-    return status_fail(STATUS_USAGE, "%s: unknown %s '%.80s' (allowed: %s)", where, what, word,
-                       list);
-}
-
-/* ---- files ---- */
-
-static enum status read_stream(FILE *f, const char *path, char **out, size_t *n_bytes)
-{
-    char *text = NULL;
-    size_t size = 0, n, total = 0;
-    FILE *copy = open_memstream(&text, &size);
-    char block[4096];
-    bool fine = copy;
-    while (fine && (n = fread(block, 1, sizeof block, f)) > 0) {
-        total += n;
-        fine = fwrite(block, 1, n, copy) == n && total <= MACHINE_FILE_BYTES_MAX;
-    }
-    fine = fine && !ferror(f);
-    if (copy && fclose(copy) != 0)
-        fine = false;
-    if (!fine) {
-        free(text);
-        return status_fail(STATUS_FAILED, "%s: cannot read it as a machine", path);
-    }
-    *out = text;
-    *n_bytes = size;
-    return STATUS_OK;
-}
-
-static enum status parse_file(FILE *f, const char *path, struct machine **out)
+/* JSON, or hwloc's XML. */
+static enum status parse_file(const char *path, struct machine **out)
 {
     char *text;
-    size_t n_bytes, first = 0;
-    TRY(read_stream(f, path, &text, &n_bytes));
-    while (first < n_bytes && isspace((unsigned char)text[first]))
-        first++;
-    enum status st = first < n_bytes && text[first] == '<'
+    size_t n_bytes;
+    TRY(text_read_file(path, "machine", &text, &n_bytes));
+    enum status st = text[strspn(text, " \t\r\n\v\f")] == '<'
                          ? machine_parse_xml(text, n_bytes, path, out)
                          : machine_parse_json(text, n_bytes, path, out);
     free(text);
@@ -88,7 +34,7 @@ static enum status parse_known(const struct machine_file *file, struct machine *
     return machine_parse_json(file->text, file->n_bytes, where, out);
 }
 
-/* "p100", "4xp100", "4p100", "4:p100": devices, but not on which nodes. */
+/* "p100", "4xp100", "4p100", "4:p100": names devices, but not their nodes. */
 static enum status check_kind(const char *text, arena *memory)
 {
     const char *const *kinds;
@@ -111,7 +57,7 @@ static enum status check_kind(const char *text, arena *memory)
                        text, *kinds, *kinds);
 }
 
-/* A word that is nothing: told what it might have been. */
+/* An unknown word: the message says what it might mean. */
 static enum status fail_word(const char *text)
 {
     arena *memory;
@@ -120,7 +66,7 @@ static enum status fail_word(const char *text)
     TRY(arena_create(&memory));
     enum status st;
     TRY_GOTO(st, machine_names(memory, &names), out);
-    list_names(list, sizeof list, names);
+    (void)text_list(list, sizeof list, names);
     TRY_GOTO(st, check_kind(text, memory), out);
     const char *near = text_nearest(text, names);
     st =
@@ -140,7 +86,8 @@ static bool looks_like_path(const char *text)
            (n > 4 && !strcmp(text + n - 4, ".xml"));
 }
 
-/* Whether it is meant as a string: "4x4:p100", "4x4", "intra=15GB/s"; but "4x4.json" is a file. */
+/* Whether it looks like a machine string: "4x4:p100", "4x4", "intra=15GB/s"; but "4x4.json" is a
+ * file. */
 static bool looks_like_string(const char *text)
 {
     const char *mark = strpbrk(text, ":=/");
@@ -164,13 +111,7 @@ enum status machine_parse(const char *text, struct machine **out)
         return parse_known(known, out);
     if (looks_like_string(text))
         return machine_parse_string(text, out);
-    FILE *f = *text ? fopen(text, "rb") : NULL;
-    if (f) {
-        enum status st = parse_file(f, text, out);
-        (void)fclose(f);
-        return st;
-    }
-    if (looks_like_path(text))
-        return status_fail(STATUS_FAILED, "%s: cannot open: %s", text, strerror(errno));
+    if (looks_like_path(text) || (*text && access(text, R_OK) == 0))
+        return parse_file(text, out);
     return fail_word(text);
 }

@@ -1,6 +1,8 @@
 /* Machines from strings: "2x4:v100,intra=130GB/s,1x8:k80,inter=10GB/s" (machine.h has the grammar).
  */
-#include "machine/parts.h"
+#include "machine/builder.h"
+
+#include "base/text.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -50,9 +52,17 @@ static enum status fail(const struct string_parser *p, const char *format, ...)
     return status_fail(STATUS_USAGE, "machine '%.120s': %s", p->text, why);
 }
 
-/* ---- the parts of the text ---- */
+static enum status fail_unknown(const struct string_parser *p, const char *what, const char *word,
+                                const char *const *names)
+{
+    char text[560];
+    return fail(p, "%s", text_unknown(text, sizeof text, what, word, names));
+}
 
-/* A whole number from 1 to MACHINE_MAX_DEVICES at *at, which moves behind it; 0: there is none. */
+/* ---- reading the text ---- */
+
+/* Reads a number from 1 to MACHINE_MAX_DEVICES at *at and moves *at behind it; 0: no such number.
+ */
 static int read_count(char **at)
 {
     char *end;
@@ -63,7 +73,7 @@ static int read_count(char **at)
     return n >= 1 && n <= MACHINE_MAX_DEVICES ? (int)n : 0;
 }
 
-/* "4x4:" at *at, which moves behind it. */
+/* Reads "4x4:" at *at and moves *at behind it. */
 static enum status read_counts(struct string_parser *p, char **at, struct group *g)
 {
     const char *word = *at;
@@ -138,15 +148,11 @@ static bool read_value(int option, const char *text, double *out)
 
 static enum status read_option(struct string_parser *p, char *word, char *value)
 {
-    char where[160];
-    int option = 0;
-    *value++ = '\0';
-    while (option < OPTION_COUNT && strcmp(option_names[option], word) != 0)
-        option++;
-    (void)snprintf(where, sizeof where, "machine '%.120s'", p->text);
-    if (option == OPTION_COUNT)
-        return machine_fail_unknown(where, "option", word, option_names);
     double number;
+    *value++ = '\0';
+    int option = text_find(word, option_names);
+    if (option < 0)
+        return fail_unknown(p, "option", word, option_names);
     if (!read_value(option, value, &number))
         return fail(p, "%s=%.80s must be %s", word, value, option_forms[option]);
     bool taken = false;
@@ -158,8 +164,8 @@ static enum status read_option(struct string_parser *p, char *word, char *value)
     }
     if (!taken)
         return fail(p,
-                    p->n_groups ? "%s= stands there twice for the same devices"
-                                : "%s= must stand behind the devices it is of",
+                    p->n_groups ? "%s= is given twice for the same devices"
+                                : "%s= must come after its devices",
                     word);
     return STATUS_OK;
 }
@@ -179,7 +185,7 @@ static enum status read_words(struct string_parser *p, char *at)
     return STATUS_OK;
 }
 
-/* ---- what they mean ---- */
+/* ---- building the machine ---- */
 
 static enum status find_kind(struct string_parser *p, const struct group *g, const char *name,
                              int *out)
@@ -188,11 +194,9 @@ static enum status find_kind(struct string_parser *p, const struct group *g, con
     TRY(machine_use_memory(b, name, g->given[MEMORY] ? (int64_t)g->value[MEMORY] : 0, out));
     if (*out >= 0)
         return STATUS_OK;
-    char where[160];
     const char *const *names;
-    (void)snprintf(where, sizeof where, "machine '%.120s'", p->text);
     TRY(machine_kind_names(b->m->memory, &names));
-    return machine_fail_unknown(where, "device", name, names);
+    return fail_unknown(p, "device", name, names);
 }
 
 static bool has_cpus(const struct machine *m)

@@ -1,18 +1,18 @@
-/* Curves: messages and sums at several sizes, over several numbers of members.
+/* Measures curves: messages and sums at several sizes, over several numbers of members.
  *
- * A repeat of a case: the members meet (a tiny sum), each notes the time, the operation runs, each
- * notes the time again. It took from the last one's begin to the last one's end. Clocks of
- * different hosts do not agree: there a sum took as long as for the member that it took least, the
- * one that came last, and a message as long as for its receiver. A message that both ends work on
- * is measured once more with the sender away.
+ * A repeat of a case: the members synchronise (a tiny sum), each takes the time, the operation
+ * runs, each takes the time again. The repeat lasts from the last member's begin to the last
+ * member's end. Clocks of different hosts do not agree: there the time of a sum is that of the
+ * member with the shortest time, which began last, and the time of a message is its receiver's. A
+ * message that both ends copy is measured once more while the sender is busy.
  *
- * Where a node has workers for several groups of members, each has its share of the repeats, one
+ * If a node has workers for several groups of members, each group has its share of the repeats, one
  * group after the other:
  *
  *     repeats 0, 3, 6  [0 1] 2 3 4 5    1, 4, 7  0 1 [2 3] 4 5    2, 5, 8  0 1 2 3 [4 5]
  *
- * Two cores need not be like two others: on virtual machines some share a cache, or are slow, and
- * which ones changes by the second. */
+ * Pairs of cores differ: on virtual machines some share a cache, or are slow, and this changes by
+ * the second. */
 #include "machine/survey.h"
 
 #include "base/memory.h"
@@ -28,8 +28,8 @@
 enum { MEET_TAG = 1, CASE_TAG = 2, TRIALS = 2, LEAST_REPEATS = 3, EXCHANGES = 21 };
 static const double usual_case_s = 0.06, longest_s = 0.5, pause_s = 0.001, late_s = 5e-6;
 static const int64_t sizes[SURVEY_SIZES] = {1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 25};
-/* What the members of a case go through together: more than caches hold; but no more than this
- * share of the memory there is. */
+/* The bytes that the members of a case cycle through together: more than caches hold, but at most
+ * this share of the memory. */
 static const int64_t usual_area_bytes = 1 << 29, area_share = 16;
 
 struct survey_case {
@@ -39,7 +39,8 @@ struct survey_case {
     int n_groups;
     int nodes;
     int64_t bytes;
-    double lone_s; /* of a message: for so long its sender leaves it to the receiver; 0: not */
+    double lone_s; /* of a message: for so long the sender stays busy and leaves the copying to the
+                      receiver */
 };
 
 /* ---- small things ---- */
@@ -57,7 +58,7 @@ int survey_first_worker(const struct survey *s, int node)
     return -1;
 }
 
-/* The group that has this repeat. */
+/* The members of the group whose turn this repeat is. */
 static const int *members_of(const struct survey *s, const struct survey_case *c, int repeat)
 {
     return s->members + repeat % c->n_groups * c->n_members;
@@ -73,8 +74,8 @@ static int position_of(const struct survey *s, const int *members, int n)
 
 static int64_t largest(const struct survey *s)
 {
-    int64_t asked = s->options->largest_bytes;
-    return asked > 0 && asked < sizes[SURVEY_SIZES - 1] ? asked : sizes[SURVEY_SIZES - 1];
+    int64_t asked = s->options->largest_bytes, most = sizes[SURVEY_SIZES - 1];
+    return asked > 0 ? int64_min(asked, most) : most;
 }
 
 static void look_elsewhere(double seconds)
@@ -131,7 +132,7 @@ static enum status run_operation(struct survey *s, const struct survey_case *c, 
     return survey_finish(s->end, &op);
 }
 
-/* All members are here, and awake. */
+/* Returns when all members are here and awake. */
 static enum status meet(struct survey *s, const struct survey_case *c, const int *members)
 {
     comm_op op;
@@ -149,12 +150,11 @@ static enum status meet(struct survey *s, const struct survey_case *c, const int
 /* A member's part of the area: room for two of the largest at least. */
 static int64_t part_bytes(const struct survey *s, int n_members)
 {
-    int64_t even = s->area_bytes / n_members, least = 2 * s->data_bytes;
-    return even > least ? even : least;
+    return int64_max(s->area_bytes / n_members, 2 * s->data_bytes);
 }
 
-/* Where the next repeat's bytes lie. A step has many buffers, and comes to each of them once: the
- * caches do not know it any more. */
+/* The bytes of the next repeat. A step uses each of its many buffers once, when the caches no
+ * longer hold it. */
 static char *move_on(struct survey *s, const struct survey_case *c)
 {
     if (s->next_byte + c->bytes > part_bytes(s, c->n_groups * c->n_members))
@@ -169,11 +169,12 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     struct survey_time *t = &s->mine[repeat];
     const int *members = members_of(s, c, repeat);
     char *data = move_on(s, c);
-    /* As in a step: each has just computed its own; nobody's cache holds the other's. */
+    /* As in a step, each member has just written its own data, and no cache holds the other's. */
     memset(data, repeat, (size_t)c->bytes);
     TRY(meet(s, c, members));
     if (c->lone_s > 0 && members[0] != s->end->rank)
-        look_elsewhere(late_s); /* who comes last has a first go at it */
+        look_elsewhere(
+            late_s); /* the late receiver finds the message offered and may begin to copy */
     int64_t cpu_ns = timer_thread_ns();
     t->begin_ns = timer_now_ns();
     TRY(run_operation(s, c, members, data));
@@ -182,8 +183,8 @@ static enum status run_repeat(struct survey *s, const struct survey_case *c, int
     return STATUS_OK;
 }
 
-/* Runs it so often, and tells everybody: s->all has the times of all, by worker and repeat. The
- * others wait until a group is through, and disturb it no more than those who wait in a step. */
+/* Runs the repeats and exchanges the times: s->all has them by worker and repeat. The other groups
+ * wait meanwhile, as idle workers of a step would. */
 static enum status run_repeats(struct survey *s, const struct survey_case *c, int repeats)
 {
     memset(s->mine, 0, SURVEY_REPEATS_MAX * sizeof *s->mine);
@@ -197,7 +198,7 @@ static enum status run_repeats(struct survey *s, const struct survey_case *c, in
     return STATUS_OK;
 }
 
-/* What repeat number `i` took, and what of it a member's core did, on average. */
+/* The time of repeat `i`, and the members' mean CPU time in it. */
 static struct machine_point combine(const struct survey *s, const struct survey_case *c, int i)
 {
     int64_t begin = INT64_MIN, end = INT64_MIN, least = INT64_MAX, received = 0;
@@ -205,10 +206,10 @@ static struct machine_point combine(const struct survey *s, const struct survey_
     for (int k = 0; k < c->n_members; k++) {
         const struct survey_time *t = &s->all[members_of(s, c, i)[k] * SURVEY_REPEATS_MAX + i];
         int64_t own = t->end_ns - t->begin_ns;
-        begin = t->begin_ns > begin ? t->begin_ns : begin;
-        end = t->end_ns > end ? t->end_ns : end;
-        least = own < least ? own : least;
-        received = own; /* the last member of a message is its receiver, the first its sender */
+        begin = int64_max(begin, t->begin_ns);
+        end = int64_max(end, t->end_ns);
+        least = int64_min(least, own);
+        received = own; /* a message's last member is its receiver, its first the sender */
         sent = k == 0 ? own : sent;
         cpu += t->cpu_ns;
     }
@@ -218,11 +219,11 @@ static struct machine_point combine(const struct survey *s, const struct survey_
     else if (c->nodes > 1)
         took = c->reduces ? least : received;
     struct machine_point p = {.bytes = (double)c->bytes,
-                              .seconds = (double)(took > 1 ? took : 1) / 1e9,
+                              .seconds = (double)int64_max(took, 1) / 1e9,
                               .cpu_s = (double)cpu / 1e9 / c->n_members};
     if (c->nodes > 1 && !c->reduces)
         p.sent_s = (double)sent / 1e9;
-    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
+    p.cpu_s = fmin(p.cpu_s, p.seconds);
     return p;
 }
 
@@ -240,18 +241,16 @@ static struct machine_point find_medians(const struct survey *s, const struct su
                               .seconds = numbers_median(seconds, repeats),
                               .cpu_s = numbers_median(cpu_s, repeats),
                               .sent_s = numbers_median(sent_s, repeats)};
-    p.cpu_s = p.cpu_s > p.seconds ? p.seconds : p.cpu_s;
-    p.sent_s = p.sent_s > p.seconds ? p.seconds : p.sent_s;
+    p.cpu_s = fmin(p.cpu_s, p.seconds);
+    p.sent_s = fmin(p.sent_s, p.seconds);
     return p;
 }
 
-/* As many as there is time for. */
+/* As many as fit into the time of a case. */
 static int count_repeats(const struct survey *s, double seconds)
 {
     double case_s = s->options->case_s > 0 ? s->options->case_s : usual_case_s;
-    double repeats = case_s / seconds;
-    int n = repeats > SURVEY_REPEATS_MAX ? SURVEY_REPEATS_MAX : (int)repeats;
-    return n < LEAST_REPEATS ? LEAST_REPEATS : n;
+    return int_max((int)fmin(case_s / seconds, SURVEY_REPEATS_MAX), LEAST_REPEATS);
 }
 
 static enum status measure_case(struct survey *s, const struct survey_case *c,
@@ -267,9 +266,9 @@ static enum status measure_case(struct survey *s, const struct survey_case *c,
     return STATUS_OK;
 }
 
-/* Where sender and receiver copy together, each a half, the memory holds up both: what is left to
- * one alone does not take it twice as long. What taking part takes, the first point, stays as it
- * is; *first_s is its time alone. */
+/* If sender and receiver each copy a half, memory bandwidth limits both: one of them alone would
+ * not need twice the time. So the receiver's time alone is measured. The first point, the fixed
+ * cost of taking part, stays as it is; *first_s is its time alone. */
 static enum status measure_lone(struct survey *s, const struct survey_case *c, double *first_s,
                                 const struct machine_point *first, struct machine_point *p)
 {
@@ -380,7 +379,7 @@ static enum status measure_network(struct survey *s)
 
 /* ---- all of it ---- */
 
-/* Doublings up to n. */
+/* Counts the curves of 2, 4, 8, .. and n members, and of messages. */
 static int count_curves(int n)
 {
     int curves = 1 + 3;
@@ -389,22 +388,15 @@ static int count_curves(int n)
     return curves;
 }
 
-static enum status find_area(int64_t *n_bytes)
-{
-    int64_t limit;
-    TRY(memory_find_limit(&limit));
-    *n_bytes = limit / area_share < usual_area_bytes ? limit / area_share : usual_area_bytes;
-    return STATUS_OK;
-}
-
 static enum status make_room(struct survey *s)
 {
     size_t size = (size_t)s->end->size;
     const struct comm_table *table = s->end->table;
-    int64_t most = 0;
+    int64_t most = 0, limit;
     int n_curves = count_curves(s->end->size) + (s->n_nodes > 1 ? 4 : 0);
     s->data_bytes = largest(s);
-    TRY(find_area(&s->area_bytes));
+    TRY(memory_find_limit(&limit));
+    s->area_bytes = int64_min(limit / area_share, usual_area_bytes);
     TRY(arena_alloc_array(s->memory, size, sizeof *s->members, &s->members));
     TRY(arena_alloc_array(s->memory, SURVEY_REPEATS_MAX, sizeof *s->mine, &s->mine));
     TRY(arena_alloc_array(s->memory, size * SURVEY_REPEATS_MAX, sizeof *s->all, &s->all));
@@ -417,15 +409,14 @@ static enum status make_room(struct survey *s)
             struct survey_case c = {
                 .method = (enum comm_method)method, .n_members = n, .bytes = s->data_bytes};
             struct comm_reduction r = reduction(&c, s->members);
-            int64_t bytes = table->reduce_workspace_bytes(&r);
-            most = bytes > most ? bytes : most;
+            most = int64_max(most, table->reduce_workspace_bytes(&r));
         }
-    int64_t part = part_bytes(s, 2); /* no pages yet: fewer bytes by far are used of most */
+    int64_t part = part_bytes(s, 2); /* no pages yet: most machines touch far fewer bytes */
     s->data = malloc((size_t)part);
     s->workspace = malloc((size_t)most + 1);
     if (!s->data || !s->workspace)
         return status_no_memory((size_t)(part + most));
-    memset(s->data, 0, (size_t)s->data_bytes); /* touched by the thread that will use it */
+    memset(s->data, 0, (size_t)s->data_bytes); /* first touch by the thread that will use it */
     memset(s->workspace, 0, (size_t)most + 1);
     return STATUS_OK;
 }
@@ -435,7 +426,7 @@ static enum status measure_exchange(struct survey *s)
     double times[EXCHANGES];
     for (int i = 0; i < EXCHANGES; i++) {
         struct survey_time nothing = {0};
-        if (s->n_nodes > 1) /* as after a step: nobody has looked for a while */
+        if (s->n_nodes > 1) /* as after a step: no worker has polled for a while */
             (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         int64_t begin_ns = timer_now_ns();
         TRY(s->end->table->exchange(s->end, &nothing, sizeof nothing, s->all));
@@ -457,7 +448,7 @@ enum status survey_run(struct survey *s)
 {
     s->n_nodes = 1;
     for (int i = 0; i < s->end->size; i++)
-        s->n_nodes = node_of(s, i) >= s->n_nodes ? node_of(s, i) + 1 : s->n_nodes;
+        s->n_nodes = int_max(s->n_nodes, node_of(s, i) + 1);
     enum status st = measure_all(s);
     if (st != STATUS_OK)
         s->end->table->abort(s->end, st, status_message());

@@ -1,8 +1,8 @@
-/* survey.h: the measurements, as one end of a transport makes them. For src/machine alone.
+/* survey.h: the measurements, from one end of a transport. For src/machine alone.
  *
- * All ends of a transport run the same survey, whether they are threads or processes: a case is run
- * by its members while the others wait, then everybody is told everybody's times. So all come to
- * the same figures, and take the same decisions.
+ * All ends of a transport, threads or processes, run the same survey: the members of a case run it
+ * while the others wait, then all ends exchange their times. So all ends find the same figures and
+ * take the same decisions.
  */
 #ifndef CLEAVE_MACHINE_SURVEY_H
 #define CLEAVE_MACHINE_SURVEY_H
@@ -31,27 +31,27 @@ struct survey {
     char *data, *workspace;
     int64_t data_bytes; /* of the largest operation; data has room for more */
     int64_t area_bytes; /* of all members' data together */
-    int64_t next_byte;  /* of data, that nobody has used lately */
-    int *members;       /* room for all workers */
+    int64_t next_byte;  /* of data; no recent repeat used it */
+    int *members;       /* [size] */
     struct survey_time *mine, *all;
     int done_cases, n_cases; /* for the progress */
-    /* what comes out */
+    /* results */
     struct machine_curve *curves;
     int n_curves;
     struct survey_link *links; /* [n_nodes][n_nodes], from, to; NULL: one node */
-    double exchange_s;         /* of a small message of everybody to everybody */
-    double wait_share;         /* of a core: what waiting for another node takes */
-    double far_byte_s;         /* of a core: what a byte from or to another node takes */
+    double exchange_s;         /* of a small exchange between all workers */
+    double wait_share;         /* share of a core that waiting for another node takes */
+    double far_byte_s;         /* core time of a byte from or to another node */
 };
 
-/* Measures everything. On failure the end's others are told (abort). The arena holds the results;
+/* Measures everything. On failure it aborts the other ends, too. The arena holds the results;
  * data is freed. */
 enum status survey_run(struct survey *s) MUST_USE;
 
 /* The first worker of a node, in worker order; -1: none. */
 int survey_first_worker(const struct survey *s, int node);
 
-/* Runs one operation through start and poll until it is done, or the end's time-out. */
+/* Polls a started operation until it is done, or the end's time-out. */
 enum status survey_finish(comm *end, comm_op *op) MUST_USE;
 
 /* survey_links.c: figures of every pair of nodes into s->links. */

@@ -1,11 +1,11 @@
-/* The links between nodes: latency and bandwidth of every pair, in rounds of a tournament, so that
- * no node is in two pairs at a time.
+/* Measures the links between nodes: latency and bandwidth of every pair, in rounds of a tournament,
+ * so that no node is in two pairs at a time.
  *
  * Hosts have no common clock: the sender of a pair takes the time from its message to the tiny
- * answer, and half of a tiny message's way there and back is the latency. Of growing messages the
- * slope between the last two gives the bandwidth: what a switch or a shaper lets through at first
- * (a burst) does not count. Of several messages the fastest counts: others were held up by
- * something else than the link. How much less a message takes after a rest is the burst. */
+ * answer, and half of a tiny message's round trip is the latency. Messages grow, and the slope
+ * between the last two gives the bandwidth, so that the initial burst of a switch or shaper does
+ * not count. Of several messages the fastest counts, because other traffic may delay one. The time
+ * that a message saves after a rest gives the burst. */
 #include "machine/survey.h"
 
 #include "base/numbers.h"
@@ -17,13 +17,14 @@
 enum { LINK_TAG = 3, ANSWER_TAG = 4, PINGS = 21, MOST_ROUNDS = 32, PULLS = 3, RESTED = 5 };
 static const int64_t first_bytes = 1 << 14;
 static const double long_enough_s = 0.2;
-/* A message after a rest is so long without a burst; a burst below a share of it is none. */
+/* A message after a rest would take so long without a burst; a burst below this share of it is
+ * noise. */
 static const double rested_s = 0.02, least_burst = 0.05;
 static const int64_t rest_ns = 40000000;
 
-/* What the sender tells the receiver before each message. */
+/* The sender sends this before each message. */
 struct order {
-    int64_t bytes; /* negative: that was all */
+    int64_t bytes; /* negative: no further message */
 };
 
 static enum status send(struct survey *s, int peer, int64_t tag, const void *data, int64_t n_bytes)
@@ -95,7 +96,7 @@ static void rest(void)
     (void)nanosleep(&time, NULL);
 }
 
-/* What of a message passes at once after a rest; `there_and_back` is a tiny message's time. */
+/* The bytes that pass at once after a rest; `there_and_back` is a tiny message's round trip. */
 static enum status find_burst(struct survey *s, int peer, double there_and_back,
                               struct survey_link *out)
 {
@@ -120,7 +121,7 @@ static enum status measure_link(struct survey *s, int peer, struct survey_link *
     out->latency_s = there_and_back / 2;
     before = there_and_back;
     for (;; bytes *= 4) {
-        bytes = bytes < s->data_bytes ? bytes : s->data_bytes;
+        bytes = int64_min(bytes, s->data_bytes);
         TRY(time_least(s, peer, bytes, &seconds));
         if (seconds > long_enough_s || bytes == s->data_bytes)
             break;
@@ -135,8 +136,8 @@ static enum status measure_link(struct survey *s, int peer, struct survey_link *
 
 /* ---- the tournament ---- */
 
-/* Whom node `a` meets in that round; n is even. The last node stays, the others go round; a node
- * that meets a number outside of the nodes, or itself, rests. */
+/* The opponent of node `a` in a round of a round-robin tournament; n is even. The last node stays,
+ * the others rotate. A node whose opponent does not exist, or is itself, rests. */
 static int opponent(int a, int round, int n)
 {
     int last = n - 1;
@@ -146,7 +147,7 @@ static int opponent(int a, int round, int n)
     return b == a ? last : b;
 }
 
-/* What everybody is told: the figures of the link that this worker has measured. */
+/* The link that a worker has measured; all workers exchange it. from < 0: none. */
 struct report {
     int from, to;
     struct survey_link link;

@@ -1,11 +1,13 @@
-/* What messages of other hosts, and waiting for them, take from computing.
+/* Measures how much computing slows down under messages of other hosts, and under waiting for them.
  *
- * MPI wakes nobody: a thread that waits for a message looks again and again. Where it has no core
- * to itself, whoever computes there pays for it. So: work alone, then the same work while a second
- * thread waits for a message of the node before, which is sent only when the work is done.
+ * MPI has no wake-up: a thread that waits for a message polls. Without a core of its own it takes
+ * time from the computing threads. So the test runs a piece of work alone, then the same work while
+ * a second thread waits for a message of the previous node, which is sent only when the work is
+ * done.
  *
- * And: how much work is done while messages flow in from the node before and out to the next one.
- * What they take is more than a thread's own time: packets are handled in whatever runs. */
+ * A second test counts the work that is done while messages flow in from the previous node and out
+ * to the next one. They cost more than the thread's own time, because the kernel handles packets in
+ * interrupts. */
 #include "machine/survey.h"
 
 #include "base/numbers.h"
@@ -19,7 +21,7 @@
 #include <time.h>
 
 enum { WAIT_TAG = 5, TURNS = 5, WORK_BYTES = 1 << 18, WORK_ROUNDS = 1000 };
-/* Of the survey's data; with less nothing is measured here. */
+/* Of the survey's data; with less these tests are skipped. */
 enum { LEAST_BYTES = 2 * WORK_BYTES };
 static const double work_s = 0.02, stream_s = 0.05;
 
@@ -48,7 +50,7 @@ static enum status wait_and_send(struct waiter *w)
         bool done;
         TRY(end->table->poll(end, &receive, &done));
         if (done)
-            break; /* its sender was faster: the rest of the work is without it */
+            break; /* its sender was faster, so the rest of the work runs alone */
         TRY(end->table->pause(end, work_s));
     }
     w->cpu_s = thread_cpu_s() - before_s;
@@ -69,7 +71,7 @@ static void *run_waiter(void *user)
     return NULL;
 }
 
-/* Reads and writes what fits into a core's cache, so often. */
+/* Reads and writes a block that fits into a core's cache, `rounds` times. Returns the seconds. */
 static double work(char *data, int rounds)
 {
     int64_t begin_ns = timer_now_ns();
@@ -80,7 +82,7 @@ static double work(char *data, int rounds)
 
 /* ---- while messages flow ---- */
 
-/* What flows from node to node. */
+/* Bytes that one turn sends from node to node. */
 static int64_t find_stream_bytes(const struct survey *s, int from, int to)
 {
     double bytes = stream_s * s->links[from * s->n_nodes + to].bytes_per_s;
@@ -130,61 +132,43 @@ static void *run_streamer(void *user)
     return NULL;
 }
 
-/* One turn: seconds of a core that a byte takes; 0 where none flows: of many nodes not all links
- * are measured. */
-static enum status take_stream_turn(struct survey *s, struct streamer *w, double round_s,
+/* One turn: core seconds per byte; 0 if no byte flows, because between many nodes not all links are
+ * measured. */
+static enum status take_stream_turn(struct survey *s, int before, int after, double round_s,
                                     double *per_byte)
 {
+    int node = s->node_of[s->end->rank];
+    struct streamer w = {.s = s,
+                         .from = survey_first_worker(s, before),
+                         .to = survey_first_worker(s, after),
+                         .in_bytes = find_stream_bytes(s, before, node),
+                         .out_bytes = find_stream_bytes(s, node, after)};
     pthread_t thread;
     int rounds = 0;
     int64_t begin_ns = timer_now_ns();
     atomic_store(&s->end->computes, true);
-    if (pthread_create(&thread, NULL, run_streamer, w) != 0)
+    if (pthread_create(&thread, NULL, run_streamer, &w) != 0)
         return status_fail(STATUS_FAILED, "cannot start a thread");
-    for (; !atomic_load(&w->done); rounds++)
+    for (; !atomic_load(&w.done); rounds++)
         (void)work(s->data, 1);
     double took_s = (double)(timer_now_ns() - begin_ns) / 1e9;
     atomic_store(&s->end->computes, false);
     (void)pthread_join(thread, NULL);
     double taken_s = took_s * (1 - s->wait_share) - rounds * round_s;
-    int64_t n_bytes = w->in_bytes + w->out_bytes;
+    int64_t n_bytes = w.in_bytes + w.out_bytes;
     *per_byte = n_bytes > 0 ? fmax(0, taken_s) / (double)n_bytes : 0;
-    return w->status == STATUS_OK ? STATUS_OK : status_give(&w->error);
+    return w.status == STATUS_OK ? STATUS_OK : status_give(&w.error);
 }
 
-enum status survey_measure_streams(struct survey *s)
-{
-    int node = s->node_of[s->end->rank], n = s->n_nodes;
-    int before = (node + n - 1) % n, after = (node + 1) % n;
-    double found[TURNS], mine = 0, *all;
-    if (s->data_bytes < LEAST_BYTES)
-        return STATUS_OK;
-    TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
-    bool takes_part = s->end->rank == survey_first_worker(s, node);
-    double round_s = work(s->data, WORK_ROUNDS) / WORK_ROUNDS;
-    for (int i = 0; i < TURNS; i++) {
-        struct streamer w = {.s = s,
-                             .from = survey_first_worker(s, before),
-                             .to = survey_first_worker(s, after),
-                             .in_bytes = find_stream_bytes(s, before, node),
-                             .out_bytes = find_stream_bytes(s, node, after)};
-        TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
-        if (takes_part)
-            TRY(take_stream_turn(s, &w, round_s, &found[i]));
-    }
-    mine = takes_part ? numbers_median(found, TURNS) : 0;
-    TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
-    for (int i = 0; i < s->end->size; i++)
-        s->far_byte_s = fmax(s->far_byte_s, all[i]);
-    return STATUS_OK;
-}
+/* ---- while waiting ---- */
 
-/* ---- while nothing does ---- */
-
-/* One turn: the share of the work's time that waiting took. */
-static enum status take_turn(struct survey *s, int from, int to, int rounds, double *share)
+/* One turn: the share of the time that waiting took. */
+static enum status take_wait_turn(struct survey *s, int before, int after, double round_s,
+                                  double *share)
 {
-    struct waiter w = {.s = s, .from = from, .to = to};
+    struct waiter w = {
+        .s = s, .from = survey_first_worker(s, before), .to = survey_first_worker(s, after)};
+    int rounds = (int)fmax(1, work_s / round_s);
     pthread_t thread;
     double alone_s = work(s->data, rounds);
     if (pthread_create(&thread, NULL, run_waiter, &w) != 0)
@@ -199,24 +183,44 @@ static enum status take_turn(struct survey *s, int from, int to, int rounds, dou
     return w.status == STATUS_OK ? STATUS_OK : status_give(&w.error);
 }
 
-enum status survey_measure_wait(struct survey *s)
+/* ---- both tests ---- */
+
+typedef enum status take_turn(struct survey *s, int before, int after, double round_s,
+                              double *found);
+
+/* Takes TURNS turns between the first workers of all nodes, each with the previous and the next
+ * node. Returns the largest of the nodes' medians. */
+static enum status take_turns(struct survey *s, take_turn *take, double *largest)
 {
+    double round_s = work(s->data, WORK_ROUNDS) / WORK_ROUNDS;
     int node = s->node_of[s->end->rank], n = s->n_nodes;
-    double shares[TURNS], mine = 0, *all;
-    if (s->data_bytes < LEAST_BYTES)
-        return STATUS_OK;
-    TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
+    double found[TURNS], mine = 0, *all;
     bool takes_part = s->end->rank == survey_first_worker(s, node);
-    int rounds = (int)fmax(1, WORK_ROUNDS * work_s / work(s->data, WORK_ROUNDS));
+    TRY(arena_alloc_array(s->memory, (size_t)s->end->size, sizeof *all, &all));
     for (int i = 0; i < TURNS; i++) {
         TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
         if (takes_part)
-            TRY(take_turn(s, survey_first_worker(s, (node + n - 1) % n),
-                          survey_first_worker(s, (node + 1) % n), rounds, &shares[i]));
+            TRY(take(s, (node + n - 1) % n, (node + 1) % n, round_s, &found[i]));
     }
-    mine = takes_part ? numbers_median(shares, TURNS) : 0;
+    mine = takes_part ? numbers_median(found, TURNS) : 0;
     TRY(s->end->table->exchange(s->end, &mine, sizeof mine, all));
     for (int i = 0; i < s->end->size; i++)
-        s->wait_share = fmax(s->wait_share, fmin(0.9, all[i]));
+        *largest = fmax(*largest, all[i]);
     return STATUS_OK;
+}
+
+enum status survey_measure_wait(struct survey *s)
+{
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
+    TRY(take_turns(s, take_wait_turn, &s->wait_share));
+    s->wait_share = fmin(0.9, s->wait_share);
+    return STATUS_OK;
+}
+
+enum status survey_measure_streams(struct survey *s)
+{
+    if (s->data_bytes < LEAST_BYTES)
+        return STATUS_OK;
+    return take_turns(s, take_stream_turn, &s->far_byte_s);
 }

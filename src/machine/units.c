@@ -1,4 +1,4 @@
-/* Bandwidths, times and sizes as people write them. */
+/* Reads bandwidths, times and sizes with units. */
 #include "machine/machine.h"
 
 #include <ctype.h>
@@ -8,8 +8,8 @@
 
 static const double LARGEST_RATE = 1e18, LARGEST_SECONDS = 1e6, LARGEST_BYTES = 1e18;
 
-/* The number at the begin of `text`, and what stands behind it; NULL: there is none. Only decimal:
- * strtod would take "inf" and hexadecimals. */
+/* Reads the number at the beginning of `text` and returns the text behind it; NULL: no number.
+ * Decimal only: strtod would accept "inf" and hexadecimals. */
 static const char *read_number(const char *text, double *out)
 {
     char *end;
@@ -25,7 +25,8 @@ static const char *read_number(const char *text, double *out)
     return end;
 }
 
-/* k, M, G, T, P, or Ki, Mi, .. at *at, which moves behind it: the factor; 1 if there is none. */
+/* Reads k, M, G, T, P, or Ki, Mi, .. at *at and moves *at behind it. Returns the factor; 1 without
+ * a prefix. */
 static double read_prefix(const char **at)
 {
     static const char letters[] = "kMGTP";
@@ -71,7 +72,7 @@ bool machine_parse_seconds(const char *text, double *seconds)
     const char *unit = read_number(text, &value);
     for (size_t i = 0; unit && i < sizeof units / sizeof *units; i++)
         if (!strcmp(unit, units[i].name)) {
-            *seconds = value / units[i].s; /* divided, 5us is the number that 5e-6 is */
+            *seconds = value / units[i].s; /* by division 5us equals 5e-6 exactly */
             return *seconds <= LARGEST_SECONDS;
         }
     return false;

@@ -1,4 +1,4 @@
-/* A machine that has lost nodes: its JSON without them, read again. */
+/* Removes nodes from a machine: writes its JSON, deletes them there, reads it again. */
 #include "machine/machine.h"
 
 #include <jansson.h>

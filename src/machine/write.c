@@ -1,31 +1,20 @@
-/* Machines as JSON, one part a line, every number with the digits that bring it back. */
+/* Writes machines as JSON, one part a line, every number with the digits that restore it. */
 #include "machine/machine.h"
 
+#include "base/json.h"
+#include "base/numbers.h"
+
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Quoted and escaped. A stream remembers a failure; it is looked at in the end. */
-static enum status write_text(FILE *f, const char *text)
-{
-    json_t *value = json_string_nocheck(text ? text : "");
-    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (!quoted)
-        return status_fail(STATUS_FAILED, "cannot write '%.80s' as JSON", text ? text : "");
-    (void)fputs(quoted, f);
-    free(quoted);
-    return STATUS_OK;
-}
 
 static enum status write_member(FILE *f, const char *key, const char *text)
 {
     (void)fprintf(f, "\"%s\": ", key);
-    return write_text(f, text);
+    return json_write_text(f, text ? text : "");
 }
 
-/* The shortest that reads as the same number. */
+/* The shortest text that reads as the same number. */
 static void write_number(FILE *f, double value)
 {
     char text[40];
@@ -106,7 +95,7 @@ static enum status write_device(FILE *f, const struct machine *m, int device)
     return STATUS_OK;
 }
 
-/* Those of one node; they are neighbours in the list. */
+/* The pairs of one node, which are neighbours in the list. */
 static enum status write_pairs(FILE *f, const struct machine *m, int node)
 {
     int first = m->nodes[node].first_device, n = 0;
@@ -157,7 +146,7 @@ static enum status write_curve(FILE *f, const struct machine_curve *c)
     TRY(write_member(f, "transport", c->transport));
     (void)fprintf(f, ", \"operation\": \"%s\", \"members\": %d, \"nodes\": %d,\n     \"points\": [",
                   c->reduces ? comm_method_name(c->method) : "message", c->members,
-                  c->nodes > 1 ? c->nodes : 1);
+                  int_max(c->nodes, 1));
     for (int i = 0; i < c->n_points; i++) {
         (void)fputs(i ? ", [" : "[", f);
         write_number(f, c->points[i].bytes);

@@ -1,11 +1,13 @@
 #include "model/graph.h"
 
+#include "base/array.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCOPE_BYTES = 256, SCOPE_DEPTH = 8, FIRST_CAPACITY = 64 };
+enum { SCOPE_BYTES = 256, SCOPE_DEPTH = 8 };
 
 /* Counts of elements stay far enough below the largest integer for bytes to be counted, too. */
 static const int64_t max_elements = INT64_MAX / 64;
@@ -44,24 +46,6 @@ static void builder_destroy(graph_builder *b)
     free(b);
 }
 
-/* Room for one more element in an array of the graph's arena. The old copy stays in the arena: at
- * most as much again, for the life of the graph. */
-static enum status make_room(arena *memory, void *array, int count, int *capacity,
-                             size_t element_bytes)
-{
-    if (count < *capacity)
-        return STATUS_OK;
-    int wider = *capacity ? *capacity * 2 : FIRST_CAPACITY;
-    void *old, *fresh;
-    memcpy(&old, array, sizeof old);
-    TRY(arena_alloc_array(memory, (size_t)wider, element_bytes, &fresh));
-    if (count)
-        memcpy(fresh, old, (size_t)count * element_bytes);
-    memcpy(array, &fresh, sizeof fresh);
-    *capacity = wider;
-    return STATUS_OK;
-}
-
 static enum status check_elements(const char *what, const struct shape *s)
 {
     int64_t n = 1;
@@ -79,7 +63,7 @@ static enum status check_elements(const char *what, const struct shape *s)
 static enum status append_node(graph_builder *b, const struct graph_node *filled)
 {
     struct graph *g = b->graph;
-    TRY(make_room(g->memory, &g->nodes, g->n_nodes, &b->node_capacity, sizeof *g->nodes));
+    TRY(array_reserve(g->memory, &g->nodes, g->n_nodes + 1, &b->node_capacity, sizeof *g->nodes));
     struct graph_node *node = &g->nodes[g->n_nodes];
     *node = *filled;
     node->first_param = g->n_params;
@@ -88,7 +72,8 @@ static enum status append_node(graph_builder *b, const struct graph_node *filled
     node->n_params = op_get_params(&node->op, specs);
     for (int i = 0; i < node->n_params; i++) {
         TRY(check_elements(specs[i].name, &specs[i].shape));
-        TRY(make_room(g->memory, &g->params, g->n_params, &b->param_capacity, sizeof *g->params));
+        TRY(array_reserve(g->memory, &g->params, g->n_params + 1, &b->param_capacity,
+                          sizeof *g->params));
         struct graph_param *param = &g->params[g->n_params++];
         *param = (struct graph_param){.node = g->n_nodes, .spec = specs[i]};
         TRY(arena_print(g->memory, &param->name, "%s.%s", node->name, specs[i].name));
@@ -163,7 +148,7 @@ static enum status check_variant(const char *name, const struct graph_variant *v
     return STATUS_OK;
 }
 
-static enum status create_graph(const char *name, const struct graph_variant *variant,
+static enum status create_graph(const char *name, int64_t batch, int64_t classes,
                                 struct graph **out)
 {
     arena *memory;
@@ -173,8 +158,8 @@ static enum status create_graph(const char *name, const struct graph_variant *va
     TRY_GOTO(st, arena_alloc(memory, sizeof *g, &g), failed);
     TRY_GOTO(st, arena_copy_text(memory, name, &g->name), failed);
     g->memory = memory;
-    g->batch = variant->batch;
-    g->classes = variant->classes;
+    g->batch = batch;
+    g->classes = classes;
     *out = g;
     return STATUS_OK;
 failed:
@@ -194,7 +179,7 @@ enum status graph_builder_create(const char *name, const struct graph_variant *v
         return status_no_memory(sizeof *b);
     b->variant = *variant;
     enum status st;
-    TRY_GOTO(st, create_graph(name, variant, &b->graph), failed);
+    TRY_GOTO(st, create_graph(name, variant->batch, variant->classes, &b->graph), failed);
     TRY_GOTO(st, append_node(b, &input), failed);
     *out = b;
     return STATUS_OK;
@@ -268,6 +253,35 @@ enum status graph_builder_finish(graph_builder *b, int logits, struct graph **ou
     }
     builder_destroy(b);
     return st;
+}
+
+/* ---- another batch size ---- */
+
+static enum status append_resized(graph_builder *b, const struct graph_node *node)
+{
+    struct graph_node copy = *node;
+    copy.op = op_resize(&node->op, b->graph->batch);
+    TRY(arena_copy_text(b->graph->memory, node->name, &copy.name));
+    TRY(check_elements(node->name, &copy.op.output));
+    return append_node(b, &copy);
+}
+
+enum status graph_resize(const struct graph *g, int64_t batch, struct graph **out)
+{
+    graph_builder b = {.status = STATUS_OK};
+    if (batch < 1)
+        return status_fail(STATUS_USAGE, "%s: batch %lld must be at least 1", g->name,
+                           (long long)batch);
+    TRY(create_graph(g->name, batch, g->classes, &b.graph));
+    for (int i = 0; i < g->n_nodes; i++) {
+        enum status st = append_resized(&b, &g->nodes[i]);
+        if (st != STATUS_OK) {
+            graph_destroy(b.graph);
+            return st;
+        }
+    }
+    *out = b.graph;
+    return STATUS_OK;
 }
 
 /* ---- shorthands ---- */
@@ -383,6 +397,10 @@ static enum status check_shapes(const struct graph *g, int i)
         if (!shape_equal(&node->op.input[k], &g->nodes[node->input[k]].op.output))
             return fail_check(g, i, "an input's shape is not its producer's");
     }
+    const struct op_attr *foreign = op_attr_find_foreign(node->op.op, &node->op.attrs);
+    if (foreign)
+        return status_fail(STATUS_FAILED, "graph %s, node %d '%s': %s has no %s", g->name, i,
+                           node->name, op_get_info(node->op.op)->name, foreign->name);
     struct op_case again = node->op;
     enum status st = op_infer_shape(&again);
     if (st != STATUS_OK) {

@@ -45,7 +45,7 @@ struct graph {
     struct graph_param *params;
 };
 
-/* What the dataset asks of a network. */
+/* What a network depends on beside its name: the batch and the dataset. */
 struct graph_variant {
     int64_t batch, channels, height, width, classes;
     bool small_form;         /* the MNIST and CIFAR-10 forms of the networks */
@@ -53,6 +53,10 @@ struct graph_variant {
 };
 
 void graph_destroy(struct graph *g); /* NULL is fine */
+
+/* The same network for another batch size, on its own: `g` may be destroyed before it.
+ * STATUS_USAGE if the batch is less than 1 or makes a tensor larger than can be counted. */
+enum status graph_resize(const struct graph *g, int64_t batch, struct graph **out) MUST_USE;
 
 /* Checks the invariants above, that shapes and parameters are what the op table says, that node
  * names (and so parameter names) are unique, and that every node but the loss is read by another.

@@ -24,7 +24,7 @@ static const struct network *look_up(const char *name)
     return NULL;
 }
 
-/* A plan may stand in the place of the network. */
+/* The user may have given a plan instead of a network. */
 static enum status fail_unknown(const char *name)
 {
     size_t length = strlen(name);

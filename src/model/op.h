@@ -48,11 +48,12 @@ enum op_kind {
 
 enum { OP_MAX_INPUTS = 8, OP_MAX_PARAMS = 4, OP_MAX_LOOPS = 8, OP_MAX_TERMS = 3 };
 
-/* What a layer's author writes down. Pairs are (height, width). Fields that an op does not use stay
- * zero; op_infer_shape refuses values that make no sense. */
+/* The attributes of a layer. Pairs are (height, width). Fields that an op does not use stay
+ * zero; op_infer_shape refuses values that make no sense. Each field has a row in op_attr_table. */
 struct op_attrs {
     int64_t out_channels;                                                   /* conv2d, linear */
-    int64_t kernel[2], stride[2], dilation[2], pad_before[2], pad_after[2]; /* conv2d, pools */
+    int64_t kernel[2], stride[2], dilation[2], pad_before[2], pad_after[2]; /* conv2d, pools; a
+                                                                               dilation of 0 is 1 */
     int64_t groups;                                                         /* conv2d */
     bool bias;                                                              /* conv2d, linear */
     bool count_padding;  /* average pool: padding counts in the divisor */
@@ -76,6 +77,50 @@ struct op_case {
     struct shape input[OP_MAX_INPUTS];
     struct shape output;
 };
+
+/* Same op, attributes and shapes. */
+bool op_equal(const struct op_case *a, const struct op_case *b);
+
+/* The same op for a batch of `samples`, the first extent of each of its tensors. */
+struct op_case op_resize(const struct op_case *op, int64_t samples);
+
+/* ---- attributes ---- */
+
+enum op_attr_type {
+    ATTR_INTEGER, /* int64_t */
+    ATTR_PAIR,    /* int64_t [2] */
+    ATTR_FLAG,    /* bool */
+    ATTR_REAL     /* double */
+};
+
+/* The default, which keys leave out. */
+enum op_attr_usual {
+    USUAL_ZERO,
+    USUAL_ONE,       /* with a kernel; without one 0 */
+    USUAL_UP_TO_ONE, /* 0 stands for 1 */
+    USUAL_PAD_BEFORE /* what pad_before is */
+};
+
+struct op_attr {
+    const char *name;
+    size_t offset; /* in struct op_attrs */
+    enum op_attr_type type;
+    unsigned ops; /* the ops that have it, a bit 1 << kind each */
+    /* Its name in the keys of costs ("k" in "k3"), if ops of equal shapes differ in cost by it. "":
+     * it only changes values, or follows from the shapes. */
+    const char *key;
+    enum op_attr_usual usual;
+};
+
+/* A row for every field of op_attrs; the last has no name. */
+extern const struct op_attr op_attr_table[];
+
+/* The attribute's value in `attrs`, of an integer both numbers; not for reals. */
+void op_attr_numbers(const struct op_attr *attr, const struct op_attrs *attrs, int64_t number[2]);
+bool op_attr_is_usual(const struct op_attr *attr, const struct op_attrs *attrs);
+
+/* The first attribute that is not zero although ops of this kind do not have it, or NULL. */
+const struct op_attr *op_attr_find_foreign(enum op_kind op, const struct op_attrs *attrs);
 
 /* How a fresh parameter is filled. */
 enum op_init {
@@ -181,7 +226,7 @@ struct op_piece {
 /* The piece of `c` that runs the iterations `box`. STATUS_USAGE if it reads nothing but padding. */
 enum status op_get_piece(const struct op_case *c, const struct box *box,
                          struct op_piece *piece) MUST_USE;
-/* The same for those who have the loops of `c` already. */
+/* The same for callers that have the loops of `c` already. */
 enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nest,
                             const struct box *box, struct op_piece *piece) MUST_USE;
 
@@ -190,9 +235,8 @@ enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nes
 int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]);
 
-/* The region of one of the nest's tensors that op_get_piece gives a piece, for those who need it of
- * many pieces and nothing else: tensor_map_region, but an axis none of whose loops is cut is taken
- * whole. */
+/* The region of one of the nest's tensors that op_get_piece gives a piece, for callers that need no
+ * more than this: tensor_map_region, but an axis none of whose loops is cut is taken whole. */
 void op_get_piece_region(const struct loop_nest *nest, const struct tensor_map *map,
                          const struct box *box, struct range region[SHAPE_MAX_RANK]);
 
@@ -234,9 +278,8 @@ struct op_info {
     int min_inputs, max_inputs;
     unsigned flags;             /* enum op_flags */
     enum activation activation; /* which one this op is, or ACTIVATION_NONE */
-    /* output shape from attributes and input shapes; the message says what does not fit */
-    enum status (*infer)(const struct op_attrs *attrs, int n_inputs, const struct shape *inputs,
-                         struct shape *output);
+    /* c->output from the rest; the message says what does not fit */
+    enum status (*infer)(struct op_case *c);
     /* fills params[], returns how many; NULL: none */
     int (*params)(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
     void (*loops)(const struct op_case *c, struct loop_nest *nest);

@@ -1,4 +1,4 @@
-/* What the rows cost: floating-point operations per pass (a multiply-add is two), and the fewest
+/* Costs of the rows: floating-point operations per pass (a multiply-add is two), and the fewest
  * elements that must move: each tensor of the pass read or written once. */
 #include "model/op_rules.h"
 

@@ -5,24 +5,20 @@
 
 #include "model/op.h"
 
-#define INFER(name)                                                                          \
-    enum status name(const struct op_attrs *attrs, int n_inputs, const struct shape *inputs, \
-                     struct shape *output)
-
 /* op_shapes.c */
-INFER(op_infer_same); /* the output is like the one input */
-INFER(op_infer_conv2d);
-INFER(op_infer_linear);
-INFER(op_infer_pool);
-INFER(op_infer_global_pool);
-INFER(op_infer_adaptive_pool);
-INFER(op_infer_batch_norm);
-INFER(op_infer_local_response_norm);
-INFER(op_infer_dropout);
-INFER(op_infer_add);
-INFER(op_infer_concat);
-INFER(op_infer_flatten);
-INFER(op_infer_softmax_cross_entropy);
+enum status op_infer_same(struct op_case *c); /* the output is like the one input */
+enum status op_infer_conv2d(struct op_case *c);
+enum status op_infer_linear(struct op_case *c);
+enum status op_infer_pool(struct op_case *c);
+enum status op_infer_global_pool(struct op_case *c);
+enum status op_infer_adaptive_pool(struct op_case *c);
+enum status op_infer_batch_norm(struct op_case *c);
+enum status op_infer_local_response_norm(struct op_case *c);
+enum status op_infer_dropout(struct op_case *c);
+enum status op_infer_add(struct op_case *c);
+enum status op_infer_concat(struct op_case *c);
+enum status op_infer_flatten(struct op_case *c);
+enum status op_infer_softmax_cross_entropy(struct op_case *c);
 int op_params_conv2d(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
 int op_params_linear(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
 int op_params_batch_norm(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);

@@ -13,12 +13,12 @@ static enum status need_rank(const char *op, const struct shape *input, int rank
                        shape_text(text, sizeof text, input));
 }
 
-/* One extent of a windowed op's output: how many strides the window fits. */
-static enum status infer_window(const char *op, const struct op_attrs *a, int axis, int64_t in,
-                                int64_t *out)
+/* The height (axis 0) or width of a windowed op's output: how many strides the window fits. */
+static enum status infer_window(const char *op, struct op_case *c, int axis)
 {
     static const char *const names[2] = {"height", "width"};
-    int64_t kernel = a->kernel[axis], stride = a->stride[axis];
+    const struct op_attrs *a = &c->attrs;
+    int64_t kernel = a->kernel[axis], stride = a->stride[axis], in = c->input[0].dim[2 + axis];
     int64_t dilation = a->dilation[axis] ? a->dilation[axis] : 1;
     if (kernel < 1 || stride < 1 || dilation < 1 || a->pad_before[axis] < 0 ||
         a->pad_after[axis] < 0 || kernel > DIM_MAX || stride > DIM_MAX || dilation > DIM_MAX ||
@@ -34,150 +34,139 @@ static enum status infer_window(const char *op, const struct op_attrs *a, int ax
                            "%s: the window spans %lld but the input's %s is only %lld "
                            "(with padding %lld)",
                            op, (long long)span, names[axis], (long long)in, (long long)padded);
-    *out = (padded - span) / stride + 1;
+    c->output.dim[2 + axis] = (padded - span) / stride + 1;
     return STATUS_OK;
 }
 
-INFER(op_infer_same)
+enum status op_infer_same(struct op_case *c)
 {
-    (void)attrs;
-    (void)n_inputs;
-    *output = inputs[0];
+    c->output = c->input[0];
     return STATUS_OK;
 }
 
-INFER(op_infer_conv2d)
+enum status op_infer_conv2d(struct op_case *c)
 {
-    (void)n_inputs;
-    TRY(need_rank("conv2d", inputs, 4));
-    int64_t groups = attrs->groups, in_channels = inputs->dim[1];
-    if (groups < 1 || attrs->out_channels < 1 || attrs->out_channels > DIM_MAX ||
-        in_channels % groups || attrs->out_channels % groups)
+    TRY(need_rank("conv2d", c->input, 4));
+    int64_t groups = c->attrs.groups, in_channels = c->input[0].dim[1];
+    if (groups < 1 || c->attrs.out_channels < 1 || c->attrs.out_channels > DIM_MAX ||
+        in_channels % groups || c->attrs.out_channels % groups)
         return status_fail(
             STATUS_USAGE, "conv2d: %lld groups must divide %lld input and %lld output channels",
-            (long long)groups, (long long)in_channels, (long long)attrs->out_channels);
-    *output = SHAPE4(inputs->dim[0], attrs->out_channels, 0, 0);
-    TRY(infer_window("conv2d", attrs, 0, inputs->dim[2], &output->dim[2]));
-    return infer_window("conv2d", attrs, 1, inputs->dim[3], &output->dim[3]);
+            (long long)groups, (long long)in_channels, (long long)c->attrs.out_channels);
+    c->output = SHAPE4(c->input[0].dim[0], c->attrs.out_channels, 0, 0);
+    TRY(infer_window("conv2d", c, 0));
+    return infer_window("conv2d", c, 1);
 }
 
-INFER(op_infer_linear)
+enum status op_infer_linear(struct op_case *c)
 {
-    (void)n_inputs;
-    TRY(need_rank("linear", inputs, 2));
-    if (attrs->out_channels < 1 || attrs->out_channels > DIM_MAX)
+    TRY(need_rank("linear", c->input, 2));
+    if (c->attrs.out_channels < 1 || c->attrs.out_channels > DIM_MAX)
         return status_fail(STATUS_USAGE, "linear: %lld output features",
-                           (long long)attrs->out_channels);
-    *output = SHAPE2(inputs->dim[0], attrs->out_channels);
+                           (long long)c->attrs.out_channels);
+    c->output = SHAPE2(c->input[0].dim[0], c->attrs.out_channels);
     return STATUS_OK;
 }
 
-INFER(op_infer_pool)
+enum status op_infer_pool(struct op_case *c)
 {
-    (void)n_inputs;
-    TRY(need_rank("pool", inputs, 4));
+    TRY(need_rank("pool", c->input, 4));
     for (int axis = 0; axis < 2; axis++)
-        if (attrs->pad_before[axis] >= attrs->kernel[axis] ||
-            attrs->pad_after[axis] >= attrs->kernel[axis])
+        if (c->attrs.pad_before[axis] >= c->attrs.kernel[axis] ||
+            c->attrs.pad_after[axis] >= c->attrs.kernel[axis])
             return status_fail(STATUS_USAGE, "pool: padding must be smaller than the window (%lld)",
-                               (long long)attrs->kernel[axis]);
-    *output = SHAPE4(inputs->dim[0], inputs->dim[1], 0, 0);
-    TRY(infer_window("pool", attrs, 0, inputs->dim[2], &output->dim[2]));
-    return infer_window("pool", attrs, 1, inputs->dim[3], &output->dim[3]);
+                               (long long)c->attrs.kernel[axis]);
+    c->output = SHAPE4(c->input[0].dim[0], c->input[0].dim[1], 0, 0);
+    TRY(infer_window("pool", c, 0));
+    return infer_window("pool", c, 1);
 }
 
-INFER(op_infer_global_pool)
+enum status op_infer_global_pool(struct op_case *c)
 {
-    (void)attrs;
-    (void)n_inputs;
-    TRY(need_rank("global_pool", inputs, 4));
-    *output = SHAPE4(inputs->dim[0], inputs->dim[1], 1, 1);
+    TRY(need_rank("global_pool", c->input, 4));
+    c->output = SHAPE4(c->input[0].dim[0], c->input[0].dim[1], 1, 1);
     return STATUS_OK;
 }
 
-INFER(op_infer_adaptive_pool)
+enum status op_infer_adaptive_pool(struct op_case *c)
 {
-    (void)n_inputs;
-    TRY(need_rank("adaptive_pool", inputs, 4));
-    if (attrs->out_size[0] < 1 || attrs->out_size[1] < 1 || attrs->out_size[0] > DIM_MAX ||
-        attrs->out_size[1] > DIM_MAX)
+    TRY(need_rank("adaptive_pool", c->input, 4));
+    if (c->attrs.out_size[0] < 1 || c->attrs.out_size[1] < 1 || c->attrs.out_size[0] > DIM_MAX ||
+        c->attrs.out_size[1] > DIM_MAX)
         return status_fail(STATUS_USAGE, "adaptive_pool: output size %lldx%lld",
-                           (long long)attrs->out_size[0], (long long)attrs->out_size[1]);
-    *output = SHAPE4(inputs->dim[0], inputs->dim[1], attrs->out_size[0], attrs->out_size[1]);
+                           (long long)c->attrs.out_size[0], (long long)c->attrs.out_size[1]);
+    c->output =
+        SHAPE4(c->input[0].dim[0], c->input[0].dim[1], c->attrs.out_size[0], c->attrs.out_size[1]);
     return STATUS_OK;
 }
 
-INFER(op_infer_batch_norm)
+enum status op_infer_batch_norm(struct op_case *c)
 {
-    if (inputs->rank != 4)
-        TRY(need_rank("batch_norm", inputs, 2));
-    if (!(attrs->epsilon > 0) || !(attrs->momentum >= 0 && attrs->momentum <= 1))
-        return status_fail(STATUS_USAGE, "batch_norm: epsilon %g and momentum %g", attrs->epsilon,
-                           attrs->momentum);
-    return op_infer_same(attrs, n_inputs, inputs, output);
+    if (c->input[0].rank != 4)
+        TRY(need_rank("batch_norm", c->input, 2));
+    if (!(c->attrs.epsilon > 0) || !(c->attrs.momentum >= 0 && c->attrs.momentum <= 1))
+        return status_fail(STATUS_USAGE, "batch_norm: epsilon %g and momentum %g", c->attrs.epsilon,
+                           c->attrs.momentum);
+    return op_infer_same(c);
 }
 
-INFER(op_infer_local_response_norm)
+enum status op_infer_local_response_norm(struct op_case *c)
 {
-    TRY(need_rank("local_response_norm", inputs, 4));
-    if (attrs->lrn_size < 1 || attrs->lrn_size > DIM_MAX)
+    TRY(need_rank("local_response_norm", c->input, 4));
+    if (c->attrs.lrn_size < 1 || c->attrs.lrn_size > DIM_MAX)
         return status_fail(STATUS_USAGE, "local_response_norm: window of %lld channels",
-                           (long long)attrs->lrn_size);
-    return op_infer_same(attrs, n_inputs, inputs, output);
+                           (long long)c->attrs.lrn_size);
+    return op_infer_same(c);
 }
 
-INFER(op_infer_dropout)
+enum status op_infer_dropout(struct op_case *c)
 {
-    if (!(attrs->drop_probability >= 0 && attrs->drop_probability < 1))
+    if (!(c->attrs.drop_probability >= 0 && c->attrs.drop_probability < 1))
         return status_fail(STATUS_USAGE, "dropout: probability %g is not in [0, 1)",
-                           attrs->drop_probability);
-    return op_infer_same(attrs, n_inputs, inputs, output);
+                           c->attrs.drop_probability);
+    return op_infer_same(c);
 }
 
-INFER(op_infer_add)
+enum status op_infer_add(struct op_case *c)
 {
     char first[64], other[64];
-    for (int i = 1; i < n_inputs; i++)
-        if (!shape_equal(&inputs[0], &inputs[i]))
+    for (int i = 1; i < c->n_inputs; i++)
+        if (!shape_equal(&c->input[0], &c->input[i]))
             return status_fail(STATUS_USAGE, "add: shapes %s and %s differ",
-                               shape_text(first, sizeof first, &inputs[0]),
-                               shape_text(other, sizeof other, &inputs[i]));
-    return op_infer_same(attrs, n_inputs, inputs, output);
+                               shape_text(first, sizeof first, &c->input[0]),
+                               shape_text(other, sizeof other, &c->input[i]));
+    return op_infer_same(c);
 }
 
-INFER(op_infer_concat)
+enum status op_infer_concat(struct op_case *c)
 {
-    (void)attrs;
     char first[64], other[64];
-    *output = inputs[0];
-    for (int i = 1; i < n_inputs; i++) {
-        bool fits = inputs[i].rank == inputs[0].rank;
-        for (int d = 0; fits && d < inputs[0].rank; d++)
-            fits = d == 1 || inputs[i].dim[d] == inputs[0].dim[d];
+    c->output = c->input[0];
+    for (int i = 1; i < c->n_inputs; i++) {
+        bool fits = c->input[i].rank == c->input[0].rank;
+        for (int d = 0; fits && d < c->input[0].rank; d++)
+            fits = d == 1 || c->input[i].dim[d] == c->input[0].dim[d];
         if (!fits)
             return status_fail(STATUS_USAGE, "concat: shapes %s and %s differ beyond channels",
-                               shape_text(first, sizeof first, &inputs[0]),
-                               shape_text(other, sizeof other, &inputs[i]));
-        output->dim[1] += inputs[i].dim[1];
+                               shape_text(first, sizeof first, &c->input[0]),
+                               shape_text(other, sizeof other, &c->input[i]));
+        c->output.dim[1] += c->input[i].dim[1];
     }
     return STATUS_OK;
 }
 
-INFER(op_infer_flatten)
+enum status op_infer_flatten(struct op_case *c)
 {
-    (void)attrs;
-    (void)n_inputs;
-    TRY(need_rank("flatten", inputs, 4));
-    *output = SHAPE2(inputs->dim[0], inputs->dim[1] * inputs->dim[2] * inputs->dim[3]);
+    TRY(need_rank("flatten", c->input, 4));
+    c->output =
+        SHAPE2(c->input[0].dim[0], c->input[0].dim[1] * c->input[0].dim[2] * c->input[0].dim[3]);
     return STATUS_OK;
 }
 
-INFER(op_infer_softmax_cross_entropy)
+enum status op_infer_softmax_cross_entropy(struct op_case *c)
 {
-    (void)attrs;
-    (void)n_inputs;
-    TRY(need_rank("softmax_cross_entropy", inputs, 2));
-    *output = SHAPE1(inputs->dim[0]);
+    TRY(need_rank("softmax_cross_entropy", c->input, 2));
+    c->output = SHAPE1(c->input[0].dim[0]);
     return STATUS_OK;
 }
 

@@ -1,5 +1,5 @@
 /* Whether a plan can run. Every rule is one function that says false at the first fault. */
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -332,7 +332,8 @@ static bool check_asynchronous(const struct checker *c)
     if (p->n_stages != 1)
         return refuse(c, in_sync("asynchronous"), "an asynchronous server needs one stage, not %d",
                       p->n_stages);
-    /* Each worker's step is the mean over its own samples; of parts of it nobody knows the whole.
+    /* Each worker's step is the mean over its own samples, and no worker knows the mean of several
+     * micro-batches.
      */
     if (p->micro_batches != 1)
         return refuse(c, in_plan("micro_batches"),

@@ -1,4 +1,4 @@
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <string.h>
 

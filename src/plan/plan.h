@@ -74,7 +74,7 @@ struct plan_layer {
     int n_cuts; /* only cuts into more than one part are kept */
     struct plan_cut cut[OP_MAX_LOOPS];
     int n_pieces;       /* product of the parts; 1 without cuts */
-    const int *workers; /* n_pieces of them: who runs piece i */
+    const int *workers; /* n_pieces of them: workers[i] runs piece i */
     bool recompute;
 };
 
@@ -124,12 +124,12 @@ enum status plan_write(const struct plan *plan, const struct graph *graph,
                        const char *path) MUST_USE;
 enum status plan_print(const struct plan *plan, const struct graph *graph, char **out) MUST_USE;
 
-/* Whether it trains with older weights than one worker would: not to the same losses. */
+/* Whether it trains with older weights than one worker would, so that the losses differ. */
 bool plan_is_stale(const struct plan *plan);
 
-/* The server that keeps a parameter of the graph, or -1. Servers keep what is trained and whole
- * with all who compute with it; they take turns, parameter by parameter. What a cut loop indexes
- * lies in parts with the workers that have a use for them, and these update it themselves. */
+/* The server that keeps a parameter of the graph, or -1. A server keeps trained parameters that no
+ * cut loop indexes; the servers take them in turn. A parameter that a cut loop indexes stays in
+ * parts with the workers that compute with them, and these workers update it. */
 int plan_server_of(const struct plan *plan, const struct graph *graph, int param);
 
 /* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE says what
@@ -166,7 +166,7 @@ struct plan_request {
                              nearest to its square root */
 };
 
-/* What of a request not every strategy has a use for. */
+/* Parts of a request that only some strategies use. */
 enum plan_takes {
     PLAN_TAKES_SYNC = 1 << 0,
     PLAN_TAKES_SERVERS = 1 << 1, /* and asynchronous */
@@ -179,8 +179,9 @@ struct plan_strategy {
     const char *name;
     const char *about; /* one line for people */
     unsigned takes;    /* enum plan_takes: plan_build passes over the rest of a request */
-    enum status (*build)(const struct graph *graph, const struct plan_request *request,
-                         struct plan **out);
+    enum status (*build)(const struct plan_strategy *self, const struct graph *graph,
+                         const struct plan_request *request, struct plan **out);
+    const void *how; /* what build needs to know of this strategy; NULL: nothing */
 };
 
 /* serial data model spatial owt layers gpipe 1f1b pipedream ps hybrid; ends with a NULL name. */

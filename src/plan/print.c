@@ -1,25 +1,13 @@
 /* A plan as JSON, one line a layer. Everything is written out, so that nothing depends on defaults.
  */
-#include "plan/internal.h"
+#include "plan/shared.h"
+
+#include "base/json.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Quoted and escaped. */
-static enum status print_text(FILE *f, const char *text)
-{
-    json_t *value = json_string_nocheck(text);
-    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (!quoted)
-        return status_fail(STATUS_FAILED, "cannot write '%.80s' as JSON", text);
-    (void)fputs(quoted, f); /* the stream remembers a failure */
-    free(quoted);
-    return STATUS_OK;
-}
 
 static void print_numbers(FILE *f, int n, const int *numbers)
 {
@@ -48,7 +36,7 @@ static enum status print_layer(FILE *f, const struct plan *plan, const struct gr
     struct loop_nest nest;
     op_get_loops(&graph->nodes[node].op, &nest);
     (void)fputs("    ", f);
-    TRY(print_text(f, graph->nodes[node].name));
+    TRY(json_write_text(f, graph->nodes[node].name));
     (void)fprintf(f, ": {\"stage\": %d, \"cut\": {", layer->stage);
     for (int i = 0; i < layer->n_cuts; i++) {
         (void)fputs(i ? ", " : "", f);
@@ -83,7 +71,7 @@ static enum status print_recompute(FILE *f, const struct plan *plan, const struc
     for (int i = 1; i < plan->n_layers; i++)
         if (plan->layers[i].recompute) {
             (void)fputs(n++ ? ", " : "  \"recompute\": [", f);
-            TRY(print_text(f, graph->nodes[i].name));
+            TRY(json_write_text(f, graph->nodes[i].name));
         }
     if (n)
         (void)fputs("],\n", f);
@@ -93,9 +81,9 @@ static enum status print_recompute(FILE *f, const struct plan *plan, const struc
 static enum status print_plan(FILE *f, const struct plan *plan, const struct graph *graph)
 {
     (void)fprintf(f, "{\n  \"cleave_plan\": %d,\n  \"name\": ", PLAN_VERSION);
-    TRY(print_text(f, plan->name));
+    TRY(json_write_text(f, plan->name));
     (void)fputs(",\n  \"model\": ", f);
-    TRY(print_text(f, graph->name));
+    TRY(json_write_text(f, graph->name));
     (void)fprintf(f, ",\n  \"workers\": %d,\n  \"stages\": [\n", plan->n_workers);
     for (int s = 0; s < plan->n_stages; s++) {
         (void)fputs("    {\"workers\": ", f);

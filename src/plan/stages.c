@@ -15,7 +15,7 @@
  * That leaves all stages but the slowest undetermined; among the splits with the same slowest stage
  * a second pass takes the one with the least sum of squares.
  */
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static double combine(const struct balance *b, double before, double stage)
 {
     if (b->squares)
         return before + stage * stage;
-    return before > stage ? before : stage;
+    return fmax(before, stage);
 }
 
 static void find_best(struct balance *b, int s, int i)
@@ -71,11 +71,8 @@ static double find_all(struct balance *b)
 
 double plan_node_work(const struct graph_node *node, int64_t samples)
 {
-    struct op_case op = node->op;
+    struct op_case op = op_resize(&node->op, samples);
     struct op_cost cost;
-    for (int k = 0; k < op.n_inputs; k++)
-        op.input[k].dim[0] = samples;
-    op.output.dim[0] = samples;
     op_get_cost(&op, &cost);
     double flops = cost.forward_flops + cost.data_gradient_flops + cost.weight_gradient_flops;
     double elements = (double)(cost.forward_elements + cost.data_gradient_elements +

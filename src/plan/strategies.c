@@ -1,7 +1,7 @@
 /* Named strategies: functions that write a plan, and nothing else. */
 #include "base/numbers.h"
 #include "base/text.h"
-#include "plan/internal.h"
+#include "plan/shared.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -154,13 +154,13 @@ static enum status cut_mesh(const struct draft *d, int node)
 
 typedef enum status cut_rule(const struct draft *d, int node);
 
-static enum status build_one_stage(const char *name, const struct graph *graph,
-                                   const struct plan_request *request, int model_workers,
-                                   cut_rule *cut, struct plan **out)
+static enum status cut_stage(const struct plan_strategy *self, cut_rule *cut,
+                             const struct graph *graph, const struct plan_request *request,
+                             int model_workers, struct plan **out)
 {
     struct draft d = {
         .graph = graph, .data = request->n_workers / model_workers, .model = model_workers};
-    TRY(start_plan(name, graph, request, 1, &request->n_workers, &d.plan));
+    TRY(start_plan(self->name, graph, request, 1, &request->n_workers, &d.plan));
     for (int i = 1; i < graph->n_nodes; i++) {
         enum status st = cut(&d, i);
         if (st != STATUS_OK) {
@@ -172,27 +172,6 @@ static enum status build_one_stage(const char *name, const struct graph *graph,
     return STATUS_OK;
 }
 
-static enum status build_serial(const struct graph *graph, const struct plan_request *request,
-                                struct plan **out)
-{
-    if (request->n_workers != 1)
-        return status_fail(STATUS_USAGE, "the strategy serial uses at most 1 worker, not %d",
-                           request->n_workers);
-    return build_one_stage("serial", graph, request, 1, cut_mesh, out);
-}
-
-static enum status build_data(const struct graph *graph, const struct plan_request *request,
-                              struct plan **out)
-{
-    return build_one_stage("data", graph, request, 1, cut_mesh, out);
-}
-
-static enum status build_model(const struct graph *graph, const struct plan_request *request,
-                               struct plan **out)
-{
-    return build_one_stage("model", graph, request, request->n_workers, cut_mesh, out);
-}
-
 /* The divisor nearest to the square root; of two that are equally near, the smaller. */
 static int find_middle_divisor(int n)
 {
@@ -202,19 +181,6 @@ static int find_middle_divisor(int n)
     while (n % below != 0)
         below--;
     return below; /* n / below is never nearer: its distance is below's times the root / below */
-}
-
-static enum status build_hybrid(const struct graph *graph, const struct plan_request *request,
-                                struct plan **out)
-{
-    int model =
-        request->model_workers ? request->model_workers : find_middle_divisor(request->n_workers);
-    if (model < 1 || request->n_workers % model != 0)
-        return status_fail(STATUS_USAGE,
-                           "the strategy hybrid cannot give %d of %d workers to channels: it is no "
-                           "divisor",
-                           model, request->n_workers);
-    return build_one_stage("hybrid", graph, request, model, cut_mesh, out);
 }
 
 /* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels. What
@@ -230,12 +196,6 @@ static enum status cut_owt(const struct draft *d, int node)
         return cut_mesh(d, node);
     cut_batch(d, node);
     return STATUS_OK;
-}
-
-static enum status build_owt(const struct graph *graph, const struct plan_request *request,
-                             struct plan **out)
-{
-    return build_one_stage("owt", graph, request, request->n_workers, cut_owt, out);
 }
 
 static int count_spatial_parts(const struct loop_nest *nest, int loop, int wanted)
@@ -276,17 +236,48 @@ static enum status cut_spatial(const struct draft *d, int node)
     return STATUS_OK;
 }
 
-static enum status build_spatial(const struct graph *graph, const struct plan_request *request,
-                                 struct plan **out)
+/* A rule that cuts every layer, and the number of workers along the mesh's second side. */
+struct one_stage {
+    cut_rule *cut;
+    enum { ONE_COLUMN, ALL_COLUMNS, MIDDLE_COLUMNS } columns;
+};
+
+static enum status build_one_stage(const struct plan_strategy *self, const struct graph *graph,
+                                   const struct plan_request *request, struct plan **out)
 {
-    return build_one_stage("spatial", graph, request, find_middle_divisor(request->n_workers),
-                           cut_spatial, out);
+    const struct one_stage *how = self->how;
+    int n = request->n_workers;
+    int columns = how->columns == ALL_COLUMNS      ? n
+                  : how->columns == MIDDLE_COLUMNS ? find_middle_divisor(n)
+                                                   : 1;
+    return cut_stage(self, how->cut, graph, request, columns, out);
+}
+
+static enum status build_serial(const struct plan_strategy *self, const struct graph *graph,
+                                const struct plan_request *request, struct plan **out)
+{
+    if (request->n_workers != 1)
+        return status_fail(STATUS_USAGE, "the strategy serial uses at most 1 worker, not %d",
+                           request->n_workers);
+    return cut_stage(self, cut_mesh, graph, request, 1, out);
+}
+
+static enum status build_hybrid(const struct plan_strategy *self, const struct graph *graph,
+                                const struct plan_request *request, struct plan **out)
+{
+    int model =
+        request->model_workers ? request->model_workers : find_middle_divisor(request->n_workers);
+    if (model < 1 || request->n_workers % model != 0)
+        return status_fail(STATUS_USAGE,
+                           "the strategy hybrid cannot give %d of %d workers to channels: it is no "
+                           "divisor",
+                           model, request->n_workers);
+    return cut_stage(self, cut_mesh, graph, request, model, out);
 }
 
 /* ---- pipelines ---- */
 
 struct pipeline {
-    const char *name;
     enum plan_schedule schedule;
     bool micro_batches; /* several by default */
 };
@@ -318,12 +309,13 @@ static enum status check_replicas(const struct plan_request *request)
     return STATUS_OK;
 }
 
-static enum status build_with_replicas(const struct pipeline *kind, const struct graph *graph,
+static enum status build_with_replicas(const struct plan_strategy *self, const struct graph *graph,
                                        const struct plan_request *request, int n_stages,
                                        const int *replicas, struct plan **out)
 {
+    const struct pipeline *kind = self->how;
     struct draft d = {.graph = graph};
-    TRY(start_plan(kind->name, graph, request, n_stages, replicas, &d.plan));
+    TRY(start_plan(self->name, graph, request, n_stages, replicas, &d.plan));
     d.plan->schedule = kind->schedule;
     if (!request->micro_batches && kind->micro_batches)
         d.plan->micro_batches = (int)int64_min(graph->batch, 4 * (int64_t)n_stages);
@@ -337,59 +329,24 @@ static enum status build_with_replicas(const struct pipeline *kind, const struct
     return st;
 }
 
-static enum status build_pipeline(const struct pipeline *kind, const struct graph *graph,
+static enum status build_pipeline(const struct plan_strategy *self, const struct graph *graph,
                                   const struct plan_request *request, struct plan **out)
 {
     if (request->replicas) {
         TRY(check_replicas(request));
-        return build_with_replicas(kind, graph, request, request->n_stages, request->replicas, out);
+        return build_with_replicas(self, graph, request, request->n_stages, request->replicas, out);
     }
     int *ones = malloc((size_t)request->n_workers * sizeof *ones);
     if (!ones)
         return status_no_memory((size_t)request->n_workers * sizeof *ones);
     for (int i = 0; i < request->n_workers; i++)
         ones[i] = 1;
-    enum status st = build_with_replicas(kind, graph, request, request->n_workers, ones, out);
+    enum status st = build_with_replicas(self, graph, request, request->n_workers, ones, out);
     free(ones);
     return st;
 }
 
-static enum status build_layers(const struct graph *graph, const struct plan_request *request,
-                                struct plan **out)
-{
-    static const struct pipeline kind = {"layers", PLAN_GPIPE, false};
-    return build_pipeline(&kind, graph, request, out);
-}
-
-static enum status build_gpipe(const struct graph *graph, const struct plan_request *request,
-                               struct plan **out)
-{
-    static const struct pipeline kind = {"gpipe", PLAN_GPIPE, true};
-    return build_pipeline(&kind, graph, request, out);
-}
-
-static enum status build_1f1b(const struct graph *graph, const struct plan_request *request,
-                              struct plan **out)
-{
-    static const struct pipeline kind = {"1f1b", PLAN_1F1B, true};
-    return build_pipeline(&kind, graph, request, out);
-}
-
-static enum status build_pipedream(const struct graph *graph, const struct plan_request *request,
-                                   struct plan **out)
-{
-    static const struct pipeline kind = {"pipedream", PLAN_PIPEDREAM, false};
-    return build_pipeline(&kind, graph, request, out);
-}
-
-/* ---- parameter server ---- */
-
-/* Along the batch; with servers beside it, as any strategy may be asked for. */
-static enum status build_ps(const struct graph *graph, const struct plan_request *request,
-                            struct plan **out)
-{
-    return build_one_stage("ps", graph, request, 1, cut_mesh, out);
-}
+/* ---- parameter servers ---- */
 
 /* The last workers are servers; the strategy splits the work among the others. */
 static enum status build_with_servers(const struct plan_strategy *strategy,
@@ -406,7 +363,7 @@ static enum status build_with_servers(const struct plan_strategy *strategy,
                            "worker%s with %d server%s",
                            strategy->name, request->n_workers, request->n_workers == 1 ? "" : "s",
                            n_servers, n_servers == 1 ? "" : "s");
-    TRY(strategy->build(graph, &training, out));
+    TRY(strategy->build(strategy, graph, &training, out));
     struct plan *p = *out;
     p->n_workers = request->n_workers;
     p->workers_per_node = p->n_workers; /* of no use to a server */
@@ -421,25 +378,36 @@ static enum status build_with_servers(const struct plan_strategy *strategy,
 
 /* ---- the list ---- */
 
+static const struct one_stage by_samples = {cut_mesh, ONE_COLUMN};
+static const struct one_stage by_channels = {cut_mesh, ALL_COLUMNS};
+static const struct one_stage by_image = {cut_spatial, MIDDLE_COLUMNS};
+static const struct one_stage by_weird_trick = {cut_owt, ALL_COLUMNS};
+static const struct pipeline one_batch = {PLAN_GPIPE, false};
+static const struct pipeline gpipe = {PLAN_GPIPE, true};
+static const struct pipeline one_forward_one_backward = {PLAN_1F1B, true};
+static const struct pipeline pipedream = {PLAN_PIPEDREAM, false};
+
 static const struct plan_strategy strategies[] = {
-    {"serial", "one worker", PLAN_TAKES_SYNC, build_serial},
-    {"data", "every layer split along the batch", PLAN_TAKES_SYNC, build_data},
-    {"model", "every layer split along its channels", PLAN_TAKES_SYNC, build_model},
-    {"spatial", "images split by rows and columns", PLAN_TAKES_SYNC, build_spatial},
+    {"serial", "one worker", PLAN_TAKES_SYNC, build_serial, NULL},
+    {"data", "every layer split along the batch", PLAN_TAKES_SYNC, build_one_stage, &by_samples},
+    {"model", "every layer split along its channels", PLAN_TAKES_SYNC, build_one_stage,
+     &by_channels},
+    {"spatial", "images split by rows and columns", PLAN_TAKES_SYNC, build_one_stage, &by_image},
     {"owt", "convolutions split along the batch, linear layers along channels", PLAN_TAKES_SYNC,
-     build_owt},
+     build_one_stage, &by_weird_trick},
     {"layers", "a run of layers for each worker, one after the other",
-     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_layers},
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_pipeline, &one_batch},
     {"gpipe", "stages; all micro-batches forward, then all backward",
-     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_gpipe},
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_pipeline, &gpipe},
     {"1f1b", "stages; one micro-batch forward, one backward, in turn",
-     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_1f1b},
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS, build_pipeline, &one_forward_one_backward},
     {"pipedream", "stages; steps overlap, each with the weights it began with",
-     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS | PLAN_TAKES_WINDOW, build_pipedream},
-    {"ps", "split along the batch; some workers keep the weights", PLAN_TAKES_SERVERS, build_ps},
+     PLAN_TAKES_SYNC | PLAN_TAKES_REPLICAS | PLAN_TAKES_WINDOW, build_pipeline, &pipedream},
+    {"ps", "split along the batch; some workers keep the weights", PLAN_TAKES_SERVERS,
+     build_one_stage, &by_samples},
     {"hybrid", "a mesh: the batch one way, channels the other",
-     PLAN_TAKES_SYNC | PLAN_TAKES_MODEL_WORKERS, build_hybrid},
-    {NULL, NULL, 0, NULL}};
+     PLAN_TAKES_SYNC | PLAN_TAKES_MODEL_WORKERS, build_hybrid, NULL},
+    {NULL, NULL, 0, NULL, NULL}};
 
 enum { STRATEGY_COUNT = sizeof strategies / sizeof *strategies - 1 };
 
@@ -472,7 +440,7 @@ enum status plan_build(const char *strategy, const struct graph *graph,
                            PLAN_MAX_WORKERS);
     bool served = chosen->takes & PLAN_TAKES_SERVERS || request->sync == PLAN_SERVER;
     TRY(served ? build_with_servers(chosen, graph, request, &p)
-               : chosen->build(graph, request, &p));
+               : chosen->build(chosen, graph, request, &p));
     enum status st = plan_check(p, graph);
     if (st != STATUS_OK)
         plan_destroy(p);

@@ -79,7 +79,7 @@ static enum status describe_stage(struct analysis *a, int stage)
 void analysis_find_case(const struct analysis *a, int group, int size, struct group_case *out)
 {
     const struct part_group *g = &a->part->groups[group];
-    out->op = partition_sized_op(&a->graph->nodes[g->first_node], a->part->samples_of_size[size]);
+    out->op = op_resize(&a->graph->nodes[g->first_node].op, a->part->samples_of_size[size]);
     op_get_loops(&out->op, &out->nest);
 }
 

@@ -65,19 +65,6 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
 
 /* ---- parameters ---- */
 
-static bool same_case(const struct op_case *a, const struct op_case *b)
-{
-    const struct op_attrs *x = &a->attrs, *y = &b->attrs;
-    bool same = a->n_inputs == b->n_inputs && shape_equal(&a->output, &b->output) &&
-                x->groups == y->groups && x->bias == y->bias;
-    for (int k = 0; same && k < a->n_inputs; k++)
-        same = shape_equal(&a->input[k], &b->input[k]);
-    for (int i = 0; i < 2; i++)
-        same &= x->kernel[i] == y->kernel[i] && x->pad_before[i] == y->pad_before[i] &&
-                x->pad_after[i] == y->pad_after[i];
-    return same;
-}
-
 /* The first of a node's parameters that this worker shares with others, or -1. A worker may hold
  * only some of them, as servers do, and share only some of those: a weight that is cut along a
  * summed loop is its own, while the bias may be kept by a server. All that it shares have the same
@@ -132,7 +119,7 @@ static enum status agrees_by_itself(struct emitter *e, const struct part_group *
 {
     struct op_piece model;
     TRY(find_model_piece(e, g, &model));
-    *out = same_case(&piece->op, &model.op);
+    *out = op_equal(&piece->op, &model.op);
     for (int k = 0; *out && k < piece->op.n_inputs; k++) {
         const layout *natural;
         TRY(emit_natural_layout(e, g->input[piece->slot[k]], &piece->op.input[k], &natural));

@@ -49,15 +49,6 @@ struct shape region_shape(const struct region *r, int rank)
 
 /* ---- pieces of every node ---- */
 
-struct op_case partition_sized_op(const struct graph_node *node, int64_t n)
-{
-    struct op_case op = node->op;
-    for (int k = 0; k < op.n_inputs; k++)
-        op.input[k].dim[0] = n;
-    op.output.dim[0] = n;
-    return op;
-}
-
 /* The regions that workers hold of a node's output and read of its inputs, by size and worker. */
 struct node_regions {
     bool partial;
@@ -128,7 +119,7 @@ static enum status find_piece_regions(struct builder *b, int node, int size,
 static enum status find_node_regions(struct builder *b, int node, int size)
 {
     struct node_regions *r = &b->nodes[node];
-    struct op_case op = partition_sized_op(&b->graph->nodes[node], b->p->samples_of_size[size]);
+    struct op_case op = op_resize(&b->graph->nodes[node].op, b->p->samples_of_size[size]);
     struct loop_nest nest;
     size_t n = (size_t)b->plan->n_workers;
     op_get_loops(&op, &nest);

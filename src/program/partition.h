@@ -67,9 +67,6 @@ struct partition {
 enum status partition_create(const struct graph *graph, const struct plan *plan, int n_micros,
                              arena *memory, struct partition **out) MUST_USE;
 
-/* The op of a node for a micro-batch of n samples. */
-struct op_case partition_sized_op(const struct graph_node *node, int64_t n);
-
 bool region_is_empty(const struct region *r, int rank);
 bool region_equal(const struct region *a, const struct region *b, int rank);
 /* False (and *out empty) if they do not meet. */

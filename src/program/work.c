@@ -153,24 +153,24 @@ static bool is_depthwise(const struct op_case *op)
     return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[1];
 }
 
-/* Attributes that an op does not use are zero and leave nothing. Left out are those that only
- * change values (an epsilon, a divisor), and those that follow from the shapes. */
+/* Attributes that an op does not have are zero and leave nothing, but for a pool's groups: its keys
+ * say "g0". */
 static void put_attributes(struct writer *w, const struct group_spec *spec)
 {
-    const struct op_attrs *a = &spec->op.attrs;
-    put_pair(w, " k", a->kernel, 0);
-    put_pair(w, " s", a->stride, a->kernel[0] ? 1 : 0);
-    if (a->dilation[0] > 1 || a->dilation[1] > 1)
-        put_pair(w, " d", a->dilation, 0);
-    put_pair(w, " p", a->pad_before, 0);
-    if (a->pad_after[0] != a->pad_before[0] || a->pad_after[1] != a->pad_before[1])
-        put_pair(w, " q", a->pad_after, -1);
-    put_named(w, " g", a->groups, a->kernel[0] ? 1 : 0);
-    put_flag(w, " bias", a->bias);
-    put_flag(w, " counts", a->count_padding);
-    put_named(w, " n", a->lrn_size, 0);
+    int64_t number[2];
+    for (const struct op_attr *attr = op_attr_table; attr->name; attr++) {
+        if (!attr->key[0] || op_attr_is_usual(attr, &spec->op.attrs))
+            continue;
+        op_attr_numbers(attr, &spec->op.attrs, number);
+        put(w, " ");
+        put(w, attr->key);
+        if (attr->type == ATTR_FLAG)
+            continue;
+        put_number(w, number[0]);
+        put_named(w, "x", number[1], number[0]);
+    }
     /* A piece draws by the index of the whole. */
-    put_flag(w, " part", a->drop_probability > 0 && spec->whole.rank > 0);
+    put_flag(w, " part", spec->op.attrs.drop_probability > 0 && spec->whole.rank > 0);
 }
 
 static void put_spec(struct writer *w, const struct group_spec *spec)

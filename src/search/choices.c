@@ -418,22 +418,13 @@ static enum status drop_surplus(struct lister *l)
     return STATUS_OK;
 }
 
-static struct op_case sized(const struct op_case *op, int64_t samples)
-{
-    struct op_case c = *op;
-    for (int k = 0; k < c.n_inputs; k++)
-        c.input[k].dim[0] = samples;
-    c.output.dim[0] = samples;
-    return c;
-}
-
 enum status choice_list(const struct choice_wish *wish, const struct choice_layer *layer,
                         arena *memory, const struct choice **choices, int *n_choices)
 {
     struct lister *l;
     int parts[USE_COUNT];
     TRY(arena_alloc(memory, sizeof *l, &l));
-    struct op_case op = sized(&wish->graph->nodes[layer->node[0]].op, wish->samples);
+    struct op_case op = op_resize(&wish->graph->nodes[layer->node[0]].op, wish->samples);
     l->wish = wish;
     l->memory = memory;
     l->max_choices = wish->max_choices ? wish->max_choices : MAX_CHOICES;

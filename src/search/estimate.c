@@ -465,7 +465,7 @@ static void add_moves(struct estimator *e, int node, const struct loop_nest *nes
         if (n->input[k] == 0 || is_aligned(feeder, layer))
             continue;
         struct loop_nest source;
-        struct op_case op = partition_sized_op(&e->graph->nodes[n->input[k]], e->now->samples);
+        struct op_case op = op_resize(&e->graph->nodes[n->input[k]].op, e->now->samples);
         op_get_loops(&op, &source);
         struct side from = {feeder, &source, &source.output}, to = {layer, nest, &nest->input[k]};
         int largest = is_uneven(layer) ? find_piece(layer, nest, LARGEST) : 0;
@@ -487,7 +487,7 @@ static void add_moves(struct estimator *e, int node, const struct loop_nest *nes
 static void add_layers(struct estimator *e)
 {
     for (int i = 1; i < e->graph->n_nodes; i++) {
-        struct op_case op = partition_sized_op(&e->graph->nodes[i], e->now->samples);
+        struct op_case op = op_resize(&e->graph->nodes[i].op, e->now->samples);
         struct loop_nest nest;
         op_get_loops(&op, &nest);
         add_compute(e, i, &op, &nest);

@@ -83,12 +83,8 @@ static void fill_case(const struct maker *m, const struct choice_layer *layer,
     memset(out, 0, sizeof *out);
     out->layer = layer;
     out->n_nodes = layer->n_nodes;
-    for (int i = 0; i < layer->n_nodes; i++) {
-        out->op[i] = g->nodes[layer->node[i]].op;
-        for (int k = 0; k < out->op[i].n_inputs; k++)
-            out->op[i].input[k].dim[0] = m->wish.samples;
-        out->op[i].output.dim[0] = m->wish.samples;
-    }
+    for (int i = 0; i < layer->n_nodes; i++)
+        out->op[i] = op_resize(&g->nodes[layer->node[i]].op, m->wish.samples);
     for (int k = 0; k < first->op.n_inputs; k++)
         out->input_gradient |= m->needs_gradient[first->input[k]];
     out->folded_sum = is_folded_sum(m, layer->node[0]);
@@ -97,9 +93,11 @@ static void fill_case(const struct maker *m, const struct choice_layer *layer,
 
 static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
 {
-    return a->n_nodes == b->n_nodes && a->input_gradient == b->input_gradient &&
-           a->folded_sum == b->folded_sum && a->n_readers == b->n_readers &&
-           memcmp(a->op, b->op, (size_t)a->n_nodes * sizeof *a->op) == 0;
+    bool same = a->n_nodes == b->n_nodes && a->input_gradient == b->input_gradient &&
+                a->folded_sum == b->folded_sum && a->n_readers == b->n_readers;
+    for (int i = 0; same && i < a->n_nodes; i++)
+        same = op_equal(&a->op[i], &b->op[i]);
+    return same;
 }
 
 static enum status price_choices(struct maker *m, struct sort *s)

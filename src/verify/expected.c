@@ -31,10 +31,7 @@ static enum status make_piece(struct world *w, int node, int worker, int64_t n, 
     to->empty = true;
     if (number < 0)
         return STATUS_OK;
-    struct op_case op = w->graph->nodes[node].op;
-    for (int k = 0; k < op.n_inputs; k++)
-        op.input[k].dim[0] = n;
-    op.output.dim[0] = n;
+    struct op_case op = op_resize(&w->graph->nodes[node].op, n);
     struct loop_nest nest;
     struct box box;
     op_get_loops(&op, &nest);

@@ -125,27 +125,6 @@ struct pass_act {
     int rank; /* of the output */
 };
 
-static bool same_attrs(const struct op_attrs *a, const struct op_attrs *b)
-{
-    bool same = a->out_channels == b->out_channels && a->groups == b->groups && a->bias == b->bias;
-    for (int i = 0; i < 2; i++)
-        same &= a->kernel[i] == b->kernel[i] && a->stride[i] == b->stride[i] &&
-                a->dilation[i] == b->dilation[i] && a->pad_before[i] == b->pad_before[i] &&
-                a->pad_after[i] == b->pad_after[i] && a->out_size[i] == b->out_size[i] &&
-                a->whole_in[i] == b->whole_in[i] && a->whole_out[i] == b->whole_out[i] &&
-                a->first_in[i] == b->first_in[i] && a->first_out[i] == b->first_out[i];
-    return same;
-}
-
-static bool same_op(const struct op_case *a, const struct op_case *b)
-{
-    bool same = a->op == b->op && a->n_inputs == b->n_inputs &&
-                shape_equal(&a->output, &b->output) && same_attrs(&a->attrs, &b->attrs);
-    for (int k = 0; same && k < a->n_inputs; k++)
-        same = shape_equal(&a->input[k], &b->input[k]);
-    return same;
-}
-
 /* Elements per channel of a batch norm in the whole micro-batch. */
 static int64_t count_statistics(const struct pass_act *x)
 {
@@ -186,7 +165,7 @@ static enum status find_pass(const struct act *a, struct pass_act *x)
     if (a->m < 0)
         return check_fail(p, a->number, "belongs to no micro-batch");
     TRY(world_get_piece(a->w, x->g->first_node, a->worker, a->m, &x->piece));
-    if (!x->piece || !same_op(&x->piece->op, &x->g->spec.op))
+    if (!x->piece || !op_equal(&x->piece->op, &x->g->spec.op))
         return check_fail(p, a->number, "runs another piece than the plan gives this worker");
     if (x->run->first_sample != world_first_sample(a->w, a->m))
         return check_fail(p, a->number, "begins at another sample than its micro-batch");

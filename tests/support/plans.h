@@ -9,8 +9,8 @@
 #define CLEAVE_TESTS_PLANS_H
 
 #include "model/network.h"
-#include "plan/internal.h"
 #include "plan/plan.h"
+#include "plan/shared.h"
 #include "testing.h"
 
 enum { NETWORKS = 7 };

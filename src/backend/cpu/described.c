@@ -10,38 +10,13 @@ struct described {
     struct group_layouts asked, given; /* with which it was created, and what came of it */
 };
 
-static bool same_pair(const int64_t a[2], const int64_t b[2])
-{
-    return a[0] == b[0] && a[1] == b[1];
-}
-
-static bool same_attrs(const struct op_attrs *a, const struct op_attrs *b)
-{
-    return a->out_channels == b->out_channels && same_pair(a->kernel, b->kernel) &&
-           same_pair(a->stride, b->stride) && same_pair(a->dilation, b->dilation) &&
-           same_pair(a->pad_before, b->pad_before) && same_pair(a->pad_after, b->pad_after) &&
-           a->groups == b->groups && a->bias == b->bias && a->count_padding == b->count_padding &&
-           same_pair(a->out_size, b->out_size) && a->epsilon == b->epsilon &&
-           a->momentum == b->momentum && a->lrn_size == b->lrn_size &&
-           a->lrn_alpha == b->lrn_alpha && a->lrn_beta == b->lrn_beta && a->lrn_k == b->lrn_k &&
-           a->drop_probability == b->drop_probability && same_pair(a->whole_in, b->whole_in) &&
-           same_pair(a->whole_out, b->whole_out) && same_pair(a->first_in, b->first_in) &&
-           same_pair(a->first_out, b->first_out);
-}
-
 /* In all that needs and layouts can depend on. Which samples a piece has, what it draws at random
  * and by how many a mean is divided are numbers that kernels use when they run. */
 static bool same_spec(const struct group_spec *a, const struct group_spec *b)
 {
-    bool same = a->op.op == b->op.op && a->op.n_inputs == b->op.n_inputs &&
-                shape_equal(&a->op.output, &b->op.output) && a->activation == b->activation &&
-                a->residual == b->residual && a->training == b->training &&
-                a->input_gradient == b->input_gradient &&
-                a->shared_statistics == b->shared_statistics &&
-                same_attrs(&a->op.attrs, &b->op.attrs);
-    for (int k = 0; same && k < a->op.n_inputs; k++)
-        same = shape_equal(&a->op.input[k], &b->op.input[k]);
-    return same;
+    return a->activation == b->activation && a->residual == b->residual &&
+           a->training == b->training && a->input_gradient == b->input_gradient &&
+           a->shared_statistics == b->shared_statistics && op_equal(&a->op, &b->op);
 }
 
 /* Those that the caller may fix. */

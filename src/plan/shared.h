@@ -1,6 +1,6 @@
-/* internal.h: what the files of this room share. */
-#ifndef CLEAVE_PLAN_INTERNAL_H
-#define CLEAVE_PLAN_INTERNAL_H
+/* shared.h: declarations for the files of src/plan alone. */
+#ifndef CLEAVE_PLAN_SHARED_H
+#define CLEAVE_PLAN_SHARED_H
 
 #include "plan/plan.h"
 
@@ -35,8 +35,8 @@ bool plan_reads_only_padding(const struct plan_layer *layer, const struct op_cas
 
 /* ---- faults ---- */
 
-/* The first thing that is wrong with a plan, and where: plan_check says it as it is, plan_parse
- * with the line. */
+/* The first fault of a plan, and where it is: plan_check reports the message alone, plan_parse adds
+ * the line. */
 struct plan_fault {
     enum plan_place { FAULT_IN_PLAN, FAULT_IN_SYNC, FAULT_IN_STAGE, FAULT_IN_LAYER } place;
     int index;       /* the stage or node */
@@ -50,7 +50,7 @@ bool plan_find_fault(const struct plan *plan, const struct graph *graph, struct 
 
 /* ---- pipeline stages ---- */
 
-/* What a layer costs on so many samples, in operations; memory traffic is counted in (stages.c). */
+/* The cost of a layer on so many samples, in operations; memory traffic is included (stages.c). */
 double plan_node_work(const struct graph_node *node, int64_t samples);
 
 /* Splits the nodes in graph order into n_stages runs, stage s having replicas[s] workers, so that

@@ -1,5 +1,7 @@
 /* The rules of a machine. */
-#include "machine/parts.h"
+#include "machine/builder.h"
+
+#include "base/numbers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -157,7 +159,7 @@ static enum status check_unique(const char *what, const char **names, int n)
 
 static enum status check_names(const struct machine *m)
 {
-    int most = m->n_links > m->n_kinds ? m->n_links : m->n_kinds;
+    int most = int_max(m->n_links, m->n_kinds);
     const char **names = calloc((size_t)most + 1, sizeof *names);
     if (!names)
         return status_no_memory((size_t)most * sizeof *names);

@@ -1,4 +1,4 @@
-/* parts.h: how the files of this room build a machine. For src/machine alone.
+/* builder.h: how the files of this room build a machine. For src/machine alone.
  *
  *     struct machine_builder b;
  *     TRY(machine_begin("two", "by hand", &b));
@@ -9,18 +9,19 @@
  * fail:
  *     machine_abandon(&b);
  */
-#ifndef CLEAVE_MACHINE_PARTS_H
-#define CLEAVE_MACHINE_PARTS_H
+#ifndef CLEAVE_MACHINE_BUILDER_H
+#define CLEAVE_MACHINE_BUILDER_H
 
+#include "base/json.h"
 #include "machine/machine.h"
 
-enum { MACHINE_NO_LINK = -1, MACHINE_FILE_BYTES_MAX = 64 << 20 };
+enum { MACHINE_NO_LINK = -1 };
 
-/* What joins two neighbours, each way: half of the latency is in each of the two links. */
+/* The connection of a device or node, each way: each of its two links has half of the latency. */
 struct machine_port {
     double bytes_per_s, latency_s;
 };
-extern const struct machine_port machine_usual_network; /* between nodes, where nothing is said */
+extern const struct machine_port machine_usual_network; /* between nodes, by default */
 
 /* ---- building (build.c) ---- */
 
@@ -39,7 +40,8 @@ enum status machine_add_kind(struct machine_builder *b, const struct machine_kin
                              int *out) MUST_USE;
 enum status machine_add_link(struct machine_builder *b, const char *name, struct machine_port port,
                              int *out) MUST_USE;
-/* Its name, about, memory_bytes, cores and host count; it has no links yet. A NULL name: "node3".
+/* Copies name, about, memory_bytes, cores and host; the node has no links yet. A NULL name:
+ * "node3".
  */
 enum status machine_add_node(struct machine_builder *b, const struct machine_node *node) MUST_USE;
 /* On the last node; no links yet. */
@@ -57,20 +59,20 @@ enum status machine_add_curve(struct machine_builder *b,
 
 /* The kind of that name among the machine's own (case does not count); -1: none. */
 int machine_find_kind(const struct machine *m, const char *name);
-/* The same, or else that of machines/devices.json, which is then added; -1 in *out: none. */
+/* The same, or else the kind of machines/devices.json, which is then added; -1 in *out: none. */
 enum status machine_use_kind(struct machine_builder *b, const char *name, int *out) MUST_USE;
-/* That of machines/devices.json, a GPU with that memory (0: its own), added if need be; -1 in *out:
- * none. */
+/* The kind of machines/devices.json, if it is a GPU with this memory (0: its own), added if it is
+ * new; -1 in *out: none. */
 enum status machine_use_memory(struct machine_builder *b, const char *name, int64_t memory_bytes,
                                int *out) MUST_USE;
 
 struct machine_port machine_kind_port(const struct machine_kind *kind);
 
-/* The same for a finished machine that was measured: curves of the transport are replaced. */
+/* Replaces the transport's curves in a finished machine. */
 enum status machine_replace_curves(struct machine *m, const char *transport,
                                    const struct machine_curve *curves, int n) MUST_USE;
 
-/* ---- what is compiled in (library.c; the arrays are made from machines/ by the build) ---- */
+/* ---- compiled-in files (library.c; the arrays are made from machines/ by the build) ---- */
 
 struct machine_file {
     const char *name; /* "optcnn" for machines/optcnn.json */
@@ -92,11 +94,11 @@ enum status machine_library_match(const char *model, arena *memory, struct machi
 
 enum status machine_parse_string(const char *text, struct machine **out) MUST_USE; /* string.c */
 
-/* Fails with STATUS_USAGE: "WHERE: unknown WHAT 'word': did you mean 'near'? (allowed: ..)". */
-enum status machine_fail_unknown(const char *where, const char *what, const char *word,
-                                 const char *const *names) MUST_USE;
+/* The members of a kind over what *k holds; texts live as long as the JSON. Other members are not
+ * looked at. (read.c) */
+enum status machine_read_kind(struct json_place at, struct machine_kind *k) MUST_USE;
 
-/* ---- hosts (host.c builds, discover.c or discover_none.c looks) ---- */
+/* ---- hosts (host.c builds; discover.c or discover_none.c inspects) ---- */
 
 enum { MACHINE_HOST_GPUS = 64, MACHINE_HOST_TEXT = 160 };
 
@@ -104,14 +106,14 @@ struct machine_host {
     char name[64];
     char cpu[MACHINE_HOST_TEXT];   /* the model, "" if unknown */
     char about[MACHINE_HOST_TEXT]; /* packages, cores, caches */
-    int units, cores;              /* processing units that may be used, and cores they are in */
+    int units, cores;              /* usable processing units, and the cores that have them */
     int64_t memory_bytes;          /* 0: unknown; not read where it is this one */
-    bool here;                     /* it is the one this process runs on */
+    bool here;                     /* this process runs on it */
     int n_gpus;
     char gpus[MACHINE_HOST_GPUS][MACHINE_HOST_TEXT]; /* models */
 };
 
-/* `gpus_alone`: where there are GPUs, they alone are devices. GPUs of unknown models are left out
+/* `gpus_alone`: if there are GPUs, only they are devices. GPUs of unknown models are left out
  * and named in the log. */
 enum status machine_build_host(const struct machine_host *host, int threads, bool gpus_alone,
                                const char *name, const char *source, struct machine **out) MUST_USE;

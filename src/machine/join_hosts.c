@@ -1,6 +1,8 @@
-/* One machine out of those of several hosts: each process hands in its own as text. */
+/* Joins the machines of several hosts into one: the processes exchange theirs as text. */
+#include "machine/builder.h"
+
+#include "base/numbers.h"
 #include "machine/measure.h"
-#include "machine/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,34 +11,23 @@
 struct texts {
     char *mine, *all;
     int64_t *sizes;
-    int64_t room; /* of each in `all` */
+    int64_t room; /* bytes of each text in `all` */
 };
 
-static enum status write_own(const struct machine *own, char **out, int64_t *n_bytes)
-{
-    size_t size = 0;
-    FILE *f = open_memstream(out, &size);
-    if (!f)
-        return status_no_memory(1);
-    enum status st = machine_write(own, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_no_memory(size);
-    *n_bytes = (int64_t)size;
-    return st;
-}
-
-/* Everybody's text to everybody: first how long they are, then all in rooms of the longest. */
+/* Gives all texts to all processes: first the lengths, then the texts, each padded to the longest.
+ */
 static enum status exchange(comm *process, const struct machine *own, struct texts *t)
 {
     int64_t n_bytes = 0;
     size_t size = (size_t)process->size;
-    TRY(write_own(own, &t->mine, &n_bytes));
+    TRY(machine_write_text(own, &t->mine));
+    n_bytes = (int64_t)strlen(t->mine);
     t->sizes = calloc(size, sizeof *t->sizes);
     if (!t->sizes)
         return status_no_memory(size * sizeof *t->sizes);
     TRY(process->table->exchange(process, &n_bytes, sizeof n_bytes, t->sizes));
     for (size_t i = 0; i < size; i++)
-        t->room = t->sizes[i] > t->room ? t->sizes[i] : t->room;
+        t->room = int64_max(t->room, t->sizes[i]);
     char *padded = realloc(t->mine, (size_t)t->room + 1);
     t->all = calloc(size, (size_t)t->room);
     t->mine = padded ? padded : t->mine;
@@ -46,7 +37,7 @@ static enum status exchange(comm *process, const struct machine *own, struct tex
     return process->table->exchange(process, t->mine, t->room, t->all);
 }
 
-/* ---- putting together ---- */
+/* ---- joining ---- */
 
 static bool same_kind(const struct machine_kind *a, const struct machine_kind *b)
 {
@@ -58,7 +49,8 @@ static bool same_kind(const struct machine_kind *a, const struct machine_kind *b
            a->cores == b->cores;
 }
 
-/* The same kind if it is there; a kind of the same name that differs gets a number: "cpu-2". */
+/* The machine's equal kind if it has one; a different kind of the same name gets a number: "cpu-2".
+ */
 static enum status use_kind(struct machine_builder *b, const struct machine_kind *kind, int *out)
 {
     struct machine_kind named = *kind;
@@ -95,7 +87,7 @@ static enum status add_device(struct machine_builder *b, const struct machine *h
     return machine_add_device_port(b, port_of(host, number));
 }
 
-/* CPU devices are what its ranks run on: as many as they are, and not one for each core. */
+/* A host has one CPU device for each of its ranks, not one for each core. */
 static enum status add_host(struct machine_builder *b, const struct machine *host, int n_ranks)
 {
     int n = host->nodes[0].n_devices, n_cpus = 0;
@@ -117,7 +109,7 @@ static int count_ranks(const comm *process, const int *node_of_rank, int node)
     return n;
 }
 
-/* What names a host before: "BOOT/CORES", see host.c. */
+/* At first a host's name is "BOOT/CORES" (host.c). */
 static bool same_host(const struct machine_node *a, const struct machine_node *b)
 {
     size_t n = strcspn(a->host, "/");
@@ -151,7 +143,7 @@ static enum status add_hosts(struct machine_builder *b, const comm *process,
 {
     int n_nodes = 1;
     for (int rank = 0; rank < process->size; rank++)
-        n_nodes = node_of_rank[rank] >= n_nodes ? node_of_rank[rank] + 1 : n_nodes;
+        n_nodes = int_max(n_nodes, node_of_rank[rank] + 1);
     for (int rank = 0, next = 0; rank < process->size; rank++) {
         struct machine *host;
         if (node_of_rank[rank] < next)
@@ -162,7 +154,7 @@ static enum status add_hosts(struct machine_builder *b, const comm *process,
         TRY(machine_parse_json(t->all + rank * t->room, (size_t)t->sizes[rank], "a host's machine",
                                &host));
         enum status st = add_host(b, host, n_ranks);
-        if (st == STATUS_OK && rank == 0) /* everybody's machine has the same name */
+        if (st == STATUS_OK && rank == 0) /* all processes name it the same */
             st = arena_copy_text(b->m->memory, host->name, &b->m->name);
         machine_destroy(host);
         TRY(st);
