@@ -1,7 +1,7 @@
 /* The threads transport: every case of comm_cases.h, and failures. */
 #include "testing.h"
 
-#include "comm/bell.h"
+#include "comm/eventcount.h"
 #include "comm_cases.h"
 
 #include <math.h>
@@ -227,7 +227,7 @@ static void test_who_waits_looks_on(void **state)
 {
     (void)state;
     comm *ends[CASES_MAX_WORKERS];
-    int cores = bell_cores();
+    int cores = comm_count_cores();
     for (int size = cores; size <= cores + 1; size++) {
         if (size > CASES_MAX_WORKERS)
             skip();

@@ -167,4 +167,7 @@ bool comm_mpi_launched(int *rank, int *size);
 /* Payload bytes that member number `position` of the reduction sends (see sent_bytes). */
 int64_t comm_reduce_sent_bytes(const struct comm_reduction *r, int position);
 
+/* Cores that this process may run on; at least 1. */
+int comm_count_cores(void);
+
 #endif

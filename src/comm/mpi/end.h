@@ -12,8 +12,8 @@
 #ifndef CLEAVE_COMM_MPI_END_H
 #define CLEAVE_COMM_MPI_END_H
 
-#include "comm/bell.h"
 #include "comm/comm.h"
+#include "comm/eventcount.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -52,9 +52,9 @@ struct mpi_end {
     struct mpi_peer *peers; /* [size] */
     struct host *host;      /* memory shared with the ranks of this host; NULL: alone, or off */
     bool all_on_host;
-    struct bell own_bell; /* used when there is no host */
-    struct bell *bell;
-    struct bell_ear ear;
+    struct eventcount own_event; /* used when there is no host */
+    struct eventcount *event;
+    struct eventcount_waiter waiter;
     int n_requests_open;  /* MPI requests of operations under way: only polling moves them */
     bool busy;            /* the last polls moved something, or left work */
     int64_t moved_ns;     /* when something last moved */

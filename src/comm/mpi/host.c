@@ -75,7 +75,7 @@ struct shared {
     int small_users[SMALL_SLOTS]; /* meeting, or NONE */
     struct slot slots[SLOTS];
     struct meeting meetings[MEETINGS];
-    struct bell bells[MAX_RANKS];
+    struct eventcount events[MAX_RANKS];
 };
 
 struct host {
@@ -112,11 +112,11 @@ static enum status lock(const struct host *h, double seconds)
     return STATUS_OK;
 }
 
-static void ring_members(const struct host *h, uint64_t members)
+static void signal_members(const struct host *h, uint64_t members)
 {
     for (int i = 0; i < h->size; i++) {
         if (i != h->rank && (members >> i & 1))
-            bell_ring(&h->shared->bells[i]);
+            eventcount_signal(&h->shared->events[i]);
     }
 }
 
@@ -241,7 +241,7 @@ static void hand_out_slots(const struct host *h)
             atomic_store_explicit(&slot->members[k].out, 0, memory_order_relaxed);
         }
         atomic_store(&m->slot, i);
-        ring_members(h, m->members);
+        signal_members(h, m->members);
     }
 }
 
@@ -280,7 +280,7 @@ static void sum_small(const struct host *h, struct meeting *m, const struct comm
             memcpy(at[0], at[sum], (size_t)((end - first) * type_bytes));
     }
     atomic_store_explicit(&m->small_done, 1, memory_order_release);
-    ring_members(h, m->members);
+    signal_members(h, m->members);
 }
 
 /* ---- large arrays ---- */
@@ -420,7 +420,7 @@ static bool step(const struct host *h, int number, struct host_op *op, uint64_t 
     } else {
         return false;
     }
-    ring_members(h, members);
+    signal_members(h, members);
     return true;
 }
 
@@ -541,7 +541,7 @@ void host_abort(struct mpi_end *end, const struct mpi_abort *why)
         atomic_store(&h->shared->aborted, true);
     }
     (void)pthread_mutex_unlock(&h->shared->lock);
-    ring_members(h, UINT64_MAX);
+    signal_members(h, UINT64_MAX);
 }
 
 const struct mpi_abort *host_find_abort(const struct mpi_end *end)
@@ -584,7 +584,7 @@ static enum status init_shared(struct shared *s, int size)
     s->free_meeting = 0;
     s->first_ready = s->last_ready = NONE;
     for (int i = 0; i < size; i++)
-        TRY(bell_init(&s->bells[i], true));
+        eventcount_init(&s->events[i], true);
     return STATUS_OK;
 }
 
@@ -647,7 +647,7 @@ enum status host_create(struct mpi_end *end)
     if (!end->host)
         return status_no_memory(sizeof *end->host);
     *end->host = h;
-    end->bell = &h.shared->bells[h.rank];
+    end->event = &h.shared->events[h.rank];
     return STATUS_OK;
 }
 

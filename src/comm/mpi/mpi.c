@@ -92,7 +92,7 @@ static void mpi_abort(comm *c, enum status cause, const char *why)
                                       end->aborts, &request) == MPI_SUCCESS)
             (void)MPI_Request_free(&request);
     }
-    bell_ring(end->bell);
+    eventcount_signal(end->event);
     (void)unlock(end, STATUS_OK);
 }
 
@@ -248,27 +248,27 @@ static enum status mpi_pause(comm *c, double seconds)
     if (end->busy) {
         end->busy = false;
         end->moved_ns = now_ns;
-        bell_wait(end->bell, &end->ear, 0);
+        eventcount_wait(end->event, &end->waiter, 0);
         return STATUS_OK;
     }
     if (end->n_requests_open > 0) {
         if (now_ns - end->moved_ns < find_spin_ns(end)) {
-            if (end->ear.yields)
+            if (end->waiter.yields)
                 (void)sched_yield();
-            bell_wait(end->bell, &end->ear, 0);
+            eventcount_wait(end->event, &end->waiter, 0);
             return STATUS_OK;
         }
         seconds = seconds < nap_s ? seconds : nap_s;
     } else if (!end->all_on_host && seconds > 0.01) {
         seconds = 0.01; /* to hear of an abort */
     }
-    bell_wait(end->bell, &end->ear, seconds);
+    eventcount_wait(end->event, &end->waiter, seconds);
     return STATUS_OK;
 }
 
 static void mpi_wake(comm *c)
 {
-    bell_ring(end_of(c)->bell);
+    eventcount_signal(end_of(c)->event);
 }
 
 /* ---- control messages ---- */
@@ -352,7 +352,6 @@ static void free_end(struct mpi_end *end)
         if (*comms[i] != MPI_COMM_NULL)
             (void)MPI_Comm_free(comms[i]);
     }
-    bell_deinit(&end->own_bell);
     (void)pthread_mutex_destroy(&end->lock);
     free(end->control_ops);
     free(end->peers);
@@ -461,10 +460,10 @@ static enum status init_end(struct mpi_end *end)
     int ranks_here = 0;
     for (int i = 0; i < end->c.size; i++)
         ranks_here += end->peers[i].host_rank >= 0;
-    end->ear = (struct bell_ear){.spin_ns = longest_spin_ns,
-                                 .max_spin_ns = longest_spin_ns,
-                                 .yields = ranks_here > bell_cores()};
-    end->crowded = ranks_here >= bell_cores();
+    end->waiter = (struct eventcount_waiter){.spin_ns = longest_spin_ns,
+                                             .max_spin_ns = longest_spin_ns,
+                                             .yields = ranks_here > comm_count_cores()};
+    end->crowded = ranks_here >= comm_count_cores();
     if (end->c.size > 1)
         TRY_MPI(MPI_Irecv(&end->abort_incoming, (int)sizeof end->abort_incoming, MPI_BYTE,
                           MPI_ANY_SOURCE, 0, end->aborts, &end->abort_request));
@@ -482,12 +481,9 @@ enum status mpi_create(double timeout_s, comm **out)
     end->transfers = end->reductions = end->control = end->aborts = MPI_COMM_NULL;
     end->abort_request = MPI_REQUEST_NULL;
     (void)pthread_mutex_init(&end->lock, NULL);
-    enum status st = bell_init(&end->own_bell, false);
-    end->bell = &end->own_bell;
-    if (st == STATUS_OK)
-        st = init_end(end);
-    if (st != STATUS_OK)
-        return st; /* the process ends now; what MPI holds ends with it */
+    eventcount_init(&end->own_event, false);
+    end->event = &end->own_event;
+    TRY(init_end(end)); /* on failure the process ends now; what MPI holds ends with it */
     *out = &end->c;
     return STATUS_OK;
 }

@@ -150,11 +150,11 @@ static void leave(struct hub_op *op)
 
 /* ---- the work ---- */
 
-static void ring_others(const struct hub_end *end, const struct meeting *m)
+static void signal_others(const struct hub_end *end, const struct meeting *m)
 {
     for (int i = 0; i < m->r.n_members; i++) {
         if (m->members[i] != end->c.rank)
-            bell_ring(&end->hub->ends[m->members[i]]->bell);
+            eventcount_signal(&end->hub->ends[m->members[i]]->event);
     }
 }
 
@@ -189,7 +189,7 @@ static void work(struct hub_end *end, struct meeting *m, int most)
         if (number < m->chunks.n) {
             do_chunk(m, number);
             if (atomic_fetch_add(&m->chunks_done, 1) + 1 == m->chunks.n)
-                ring_others(end, m);
+                signal_others(end, m);
         }
         atomic_store_explicit(&end->working, false, memory_order_release);
     }
@@ -218,7 +218,7 @@ enum status hub_post(struct hub_end *end, enum meeting_kind kind, const struct c
         if (m->chunks.n == 1)
             work(end, m, 1); /* sooner done than said */
         else
-            ring_others(end, m);
+            signal_others(end, m);
     }
     return STATUS_OK;
 }
@@ -283,7 +283,7 @@ void hub_abort(struct hub *hub, const char *why)
     }
     pthread_mutex_unlock(&hub->abort_lock);
     for (int i = 0; i < hub->size; i++)
-        bell_ring(&hub->ends[i]->bell);
+        eventcount_signal(&hub->ends[i]->event);
     wait_for_workers(hub);
 }
 

@@ -16,8 +16,8 @@
 #ifndef CLEAVE_COMM_THREADS_HUB_H
 #define CLEAVE_COMM_THREADS_HUB_H
 
-#include "comm/bell.h"
 #include "comm/comm.h"
+#include "comm/eventcount.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,8 +63,8 @@ struct hub {
 struct hub_end {
     struct comm c; /* first: a comm * is a hub_end * */
     struct hub *hub;
-    struct bell bell;
-    struct bell_ear ear;
+    struct eventcount event;
+    struct eventcount_waiter waiter;
     bool busy;                        /* the last polls left work that can be done at once */
     comm_op *control_ops;             /* [2 * size] */
     _Alignas(64) atomic_bool working; /* touches memory of others, who must not free it */

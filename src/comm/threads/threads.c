@@ -76,14 +76,14 @@ static enum status threads_pause(comm *c, double seconds)
 {
     struct hub_end *end = end_of(c);
     TRY(hub_check(end->hub));
-    bell_wait(&end->bell, &end->ear, end->busy ? 0 : seconds);
+    eventcount_wait(&end->event, &end->waiter, end->busy ? 0 : seconds);
     end->busy = false;
     return hub_check(end->hub);
 }
 
 static void threads_wake(comm *c)
 {
-    bell_ring(&end_of(c)->bell);
+    eventcount_signal(&end_of(c)->event);
 }
 
 /* ---- control messages: transfers of another kind, matched in order ---- */
@@ -142,12 +142,11 @@ static void threads_abort(comm *c, enum status cause, const char *why)
 
 static void free_end(struct hub_end *end)
 {
-    bell_deinit(&end->bell);
     free(end->control_ops);
     free(end);
 }
 
-/* The ends of others may still ring this one's bell: the last one takes all away. */
+/* The ends of others may still signal this one: the last to be destroyed frees them all. */
 static void threads_destroy(comm *c)
 {
     if (!c)
@@ -188,16 +187,16 @@ static enum status make_end(struct hub *hub, int rank, double timeout_s, struct 
     end->c = (struct comm){
         .table = &threads_table, .rank = rank, .size = hub->size, .timeout_s = timeout_s};
     end->hub = hub;
-    if (hub->size <= bell_cores())
-        end->ear = (struct bell_ear){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
+    if (hub->size <= comm_count_cores())
+        end->waiter =
+            (struct eventcount_waiter){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
     size_t n_bytes = 2 * (size_t)hub->size * sizeof *end->control_ops;
     end->control_ops = malloc(n_bytes);
-    enum status st = end->control_ops ? bell_init(&end->bell, false) : status_no_memory(n_bytes);
-    if (st != STATUS_OK) {
-        free(end->control_ops);
+    if (!end->control_ops) {
         free(end);
-        return st;
+        return status_no_memory(n_bytes);
     }
+    eventcount_init(&end->event, false);
     *out = end;
     return STATUS_OK;
 }
