@@ -192,6 +192,41 @@ static void test_windows(void **state)
     assert_same_run(&second, &whole, 4, 0, "pipedream");
 }
 
+/* A graph and a plan that the caller has made, in place of their names. */
+static void test_values_in_place_of_names(void **state)
+{
+    (void)state;
+    static struct record named, given;
+    struct graph_variant v = {.batch = 16,
+                              .channels = 1,
+                              .height = 28,
+                              .width = 28,
+                              .classes = 10,
+                              .small_form = true,
+                              .drop_probability = -1};
+    struct plan_request request = {.n_workers = 2};
+    struct graph *graph, *other;
+    struct plan *plan;
+    assert_ok(network_build("lenet5", &v, &graph));
+    assert_ok(plan_build("gpipe", graph, &request, &plan));
+    v.batch = 8;
+    assert_ok(network_build("lenet5", &v, &other));
+    struct trainer_options o = lenet_run("gpipe", 2);
+    train(&o, &named);
+    o.plan = NULL;
+    o.workers = 0;
+    o.graph = graph;
+    o.resolved_plan = plan;
+    train(&o, &given);
+    assert_same_run(&given, &named, 0, 0, "given as values");
+    o.graph = other;
+    trainer *t;
+    assert_fails(trainer_create(&o, &t), STATUS_USAGE, "takes 8x1x28x28 images of 10 classes");
+    plan_destroy(plan);
+    graph_destroy(graph);
+    graph_destroy(other);
+}
+
 /* ---- checkpoints ---- */
 
 static void weights_under(struct trainer_options o, const char *path)
@@ -727,6 +762,7 @@ int main(void)
         ON_CPU(test_hardly_any_samples),
         ON_CPU(test_same_plan_same_bits),
         ON_CPU(test_windows),
+        ON_CPU(test_values_in_place_of_names),
         ON_CPU(test_checkpoints_know_no_plan),
         ON_CPU(test_processes_train_like_threads),
         ON_CPU(test_processes_end_together),

@@ -35,6 +35,7 @@ void executor_fail(executor *e, enum status st)
     bool first = !atomic_load(&e->failed);
     if (first) {
         e->error = error;
+        e->has_failed = true;
         atomic_store(&e->failed, true);
     }
     pthread_cond_broadcast(&e->changed);
@@ -324,6 +325,7 @@ void executor_comm_destroy(executor *e)
 
 enum status executor_comm_start(executor *e, const struct bound_program *b)
 {
+    atomic_store(&e->failed, false);
     atomic_store(&e->computed, -1);
     atomic_store(&e->progress_ns, timer_now_ns());
     for (int i = 0; i < b->n_comm; i++)
