@@ -1,16 +1,16 @@
-/* end.h: one MPI rank's end, and the operations it can have under way.
+/* rank.h: one MPI rank, and the operations it can have under way.
  *
  *     transfers     MPI_Isend and MPI_Irecv                             transfer.c
  *     reductions    members on one host: through memory they share      host.c
- *                   others: own algorithms over Isend and Irecv         lanes.c, moves.c
+ *                   others: own algorithms over Isend and Irecv         channels.c, reduce_steps.c
  *     control       Isend and Irecv on a communicator of their own      mpi.c
  *     abort         a text in the host's memory, and a message to all   mpi.c
  *
  * MPI is initialised for one thread at a time; `lock` makes it so: every entry takes it, except
  * wake, and pause gives it back while it sleeps.
  */
-#ifndef CLEAVE_COMM_MPI_END_H
-#define CLEAVE_COMM_MPI_END_H
+#ifndef CLEAVE_COMM_MPI_RANK_H
+#define CLEAVE_COMM_MPI_RANK_H
 
 #include "comm/comm.h"
 #include "comm/eventcount.h"
@@ -24,17 +24,17 @@ enum {
     MPI_HOST_NAME_BYTES = 64,
     MPI_PART_BYTES = 1 << 30, /* a message's length is an int */
     MPI_PARTS = 16,           /* of one transfer at once */
-    MPI_LANES = 4,
+    MPI_CHANNELS = 4,
 };
 
 /* What a worker that gives up tells the others. */
 struct mpi_abort {
     int cause; /* enum status */
-    int rank;  /* of who gave up */
+    int rank;  /* that gave up */
     char text[MPI_ABORT_TEXT_BYTES];
 };
 
-/* Who the others are. */
+/* What is known of another rank. */
 struct mpi_peer {
     int64_t pid;
     char host[MPI_HOST_NAME_BYTES];
@@ -44,8 +44,8 @@ struct mpi_peer {
 
 struct host;
 
-struct mpi_end {
-    struct comm c; /* first: a comm * is a mpi_end * */
+struct mpi_rank {
+    struct comm c; /* first: a comm * is a mpi_rank * */
     pthread_mutex_t lock;
     MPI_Comm transfers, reductions, control, aborts;
     int tag_limit;          /* largest MPI tag */
@@ -55,17 +55,16 @@ struct mpi_end {
     struct eventcount own_event; /* used when there is no host */
     struct eventcount *event;
     struct eventcount_waiter waiter;
-    int n_requests_open;  /* MPI requests of operations under way: only polling moves them */
-    bool busy;            /* the last polls moved something, or left work */
-    int64_t moved_ns;     /* when something last moved */
-    bool crowded;         /* the ranks of this host have no core to spare */
-    comm_op *control_ops; /* [2 * size] */
+    int n_requests_open; /* MPI requests of operations under way: only polling moves them */
+    bool busy;           /* the last polls moved something, or left work */
+    int64_t moved_ns;    /* when something last moved */
+    bool crowded;        /* the ranks of this host have no core to spare */
     MPI_Request abort_request;
     bool aborted;
     struct mpi_abort abort, abort_incoming;
 };
 
-enum mpi_op_kind { OP_DONE, OP_TRANSFER, OP_LANES, OP_GATHER, OP_HOST };
+enum mpi_op_kind { OP_DONE, OP_TRANSFER, OP_CHANNELS, OP_GATHER, OP_HOST };
 
 /* A message, in parts if it is long. */
 struct transfer_op {
@@ -79,18 +78,18 @@ struct transfer_op {
     MPI_Request requests[MPI_PARTS]; /* of part i: number i % MPI_PARTS */
 };
 
-/* See lanes.c. */
-struct lane {
+/* See channels.c. */
+struct channel {
     int64_t segment;
-    int move; /* number of the move under way in that segment */
+    int step; /* number of the step under way in that segment */
     MPI_Request send, receive;
 };
 
-struct lanes_op {
+struct channels_op {
     struct comm_reduction r;
     void *data, *workspace;
     int position;
-    struct lane lanes[MPI_LANES];
+    struct channel channels[MPI_CHANNELS];
 };
 
 struct gather_op {
@@ -105,7 +104,7 @@ struct host_op {
     struct comm_reduction r;
     void *data;
     int position;
-    int meeting;
+    int reduction;
     int64_t in, summed, out; /* rounds this member has finished */
 };
 
@@ -113,7 +112,7 @@ struct mpi_op {
     enum mpi_op_kind kind;
     union {
         struct transfer_op transfer;
-        struct lanes_op lanes;
+        struct channels_op channels;
         struct gather_op gather;
         struct host_op host;
     };
@@ -125,29 +124,29 @@ enum status mpi_check(int error, const char *what) MUST_USE;
 #define TRY_MPI(call) TRY(mpi_check((call), #call))
 
 /* transfer.c */
-enum status transfer_start_send(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
+enum status transfer_start_send(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
                                 const void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
-enum status transfer_start_receive(struct mpi_end *end, MPI_Comm mpi_comm, int peer, int tag,
+enum status transfer_start_receive(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
                                    void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
-enum status transfer_poll(struct mpi_end *end, struct transfer_op *op, bool *done) MUST_USE;
-void transfer_withdraw(struct mpi_end *end, struct transfer_op *op);
+enum status transfer_poll(struct mpi_rank *self, struct transfer_op *op, bool *done) MUST_USE;
+void transfer_withdraw(struct mpi_rank *self, struct transfer_op *op);
 
-/* lanes.c: reductions over messages */
-enum status lanes_start(struct mpi_end *end, const struct comm_reduction *r, int position,
-                        void *data, void *workspace, struct mpi_op *op) MUST_USE;
-enum status lanes_poll(struct mpi_end *end, struct lanes_op *op, bool *done) MUST_USE;
-enum status gather_poll(struct mpi_end *end, struct gather_op *op, bool *done) MUST_USE;
-int64_t lanes_workspace_bytes(const struct comm_reduction *r);
+/* channels.c: reductions over messages */
+enum status messages_start(struct mpi_rank *self, const struct comm_reduction *r, int position,
+                           void *data, void *workspace, struct mpi_op *op) MUST_USE;
+enum status channels_poll(struct mpi_rank *self, struct channels_op *op, bool *done) MUST_USE;
+enum status gather_poll(struct mpi_rank *self, struct gather_op *op, bool *done) MUST_USE;
+int64_t messages_workspace_bytes(const struct comm_reduction *r);
 
 /* host.c: reductions in memory that the ranks of a host share */
-enum status host_create(struct mpi_end *end) MUST_USE;
-void host_destroy(struct mpi_end *end);
-bool host_has_all(const struct mpi_end *end, const struct comm_reduction *r);
-enum status host_start(struct mpi_end *end, const struct comm_reduction *r, int position,
+enum status host_create(struct mpi_rank *self) MUST_USE;
+void host_destroy(struct mpi_rank *self);
+bool host_has_all(const struct mpi_rank *self, const struct comm_reduction *r);
+enum status host_start(struct mpi_rank *self, const struct comm_reduction *r, int position,
                        void *data, struct mpi_op *op) MUST_USE;
-enum status host_poll(struct mpi_end *end, struct host_op *op, bool *done) MUST_USE;
-void host_abort(struct mpi_end *end, const struct mpi_abort *why);
+enum status host_poll(struct mpi_rank *self, struct host_op *op, bool *done) MUST_USE;
+void host_abort(struct mpi_rank *self, const struct mpi_abort *why);
 /* What the first rank of this host that called abort said, or NULL. */
-const struct mpi_abort *host_find_abort(const struct mpi_end *end);
+const struct mpi_abort *host_find_abort(const struct mpi_rank *self);
 
 #endif
