@@ -35,7 +35,7 @@ struct comm_chunks comm_cut(int64_t count, int64_t element_bytes, int n_members)
     c.size = c.size > most ? most : c.size;
     c.n = (count + c.size - 1) / c.size;
     if (c.n == 0)
-        c.n = 1; /* nothing to do still has to be done by somebody */
+        c.n = 1; /* no element, but an end all the same */
     return c;
 }
 

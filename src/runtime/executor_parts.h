@@ -21,7 +21,7 @@ struct bound_program {
     struct executor_time *times; /* NULL: not kept */
 };
 
-/* What is under way: positions in the list of communicating instructions. */
+/* The communication under way: positions in the list of communicating instructions. */
 struct flight {
     const struct bound_program *b;
     int next; /* the first that was not started */
@@ -48,7 +48,7 @@ struct executor {
     float *numbers;          /* of a rehearsal, to fill memory with */
 
     /* The computing thread communicates, too: between instructions and while it waits. Else, where
-     * a transport must be looked after all the time, a thread of its own does. */
+     * a transport must be polled all the time, a second thread does. */
     bool attends;
     struct flight flight; /* of the thread that communicates */
 

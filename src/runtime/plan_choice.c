@@ -72,7 +72,6 @@ static enum status fail_no_use(const struct plan_strategy *s, const struct optio
                        s->name, option->name, may ? " without --sync server" : "", users);
 }
 
-/* Who asks for something else than they get should know. */
 enum status plan_check_used(const struct plan_request *request, const char *strategy)
 {
     struct option options[N_OPTIONS];

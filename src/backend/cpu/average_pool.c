@@ -108,7 +108,7 @@ static enum status backward(group *base, const struct group_args *args,
     return primitive_run(&pool_of(base)->backward, base->device, pointers, args->workspace);
 }
 
-const struct kernel_family cpu_average_pool = {
+const struct op_kernels cpu_average_pool = {
     .group_bytes = sizeof(struct pool_group),
     .wants_blocked = true,
     .create = create,

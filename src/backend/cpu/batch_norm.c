@@ -466,7 +466,7 @@ static enum status backward_statistics(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_batch_norm = {
+const struct op_kernels cpu_batch_norm = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

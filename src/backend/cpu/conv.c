@@ -144,7 +144,7 @@ static enum status create(group *base)
     return found ? STATUS_OK : create_plain(g);
 }
 
-const struct kernel_family cpu_conv = {
+const struct op_kernels cpu_conv = {
     .group_bytes = sizeof(struct product_group),
     .create = create,
     .destroy = product_destroy,

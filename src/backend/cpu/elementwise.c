@@ -6,17 +6,10 @@
 /* Less than this is not worth waking other threads for. */
 enum { SERIAL_FLOATS = 1 << 13 };
 
-/* Into how many pieces n floats are cut, and piece i of them, begun at a whole vector. */
+/* Into how many pieces n floats are cut. */
 static int pieces_of(const device *d, int64_t n)
 {
     return n < SERIAL_FLOATS ? 1 : d->threads;
-}
-
-static struct range piece(int64_t n, int pieces, int i)
-{
-    int64_t vectors = n / LOOPS_MAX_LANES;
-    return (struct range){vectors * i / pieces * LOOPS_MAX_LANES,
-                          i + 1 == pieces ? n : vectors * (i + 1) / pieces * LOOPS_MAX_LANES};
 }
 
 static int64_t floats_of(const layout *l)
@@ -30,7 +23,7 @@ void cpu_activate(const device *d, const layout *l, enum activation a, const flo
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         d->loops->activate(a, r.end - r.begin, x + r.begin, y + r.begin);
     }
     if (a == ACTIVATION_LOGISTIC) /* the one that does not keep zero */
@@ -45,7 +38,7 @@ enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *cons
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         const float *from[GROUP_MAX_ADDENDS];
         for (int k = 0; k < n_addends; k++)
             from[k] = (const float *)addends[k] + r.begin;
@@ -89,7 +82,7 @@ static enum status backward_activation(group *g, const struct group_args *args,
                     activation_of_op(g), args->output, args->input_grad[0]);
 }
 
-const struct kernel_family cpu_activation = {
+const struct op_kernels cpu_activation = {
     .group_bytes = sizeof(struct group),
     .create = create_activation,
     .run = {[PASS_FORWARD] = forward_activation, [PASS_BACKWARD] = backward_activation},
@@ -112,7 +105,7 @@ static enum status forward_add(group *g, const struct group_args *args,
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         const float *from[OP_MAX_INPUTS];
         for (int k = 0; k < n_inputs; k++)
             from[k] = (const float *)args->input[k] + r.begin;
@@ -125,7 +118,7 @@ static enum status forward_add(group *g, const struct group_args *args,
 }
 
 /* Its gradient is handed on without a computation (OP_PASSES_GRADIENT). */
-const struct kernel_family cpu_add = {
+const struct op_kernels cpu_add = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create_add,
@@ -229,7 +222,7 @@ static void drop_plain(const struct dropping *d)
         int64_t first = index_of(n, (const int64_t[SHAPE_MAX_RANK]){0});
 #pragma omp parallel for num_threads(pieces) schedule(static)
         for (int i = 0; i < pieces; i++) {
-            struct range r = piece(run, pieces, i);
+            struct range r = floats_part(run, pieces, i);
             drop_run(d, r.begin, r.end - r.begin, first + r.begin);
         }
         return;
@@ -287,7 +280,7 @@ static enum status backward_dropout(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_dropout = {
+const struct op_kernels cpu_dropout = {
     .group_bytes = sizeof(struct group),
     .create = create_dropout,
     .run = {[PASS_FORWARD] = forward_dropout, [PASS_BACKWARD] = backward_dropout},

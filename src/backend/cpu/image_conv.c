@@ -120,13 +120,13 @@ static void fold_image(const struct image_conv *g, const float *image, float *fo
                      folded + n * v.n_stride + y * to->dim[3] * v.block);
 }
 
-/* ---- the family ---- */
+/* ---- the kernels ---- */
 
 static enum status create_inner(struct image_conv *g)
 {
     group *inner = &g->inner.base;
     inner->device = g->base.device;
-    inner->family = &cpu_conv;
+    inner->kernels = &cpu_conv;
     inner->spec = g->base.spec;
     TRY(fold_op(&g->base.spec.op, &inner->spec.op));
     TRY(layout_get_blocked(inner->device, &inner->spec.op.input[0], &inner->layouts.input[0]));
@@ -197,7 +197,7 @@ static enum status backward_weights(group *base, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_image_conv = {
+const struct op_kernels cpu_image_conv = {
     .group_bytes = sizeof(struct image_conv),
     .create = create,
     .destroy = destroy,

@@ -113,7 +113,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_local_response_norm = {
+const struct op_kernels cpu_local_response_norm = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -71,7 +71,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_loss = {
+const struct op_kernels cpu_loss = {
     .group_bytes = sizeof(struct group),
     .create = create,
     .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD] = backward},

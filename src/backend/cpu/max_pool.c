@@ -64,7 +64,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_max_pool = {
+const struct op_kernels cpu_max_pool = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -45,7 +45,7 @@ enum status product_create(struct product_group *g, const struct product_tensors
                            product_describe *const describe[PASS_COUNT], bool allow_reference,
                            bool *found) MUST_USE;
 
-/* The functions of both families. */
+/* The functions of both. */
 void product_destroy(group *base);
 enum status product_forward(group *base, const struct group_args *args,
                             const struct step_state *step);

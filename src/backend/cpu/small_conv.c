@@ -101,7 +101,7 @@ static enum status forward(group *g, const struct group_args *args, const struct
     (void)step;
     const struct small s = sizes_of(g);
     enum activation a = g->spec.activation;
-    bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
+    bool folds = can_fold(a);
 #pragma omp parallel for num_threads(g->device->threads) schedule(static)
     for (int64_t n = 0; n < s.n; n++)
         forward_image(&s, args, folds ? a : ACTIVATION_NONE, n);
@@ -157,7 +157,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_small_conv = {
+const struct op_kernels cpu_small_conv = {
     .group_bytes = sizeof(struct group),
     .create = create,
     .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD_WEIGHTS] = backward_weights},

@@ -237,7 +237,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_tap_conv = {
+const struct op_kernels cpu_tap_conv = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -290,7 +290,7 @@ static enum status forward(group *g, const struct group_args *args, const struct
     (void)step;
     struct convolution c = forward_of(g);
     enum activation a = g->spec.activation;
-    bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
+    bool folds = can_fold(a);
     struct chunk_pass pass = {.c = &c,
                               .activation = folds ? a : ACTIVATION_NONE,
                               .x = args->input[0],
@@ -421,7 +421,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_winograd = {
+const struct op_kernels cpu_winograd = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -18,7 +18,7 @@ static const int64_t longest_spin_ns = 50000;
 /* How long pause lets polls follow each other; where ranks have no core to spare, and compute, the
  * computation would pay for it. */
 static const int64_t poll_spin_ns = 60000, crowded_spin_ns = 15000;
-static const double nap_s = 50e-6;   /* MPI wakes nobody: a sleeper looks again after this */
+static const double nap_s = 50e-6;   /* MPI wakes no thread: a sleeper polls again after this */
 static const double end_abort_s = 2; /* others' time to end by themselves */
 
 static struct mpi_rank *rank_of(comm *c)
@@ -96,8 +96,8 @@ static void mpi_abort(comm *c, enum status cause, const char *why)
     (void)unlock(self, STATUS_OK);
 }
 
-/* What /proc says of a process of this host: R, S, T (stopped), Z (ended, and nobody has asked for
- * its exit status yet), .. 0: there is none; '?': unknown. */
+/* What /proc says of a process of this host: R, S, T (stopped), Z (ended, but its exit
+ * status was not read yet), .. 0: there is none; '?': unknown. */
 static char find_process_state(int64_t pid)
 {
     char path[64], line[512] = "";
@@ -223,7 +223,7 @@ static enum status mpi_poll(comm *c, comm_op *op, bool *done)
     struct mpi_rank *self = rank_of(c);
     *done = false;
     lock(self);
-    /* A look at MPI costs a call of the system: whether another host gave up is asked in pause. */
+    /* MPI_Test costs a system call: pause asks whether another host has aborted. */
     enum status st = self->aborted || self->all_on_host ? check_abort(self) : STATUS_OK;
     if (st == STATUS_OK)
         st = poll_op(self, op_of(op), done);
@@ -237,8 +237,8 @@ static int64_t find_spin_ns(struct mpi_rank *self)
     return self->crowded && atomic_load(&self->c.computes) ? crowded_spin_ns : poll_spin_ns;
 }
 
-/* The bell is rung by ranks of this host and by wake; messages ring no bell, so while some are
- * under way this returns at once for a while, and then naps. */
+/* Ranks of this host and wake signal the eventcount; messages do not, so while some are under way
+ * this returns at once for a while, and then naps. */
 static enum status mpi_pause(comm *c, double seconds)
 {
     struct mpi_rank *self = rank_of(c);
@@ -308,7 +308,7 @@ static const struct control_calls control = {
 
 /* ---- beginning and ending ---- */
 
-/* Whether everybody has come to the end, within the time given. */
+/* Whether all ranks come to the end within the time given. */
 static bool all_arrive(struct mpi_rank *self, double seconds)
 {
     MPI_Request request;
@@ -339,7 +339,7 @@ static void free_rank(struct mpi_rank *self)
     free(self);
 }
 
-/* MPI_Finalize waits for all ranks, without end; so nobody calls it before all have come here. If
+/* MPI_Finalize waits for all ranks, without end, so it is called only when all have come here. If
  * some do not, MPI_Abort ends the job. */
 static void mpi_destroy(comm *c)
 {

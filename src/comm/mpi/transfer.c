@@ -126,8 +126,8 @@ enum status transfer_poll(struct mpi_rank *self, struct transfer_op *op, bool *d
     return STATUS_OK;
 }
 
-/* A receive is cancelled; a send that nobody takes is left to MPI, which may read its memory until
- * the end: it only happens on the way to giving up. */
+/* A receive is cancelled; a send that is never received is left to MPI, which may read its memory
+ * to the end: this only happens after a failure. */
 void transfer_withdraw(struct mpi_rank *self, struct transfer_op *op)
 {
     for (; op->n_done < op->n_started; op->n_done++) {

@@ -219,7 +219,7 @@ enum status rendezvous_post(struct thread_rank *self, enum rendezvous_kind kind,
     *op = (struct rendezvous_op){.rendezvous = m, .bucket = b, .position = position};
     if (n_posted == r->n_members) {
         if (m->chunks.n == 1)
-            work(self, m, 1); /* sooner done than said */
+            work(self, m, 1); /* takes less time than waking the others */
         else
             signal_others(self, m);
     }

@@ -67,7 +67,7 @@ struct thread_rank {
     struct eventcount event;
     struct eventcount_waiter waiter;
     bool busy;                        /* the last polls left work that can be done at once */
-    _Alignas(64) atomic_bool working; /* touches memory of others, who must not free it */
+    _Alignas(64) atomic_bool working; /* touches memory of others, which must stay */
 };
 
 /* What a comm_op holds. */
