@@ -333,7 +333,7 @@ static inline bool cases_bytes_are(const unsigned char *bytes, int64_t n, int fr
     return true;
 }
 
-/* Everybody to everybody, with two tags that are received in the other order than they are sent,
+/* Each worker to all others, with two tags that are received in the other order than they are sent,
  * in several steps without a pause in between. */
 static inline bool cases_run_transfers(comm *c, struct cases_report *report)
 {

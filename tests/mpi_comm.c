@@ -131,7 +131,7 @@ static bool run_exit(comm *c, struct cases_report *report)
     return true;
 }
 
-/* In place of the library's: the transport locks what ranks share with it. */
+/* In place of the library's: the transport locks the memory of a host with it. */
 static _Thread_local bool dies_with_lock;
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)

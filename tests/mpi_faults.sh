@@ -121,7 +121,7 @@ for ((kills = 0; kills < n_kills;)); do
     took_ms=$(($(now_ms) - killed_ms))
     none_left "$killed_ms"
     if [[ $rc -eq 0 ]] && ! grep -q "lost" stderr; then
-        continue # it had just come to its end: nobody was left to be killed
+        continue # it had just come to its end: no worker was left to be killed
     fi
     [[ $rc -eq 4 ]] || fail "kill $kills of worker $victim: exit $rc, expected 4"
     grep -q "^cleave: worker $victim was lost: killed by SIGKILL" stderr ||
@@ -149,7 +149,7 @@ none_left "$(now_ms)"
 [[ $rc -eq 5 ]] || fail "a stopped worker: exit $rc, expected 5"
 grep -q "worker 2 (process [0-9]*) is stopped" stderr || fail "the stopped worker is not named"
 grep -q "^cleave: error: worker [01], step [0-9]*.* $timeout_s s" stderr ||
-    fail "who waits, in which step, and how long, is not said"
+    fail "the waiting worker, the step and the time are not said"
 ((took_ms >= timeout_s * 1000 - 100 && took_ms < timeout_s * 1000 + 20000)) ||
     fail "a stopped worker: ended after $took_ms ms"
 echo "stopped: exit code 5 after $took_ms ms"

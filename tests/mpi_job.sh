@@ -8,7 +8,7 @@ if [[ -z $mpirun ]]; then
 fi
 
 # Containers run tests as root, have fewer cores than ranks, and may forbid reading another process's
-# memory. Nobody is to spin while another rank has the core.
+# memory. No rank is to spin while another has the core.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
 export OMP_WAIT_POLICY=passive

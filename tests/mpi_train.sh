@@ -68,7 +68,7 @@ change b-mixed threads 2 data ranks 4 hybrid
 same b-threads b-mixed
 echo "each goes on where the other stopped"
 
-# what stops the root alone stops all of them, at once and with its exit code
+# a failure of the root alone stops all of them, at once and with its exit code
 on_ranks 2 "${common[@]}" --steps 1 --no-eval --tensorboard board
 rc=0
 timeout 50 "$mpirun" "${mpi_options[@]}" -n 2 "$CLEAVE" train "${common[@]}" --steps 1 --no-eval \

@@ -1,5 +1,5 @@
 /* Many workers train as one: the same losses under any plan, checkpoints that know nothing of the
- * plan, processes that act together, and failures that end everybody with their cause. */
+ * plan, processes that act together, and failures that end all of them with their cause. */
 #include "session.h"
 #include "testing.h"
 #include "training.h"
@@ -238,7 +238,7 @@ static void weights_under(struct trainer_options o, const char *path)
     trainer_destroy(t);
 }
 
-/* What another plan reads of a checkpoint and writes again has the same bits. */
+/* A checkpoint that another plan reads and writes again has the same bits. */
 static void check_weights_go_round(const char *name)
 {
     char first_path[PATH_MAX], path[PATH_MAX];
@@ -387,7 +387,7 @@ static void test_processes_end_together(void **state)
     make_place("vanishes", place, name);
     struct trainer_options o = lenet_run("data", 0);
 
-    o.model = "lenet6"; /* everybody's mistake */
+    o.model = "lenet6"; /* the mistake of all */
     run_processes(o, 3, all, &r);
     assert_all(all, 3, STATUS_USAGE, "did you mean 'lenet5'?");
     o = lenet_run("data", 2);
@@ -438,7 +438,7 @@ static void test_processes_stop_together(void **state)
     assert_int_equal(step, 4);
 }
 
-/* What one process says after a run, all hear. */
+/* All processes hear the words of each after a run. */
 struct speaker {
     struct crew_options options;
     struct crew_words words;

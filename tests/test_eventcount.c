@@ -109,7 +109,7 @@ static double cpu_s_of(pthread_t thread)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of what this thread and a listener that looks on get of a core, this one's share. */
+/* This thread's share of a core beside a waiter that spins. */
 static double share_beside(int core)
 {
     struct sleeper l = {

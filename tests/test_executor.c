@@ -1,4 +1,4 @@
-/* An executor by itself: what it says when runs fail. */
+/* An executor by itself: its messages when runs fail. */
 #include "session.h"
 
 /* Fails with the text at `user`, if there is one. */

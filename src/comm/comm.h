@@ -128,7 +128,7 @@ struct comm_table {
     void (*destroy)(comm *c);
 };
 
-/* What every transport has of a worker; a transport's own struct begins with it. */
+/* One worker's end: the part that every transport has; a transport's own struct begins with it. */
 struct comm {
     const struct comm_table *table;
     int rank, size; /* this worker's number, and how many there are */
@@ -139,7 +139,7 @@ struct comm {
     /* Set by the user: another thread of this worker computes. Then polling is not to take its
      * core. */
     atomic_bool computes;
-    /* Workers that are processes: what the first call of abort anywhere gave, once it is known
+    /* Workers that are processes: the cause of the first call of abort anywhere, once it is known
      * here, and whether another worker made it. A job has one exit code: that of its first failure,
      * and not of those that ended because of it. */
     enum status cause;
@@ -153,7 +153,7 @@ struct comm {
  * read straight from the peer's memory. */
 enum status comm_threads_create(int size, double timeout_s, comm **ends) MUST_USE;
 
-/* The transports by name, "threads" and "mpi", for what can be asked without peers
+/* The transports by name, "threads" and "mpi", for questions that need no peers
  * (reduce_workspace_bytes); NULL: not in this build. */
 const struct comm_table *comm_find_table(const char *name);
 
@@ -161,7 +161,7 @@ const struct comm_table *comm_find_table(const char *name);
  * first call initialises MPI (serialized threads), the last destroy finalizes it. */
 enum status comm_mpi_create(double timeout_s, comm **out) MUST_USE;
 
-/* Whether this process was started by mpirun or srun with MPI support: what its environment says,
+/* Whether this process was started by mpirun or srun with MPI support: by its environment,
  * without touching MPI. *rank and *size are set if so. */
 bool comm_mpi_launched(int *rank, int *size);
 

@@ -78,8 +78,8 @@ static enum status wait_for_all(comm *c, bool *pending, const char *what)
     }
 }
 
-/* Waits for what was started, whose start gave `st`; on failure nothing stays under way. `what` is
- * for the message of a time-out: "an exchange". */
+/* Waits for the pending operations, whose start gave `st`; on failure none stays under way. `what`
+ * is for the message of a time-out: "an exchange". */
 static enum status finish(comm *c, bool *pending, const char *what, enum status st)
 {
     if (st == STATUS_OK)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    MIN_SPIN_NS = 10000, /* about what sleeping and waking takes: less would save nothing */
+    MIN_SPIN_NS = 10000, /* about the time of sleeping and waking: less would save nothing */
     RELAX_ROUNDS = 16,   /* between two looks at the clock */
     KEEP_NS = 50000,     /* after this, a spinning waiter yields its core to other threads */
 };
@@ -64,7 +64,7 @@ static bool spin(struct eventcount *e, const struct eventcount_waiter *w, int64_
     return true;
 }
 
-/* The kernel sleeps only if the count is still what was seen. The bitset form of the call takes an
+/* The kernel sleeps only if the count is still the one seen. The bitset form of the call takes an
  * instant of the monotonic clock. */
 static void sleep_until(struct eventcount *e, const struct eventcount_waiter *w, int64_t until_ns)
 {

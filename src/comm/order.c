@@ -123,7 +123,7 @@ void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_
     }
 }
 
-/* ---- what a network would carry ---- */
+/* ---- traffic on a network ---- */
 
 /* Members that receive from `position` when a tree hands the sum out: position + d for every
  * d = 1, 2, 4 .. below the lowest set bit of position. */

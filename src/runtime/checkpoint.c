@@ -230,7 +230,7 @@ static bool belongs_to(const char *file, const char *base)
     return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.tmp") == 0;
 }
 
-/* Best effort: what cannot be removed now is tried again after the next save. */
+/* Best effort: a file that cannot be removed now is tried again after the next save. */
 static void remove_former(const struct places *p)
 {
     DIR *folder = opendir(p->folder);

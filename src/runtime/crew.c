@@ -219,7 +219,8 @@ static enum status check_alike(crew *c)
     return STATUS_OK;
 }
 
-/* What crew_get_info says, of all processes together; and each learns what the others hold. */
+/* Fills crew_get_info's answer, of all processes together; each learns which regions of parameters
+ * the others hold. */
 static enum status describe(crew *c)
 {
     struct crew_info *i = &c->info;

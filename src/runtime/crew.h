@@ -34,7 +34,7 @@ enum crew_program {
     CREW_PROGRAM_COUNT
 };
 
-/* What a crew is to do; everything pointed to must outlive it. */
+/* Everything pointed to must outlive the crew. */
 struct crew_options {
     const struct plan *plan;
     const struct backend *backend;
@@ -117,7 +117,7 @@ bool crew_failed_together(void);
 /* ---- tensors ---- */
 
 /* Runs `work` on the root with a store of whole tensors; the other processes hand over and take in
- * what it asks for. All return what it returned. */
+ * the tensors that it asks for. All return its status. */
 typedef enum status crew_tensor_work(const struct tensor_store *tensors, void *user);
 enum status crew_with_tensors(crew *c, crew_tensor_work *work, void *user) MUST_USE;
 

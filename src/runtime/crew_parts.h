@@ -52,10 +52,10 @@ struct crew {
     int64_t clock_ns;            /* this process's clock when the crew was complete */
 
     /* ---- with other processes ---- */
-    struct crew_report *mine, *all; /* room for what is exchanged after a run */
+    struct crew_report *mine, *all; /* room for the exchange after a run */
     float *room;                    /* room_count elements, for a tensor on its way */
     int64_t room_count;
-    struct crew_param_part *parts; /* [n_workers][n_params]: what each saves; NULL: alone */
+    struct crew_param_part *parts; /* [n_workers][n_params]; NULL: alone */
 };
 
 /* This process's end, or NULL where there is no other process. */

@@ -1,4 +1,4 @@
-/* Running a program on all workers, what comes out of it, and how processes agree on failures. */
+/* Running a program on all workers, its results, and how processes agree on failures. */
 #include "base/numbers.h"
 #include "runtime/crew_parts.h"
 
@@ -101,7 +101,7 @@ static enum status feed_executor(void *user, struct executor_batch *batch)
     return STATUS_OK;
 }
 
-/* Skips what the program did not ask for, and gives back what is held. */
+/* Skips the batches that the program did not ask for, and gives back the one that is held. */
 static enum status finish_feed(struct crew_feed *f, int n_steps)
 {
     struct batch b;
@@ -131,7 +131,7 @@ struct run_call {
     const struct update_rule *rules;
 };
 
-/* What fails before or after the instructions has no step in its message yet. */
+/* A failure before or after the instructions has no step in its message yet. */
 static enum status name_step(const struct crew_worker *w, uint32_t step, enum status st)
 {
     struct status_error cause;
@@ -167,7 +167,7 @@ static enum status run_worker(int number, void *user)
 
 /* ---- all of them ---- */
 
-/* What a process tells the others after a run. */
+/* Each process sends one to all others after a run. */
 struct crew_report {
     struct crew_words words;
     struct crew_result results[]; /* by step */

@@ -1,6 +1,6 @@
 /* Whole tensors from and to the workers that hold their regions.
  *
- * Under MPI the root asks: before each tensor it tells all others what it is about to do; they
+ * Under MPI the root asks: before each tensor it tells all others its next request; they
  * answer until it says that it is done:
  *
  *     root                                others
@@ -69,7 +69,7 @@ struct tensor_call {
     crew *crew;
     int param;
     enum executor_tensor which;
-    float *whole;
+    float *whole; /* to write locally it is only read */
 };
 
 static bool holds(const struct program_param *p, enum executor_tensor which)
@@ -168,22 +168,12 @@ static enum status root_read(void *holder, int param, enum executor_tensor which
     return c->info.alone ? STATUS_OK : gather(c, &call);
 }
 
-/* The store's `from` is only read: write_local takes out of the whole. */
-static float *only_read(const float *from)
-{
-    union {
-        const float *from;
-        float *whole;
-    } same = {from};
-    return same.whole;
-}
-
 static enum status root_write(void *holder, int param, enum executor_tensor which,
                               const float *from)
 {
     crew *c = holder;
     comm *end = crew_process(c);
-    struct tensor_call call = {c, param, which, only_read(from)};
+    struct tensor_call call = {c, param, which, (float *)(uintptr_t)from};
     TRY(ask(c, (struct request){REQUEST_WRITE, param, which, {0}}));
     if (end)
         TRY(end->table->broadcast(end, 0, call.whole,
@@ -266,7 +256,7 @@ static enum status local_write(void *holder, int param, enum executor_tensor whi
                                const float *from)
 {
     crew *c = holder;
-    struct tensor_call call = {c, param, which, only_read(from)};
+    struct tensor_call call = {c, param, which, (float *)(uintptr_t)from};
     return gang_do(c->gang, write_local, &call);
 }
 

@@ -328,8 +328,8 @@ static enum status read_result(struct run *r, const struct program_result *from)
     return STATUS_OK;
 }
 
-/* The computing instructions in order. Each first waits for the communication that it needs, and
- * afterwards lets start what waits for it. */
+/* The computing instructions in order. Each first waits for the communication that it needs;
+ * afterwards the communication that waits for it may start. */
 enum status executor_run(executor *e, int program, const struct executor_feed *feed,
                          const struct step_state *states, const struct update_rule *rules,
                          struct executor_result *results)

@@ -58,8 +58,8 @@ struct executor_time {
 enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out) MUST_USE;
 
-/* NULL is fine. After a failure under MPI, which may still write what was to be received, its
- * memory stays until the process ends. */
+/* NULL is fine. After a failure under MPI, which may still write into receive buffers, the memory
+ * stays until the process ends. */
 void executor_destroy(executor *e);
 
 /* Runs program number `program` once: n_steps steps, with so many states, rules (NULL for an
@@ -90,7 +90,7 @@ void executor_time_instructions(executor *e, int64_t *times_ns);
 enum status executor_keep_times(executor *e) MUST_USE;
 const struct executor_time *executor_get_times(const executor *e, int program);
 
-/* ---- rehearsing: what computing takes, without communication ---- */
+/* ---- rehearsing: the time of computing, without communication ---- */
 
 /* An executor that only rehearses. Its programs may communicate, but it has no transport and no
  * second thread. All memory is filled with small random numbers: nothing that is computed
@@ -98,8 +98,8 @@ const struct executor_time *executor_get_times(const executor *e, int program);
 enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
                                       executor **out) MUST_USE;
 
-/* Called in place of waiting, before every instruction that waits for what comes from other
- * workers, or for a sum over them. The times of the instructions before it are there. NULL, as at
+/* Called in place of waiting, before every instruction that waits for a message of another worker,
+ * or for a sum over workers. The times of the instructions before it are there. NULL, as at
  * first: nothing is called. */
 typedef void executor_wait(void *user, int instr);
 void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);

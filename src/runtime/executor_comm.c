@@ -49,7 +49,7 @@ enum status executor_name_instr(enum status st, const struct program *p, int num
                        program_instr_text(p, number, text, sizeof text), cause.message);
 }
 
-/* ---- what is under way ---- */
+/* ---- operations under way ---- */
 
 static bool may_start(const executor *e, const struct bound_program *b, const struct instr *instr)
 {
@@ -172,7 +172,7 @@ static enum status look_around(executor *e, struct flight *f)
     return st == STATUS_OK ? st : name_first(e, f, st);
 }
 
-/* Starts what may start and moves what is under way. */
+/* Starts all operations that may start and polls those under way. */
 static enum status advance(executor *e, struct flight *f, bool *moved)
 {
     *moved = false;

@@ -84,8 +84,8 @@ struct run {
 enum status executor_create_kind(const struct program *const *programs, int n_programs, comm *end,
                                  bool rehearses, executor **out) MUST_USE;
 
-/* Runs computing instruction `number`, and keeps what it took: it was reached at reached_ns, and
- * had waited until begin_ns. */
+/* Runs computing instruction `number`, and keeps its time: it was reached at reached_ns, and had
+ * waited until begin_ns. */
 enum status executor_compute(struct run *r, int number) MUST_USE;
 void executor_keep_time(struct run *r, int number, int64_t reached_ns, int64_t begin_ns);
 

@@ -72,8 +72,8 @@ void executor_stop_rehearsal(executor *e, const atomic_bool *over)
     e->over = over;
 }
 
-/* For a message that does not come its memory is written again: it may have held what is no number,
- * and as one would be slow to compute with (indices of a pool are denormal floats). */
+/* In place of a message its memory is written again: it may have held other data, which would be
+ * slow to compute with as floats (indices of a pool are denormal floats). */
 static enum status receive_nothing(const struct run *r, const struct instr *instr)
 {
     const struct program *p = r->b->program;

@@ -21,8 +21,9 @@ enum status gang_create(int n, gang **out) MUST_USE; /* n > 0; one member needs 
 void gang_destroy(gang *g);                          /* NULL is fine */
 
 /* Returns when all are done: the failure of the first member that failed for a reason of its own,
- * and not because it lost another. Always from the same thread. What a member binds itself to (a
- * set of cores, pin.h) lasts to its next call; outside of calls the calling thread is as it was. */
+ * and not because it lost another. Always from the same thread. The cores
+ * to which a member binds itself (pin.h) are its own in later calls, too; outside of calls the
+ * calling thread is as it was. */
 enum status gang_do(gang *g, gang_work *work, void *user) MUST_USE;
 
 #endif

@@ -25,7 +25,7 @@ bool plan_is_file(const char *text)
     return strpbrk(text, "/.") || (!find_strategy(text) && access(text, F_OK) == 0);
 }
 
-/* What a request may say besides the number of workers, as people write it. */
+/* The parts of a request besides the number of workers, as people write them. */
 enum { N_OPTIONS = 9 };
 struct option {
     const char *name;

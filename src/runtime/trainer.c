@@ -277,7 +277,7 @@ static enum status create_crew(trainer *t)
 
 /* ---- the trainer ----------------------------------------------------------------------------- */
 
-/* What every process does by itself. */
+/* The part that every process does by itself. */
 static enum status prepare(trainer *t)
 {
     const struct network *network;

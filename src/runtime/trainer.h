@@ -13,7 +13,7 @@
  * With a plan for many workers they train together (crew.h); the losses are those of one. A plan
  * whose program covers several steps (pipedream's window) reports them one by one when they are
  * done, and stops and saves between two windows; windows begin at multiples of their length in the
- * epoch, and what does not fill one runs step by step.
+ * epoch, and steps that do not fill one run one by one.
  *
  * A step is counted from 0 while it runs; `steps done` is one more. An epoch is one pass over the
  * training samples; its last batch may be short and counts as a step with the mean over its own
@@ -29,7 +29,7 @@
 #include "runtime/schedule.h"
 
 /* Text belongs to the caller and must live until trainer_destroy. Start from
- * trainer_default_options(); what is said to be the default is set there. */
+ * trainer_default_options(), which sets the defaults named below. */
 struct trainer_options {
     const char *model;  /* a name of network.h; also of `graph`, for checkpoints */
     const char *data;   /* a spec of dataset.h */
@@ -163,8 +163,8 @@ struct trainer_callbacks {
 typedef struct trainer trainer;
 
 /* Opens the data, builds the network and its programs (the batch, the short last batch, and both
- * again for the evaluation), allocates, and initialises or resumes. STATUS_USAGE for what the
- * options ask for in vain. */
+ * again for the evaluation), allocates, and initialises or resumes. STATUS_USAGE for
+ * options that make no sense. */
 enum status trainer_create(const struct trainer_options *options, trainer **out) MUST_USE;
 void trainer_destroy(trainer *t); /* NULL is fine */
 
@@ -187,9 +187,6 @@ enum status trainer_evaluate(trainer *t, double *loss, double *accuracy) MUST_US
 
 /* Saves the checkpoint between runs, if one is named and nothing was saved since the last step. */
 enum status trainer_save(trainer *t) MUST_USE;
-
-/* Steps done so far. */
-int64_t trainer_count_steps(const trainer *t);
 
 /* Saves the weights alone as a safetensors file. */
 enum status trainer_save_weights(trainer *t, const char *path) MUST_USE;

@@ -31,8 +31,8 @@ void trainer_stop(trainer *t)
     atomic_store(&t->asked, true);
 }
 
-/* What asked to stop: a signal's number, ASKED_BY_CALLER, or 0. With other processes it is what
- * they said in common after the last run, so that all stop at the same step. */
+/* The request to stop: a signal's number, ASKED_BY_CALLER, or 0. With other processes it is the one
+ * that all agreed on after the last run, so that all stop at the same step. */
 static int stop_signal(const trainer *t)
 {
     if (!crew_get_info(t->crew)->alone)
@@ -57,7 +57,7 @@ static enum status stop_and_save(trainer *t)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* What fits: the short batch at the end of an epoch, a whole window, or one step. */
+/* The short batch at the end of an epoch, a whole window where one fits, or one step. */
 static enum crew_program choose_program(const trainer *t)
 {
     const struct trainer_info *i = &t->info;
@@ -215,11 +215,6 @@ enum status trainer_evaluate(trainer *t, double *loss, double *accuracy)
     *loss = t->done.test_loss;
     *accuracy = t->done.test_accuracy;
     return STATUS_OK;
-}
-
-int64_t trainer_count_steps(const trainer *t)
-{
-    return t->state.step;
 }
 
 /* ---- epochs ---------------------------------------------------------------------------------- */

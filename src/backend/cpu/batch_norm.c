@@ -147,7 +147,7 @@ static void keep_running(const struct norm *m, int64_t channel, double mean, dou
         (float)((1 - momentum) * (double)running_variance[channel] + momentum * unbiased);
 }
 
-/* Adds up what the chunks have of one lane of a block. */
+/* Adds up the sums of all chunks for one lane of a block. */
 static void sum_chunks(const struct norm *m, int64_t block, int lane, double *sum, double *product)
 {
     *sum = *product = 0;

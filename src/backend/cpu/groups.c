@@ -1,4 +1,4 @@
-/* Groups: which kernels serve an op, and what must be converted before they can run. */
+/* Groups: which kernels serve an op, and the conversions before and after them. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/image_conv.h"
 #include "backend/cpu/small_conv.h"
@@ -30,8 +30,8 @@ static const struct op_kernels *const kernels_of_op[] = {
 _Static_assert(sizeof kernels_of_op / sizeof kernels_of_op[0] == OP_KIND_COUNT, "one per op");
 
 /* ---- inputs that came plain though the kernels want them blocked ----
- * They are converted by the forward pass into memory behind what the kernels themselves save, where
- * the backward pass finds them; their gradients are made in the workspace and converted back. */
+ * They are converted by the forward pass into memory behind the kernels' own saved data, where the
+ * backward pass finds them; their gradients are made in the workspace and converted back. */
 
 static enum status convert_layout(group *g, const layout **l, int64_t *n_bytes)
 {

@@ -39,7 +39,7 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* The op over the folded image: its extent is what the windows reach. */
+/* The op over the folded image: its extent is the reach of the windows. */
 static enum status fold_op(const struct op_case *op, struct op_case *folded)
 {
     const struct op_attrs *a = &op->attrs;

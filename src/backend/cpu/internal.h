@@ -1,4 +1,4 @@
-/* internal.h: what the files of the CPU backend share.
+/* internal.h: shared by the files of the CPU backend.
  *
  * Tensors of rank 4 are blocked by channel: [n, C/B, h, w, B] with B the vector width of the
  * machine (8 floats with AVX2, 16 with AVX-512), channels rounded up to a multiple of B. The added
@@ -127,6 +127,12 @@ static inline bool can_fold(enum activation a)
     return a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
 }
 
+/* An op's window in oneDNN's own, longer arrays; its dilation of 0 means none. */
+struct cpu_window {
+    dnnl_dims_t stride, kernel, dilates, before, after;
+};
+struct cpu_window cpu_window(const struct op_attrs *a);
+
 /* From an operation descriptor. On STATUS_OK with *found false oneDNN has no implementation, or
  * only its reference one (and allow_reference is false). */
 enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
@@ -143,7 +149,7 @@ const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t w
 
 /* ---- groups and the kernels that run them ---- */
 
-/* What every group has; the structs of kernels that need more begin with it. */
+/* Every group; the structs of kernels that need more begin with it. */
 struct group {
     device *device;
     const struct op_kernels *kernels;
@@ -152,7 +158,7 @@ struct group {
     struct group_needs needs;
     /* Inputs that came plain though the kernels want them blocked (groups.c); 0: not converted. */
     int64_t converted_bytes[OP_MAX_INPUTS], converted_residual_bytes, all_converted_bytes;
-    int64_t own_saved_bytes; /* what the kernels save, before the converted inputs */
+    int64_t own_saved_bytes; /* of the kernels alone, before the converted inputs */
     /* Params that came in another layout than the kernels want (groups.c); NULL: in the same. */
     const layout *given_param[OP_MAX_PARAMS];
     int64_t all_param_bytes; /* of those, as the kernels want them */
@@ -191,7 +197,8 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
 /* Such a device keeps its groups until it is closed, and one serves all that are alike. NULL: there
  * is none yet. */
 group *described_find(device *d, const struct group_spec *spec, struct group_layouts *layouts);
-/* Hands a group over to the device: what it was asked with, and the layouts that came of it. */
+/* Hands a group over to the device, with the layouts that were asked for and those that were given.
+ */
 enum status described_add(device *d, const struct group_layouts *asked,
                           const struct group_layouts *given, group *g) MUST_USE;
 void described_destroy_all(device *d);

@@ -8,7 +8,7 @@ struct extents {
     int64_t h, w, p, q; /* of the tensors */
     /* A piece's windows are those of the whole: its extents, and where the piece begins in them. */
     int64_t in[2], out[2], first_in[2], first_out[2];
-    int64_t area; /* what divides the sums; 0: the window's own */
+    int64_t area; /* that divides the sums; 0: the window's own */
 };
 
 static struct extents extents_of(const group *g)

@@ -91,7 +91,7 @@ static bool same_extents(const layout *given, const dnnl_memory_desc_t *wanted)
                0;
 }
 
-/* Weights stay as given, or become what the forward primitive wants: those that were given over
+/* Weights stay as given, or take the layout that the forward primitive wants: those given over
  * other extents (rounded up or not) are converted by groups.c. */
 static enum status lay_out_weights(struct product_group *g)
 {

@@ -1,7 +1,7 @@
 /* product.h: convolution and linear layers: three oneDNN primitives each, over one set of weights.
  *
  * The weights are kept as the forward primitive wants them; where a gradient primitive wants them
- * otherwise, they are reordered into the workspace first. What differs between the two ops is only
+ * otherwise, they are reordered into the workspace first. The two ops differ only in
  * how the primitives are described. */
 #ifndef CLEAVE_BACKEND_CPU_PRODUCT_H
 #define CLEAVE_BACKEND_CPU_PRODUCT_H

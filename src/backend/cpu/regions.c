@@ -1,9 +1,9 @@
 /* Regions of tensors copied or added to others, and whole runs of memory.
  *
  * Most copies are between tensors of one kind, where whole rows lie together: a plain tensor, or
- * the whole blocks of a blocked one, which is a plain tensor [n, C/B, h, w B] of blocks. What is
- * left of them, and copies between kinds, go row by row of one channel; weights, which have formats
- * of oneDNN's own, element by element. */
+ * the whole blocks of a blocked one, which is a plain tensor [n, C/B, h, w B] of blocks. The
+ * rest of those, and copies between kinds, go row by row of one channel; weights, which have
+ * formats of oneDNN's own, element by element. */
 #include "backend/cpu/internal.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static int threads_for(const device *d, int64_t n)
     return n < SERIAL_FLOATS ? 1 : d->threads;
 }
 
-/* What all ways share: a copy or an addition on a device. */
+/* A copy or an addition on a device. */
 struct move {
     const device *device;
     bool add;
@@ -320,7 +320,7 @@ enum status cpu_clear(stream *s, void *to, int64_t n_bytes)
         struct range r = floats_part(n, parts, i);
         memset((float *)to + r.begin, 0, (size_t)(r.end - r.begin) * sizeof(float));
     }
-    int64_t whole = n * (int64_t)sizeof(float); /* what is left of a float */
+    int64_t whole = n * (int64_t)sizeof(float); /* the rest, less than a float */
     memset((char *)to + whole, 0, (size_t)(n_bytes - whole));
     return STATUS_OK;
 }

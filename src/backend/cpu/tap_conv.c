@@ -1,7 +1,7 @@
 /* Convolution of tiny images with many channels, as matrix products of one window element (a tap)
  * at a time.
  *
- * Where an image has only a few places, most of a window lies in the padding, and what is left is
+ * Where an image has only a few places, most of a window lies in the padding, and the rest is
  * little work over many weights. Tensors are repacked with places outermost, [h, w, n, c], so that
  * the images of neighbouring places are the rows of one matrix. Then, for every tap (r, s) and
  * every run of output places q..q+len of one row that it reaches,
@@ -136,7 +136,7 @@ static bool next_run(const struct taps *t, struct tap_walk *w, struct tap_run *r
     return false;
 }
 
-/* What is done with every run of every tap; `first` of its tap. */
+/* Called for every run of every tap; `first` of its tap. */
 typedef enum status run_function(const struct taps *t, const struct tap_run *run, float *weights,
                                  bool first);
 

@@ -225,7 +225,7 @@ static void transform_block(const struct convolution *c, transform *f,
           place);
 }
 
-/* What the chunks of tiles of one pass have in common. */
+/* Common to the chunks of tiles of one pass. */
 struct chunk_pass {
     const struct convolution *c;
     enum activation activation;
@@ -282,7 +282,7 @@ static void convolve(struct chunk_pass *pass, bool turned, const float *w, float
     }
 }
 
-/* Added to what has no bias. */
+/* Added where there is no bias. */
 static const float no_bias[MAX_CHANNELS];
 
 static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
@@ -318,7 +318,7 @@ static enum status backward_data(group *g, const struct group_args *args,
 
 /* ---- the gradient of the weights ---- */
 
-/* What the threads share while they sum over the tiles. */
+/* Shared by the threads while they sum over the tiles. */
 struct weight_sums {
     const struct convolution *c;
     const float *x, *dy;

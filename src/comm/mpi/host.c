@@ -438,7 +438,7 @@ static bool step(const struct host *h, int number, struct host_op *op, uint64_t 
     return true;
 }
 
-/* ---- what rank.h names ---- */
+/* ---- the functions of rank.h ---- */
 
 bool host_has_all(const struct mpi_rank *self, const struct comm_reduction *r)
 {
@@ -641,7 +641,7 @@ enum status host_create(struct mpi_rank *self)
     TRY_MPI(MPI_Comm_size(mpi_comm, &h.size));
     TRY(find_host_ranks(self, &h));
     self->all_on_host = h.size == self->c.size;
-    /* CLEAVE_SHARED_MEMORY=no sends everything as messages: a test of what several hosts do. */
+    /* CLEAVE_SHARED_MEMORY=no sends everything as messages, as between several hosts. */
     const char *wish = getenv("CLEAVE_SHARED_MEMORY");
     bool wanted = !wish || strcmp(wish, "no") != 0;
     if (h.size < 2 || h.size > MAX_RANKS || !wanted) {

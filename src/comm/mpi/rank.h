@@ -27,14 +27,14 @@ enum {
     MPI_CHANNELS = 4,
 };
 
-/* What a worker that gives up tells the others. */
+/* The message of a worker that aborts. */
 struct mpi_abort {
     int cause; /* enum status */
     int rank;  /* that gave up */
     char text[MPI_ABORT_TEXT_BYTES];
 };
 
-/* What is known of another rank. */
+/* Another rank. */
 struct mpi_peer {
     int64_t pid;
     char host[MPI_HOST_NAME_BYTES];
@@ -119,7 +119,7 @@ struct mpi_op {
 };
 _Static_assert(sizeof(struct mpi_op) <= sizeof(comm_op), "an operation has room");
 
-/* Turns what an MPI function returned into a status. */
+/* The status of an MPI function's result. */
 enum status mpi_check(int error, const char *what) MUST_USE;
 #define TRY_MPI(call) TRY(mpi_check((call), #call))
 
@@ -146,7 +146,7 @@ enum status host_start(struct mpi_rank *self, const struct comm_reduction *r, in
                        void *data, struct mpi_op *op) MUST_USE;
 enum status host_poll(struct mpi_rank *self, struct host_op *op, bool *done) MUST_USE;
 void host_abort(struct mpi_rank *self, const struct mpi_abort *why);
-/* What the first rank of this host that called abort said, or NULL. */
+/* The message of the first rank of this host that called abort, or NULL. */
 const struct mpi_abort *host_find_abort(const struct mpi_rank *self);
 
 #endif

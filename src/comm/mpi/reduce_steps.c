@@ -64,7 +64,7 @@ static bool ring_step(const struct comm_reduction *r, int n, int p, int64_t segm
     return true;
 }
 
-/* Up: for d = 1, 2, 4 .. adds what comes from p + d, until it is this member's turn to send to
+/* Up: for d = 1, 2, 4 .. adds the part of p + d, until it is this member's turn to send to
  * p - d. Down: receives the sum from there, and sends it on to the same p + d, farthest first. */
 static bool tree_step(const struct comm_reduction *r, int p, int64_t segment, int number,
                       struct reduce_step *out)

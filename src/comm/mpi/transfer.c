@@ -12,10 +12,10 @@ enum status mpi_check(int error, const char *what)
 }
 
 /* To other hosts messages go in parts that MPI sends at once, without asking the receiver whether
- * it is ready: the answer would queue in the one connection of the pair behind what the receiver
- * sends itself, and so the two directions of a link would take turns. 64 KiB less its header is
- * what Open MPI sends so over TCP; see also init_mpi. Parts stay in order, since a pair has no two
- * transfers of one tag at a time. */
+ * it is ready: the answer would queue in the one connection of the pair behind the messages
+ * that the receiver sends itself, and so the two directions of a link would take turns. 64 KiB less
+ * its header is what Open MPI sends so over TCP; see also init_mpi. Parts stay in order, since a
+ * pair has no two transfers of one tag at a time. */
 enum { AT_ONCE_BYTES = 60 * 1024 };
 
 static int64_t find_part_bytes(const struct mpi_rank *self, MPI_Comm mpi_comm, int peer)

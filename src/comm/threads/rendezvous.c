@@ -69,13 +69,13 @@ static bool same_key(const struct rendezvous *m, enum rendezvous_kind kind,
            memcmp(m->members, r->members, (size_t)r->n_members * sizeof *m->members) == 0;
 }
 
-static struct bucket *bucket_of(struct thread_team *team, enum rendezvous_kind kind,
+static struct bucket *bucket_of(struct thread_group *group, enum rendezvous_kind kind,
                                 const struct comm_reduction *r)
 {
     uint64_t h = (uint64_t)r->tag * 0x9e3779b97f4a7c15u + (uint64_t)kind;
     h = (h ^ (h >> 32) ^ (uint64_t)r->members[0]) * 0x9e3779b97f4a7c15u;
     h = (h ^ (h >> 32) ^ (uint64_t)r->members[r->n_members - 1]) * 0x9e3779b97f4a7c15u;
-    return &team->buckets[(h >> 40) % BUCKET_COUNT];
+    return &group->buckets[(h >> 40) % BUCKET_COUNT];
 }
 
 static enum status check_same(const struct rendezvous *m, const struct comm_reduction *r)
@@ -98,7 +98,7 @@ static enum status check_same(const struct rendezvous *m, const struct comm_redu
 
 /* The oldest rendezvous of this key that `position` has not joined yet, or a new one. The bucket is
  * locked. */
-static enum status find_or_open(struct thread_team *team, struct bucket *b,
+static enum status find_or_open(struct thread_group *group, struct bucket *b,
                                 enum rendezvous_kind kind, const struct comm_reduction *r,
                                 int position, struct rendezvous **out)
 {
@@ -112,7 +112,7 @@ static enum status find_or_open(struct thread_team *team, struct bucket *b,
     if (m)
         b->free = m->next;
     else
-        TRY(make_rendezvous(team->size, &m));
+        TRY(make_rendezvous(group->size, &m));
     open_rendezvous(m, kind, r);
     if (b->active)
         b->last->next = m;
@@ -156,7 +156,7 @@ static void signal_others(const struct thread_rank *self, const struct rendezvou
 {
     for (int i = 0; i < m->r.n_members; i++) {
         if (m->members[i] != self->c.rank)
-            eventcount_signal(&self->team->ranks[m->members[i]]->event);
+            eventcount_signal(&self->group->ranks[m->members[i]]->event);
     }
 }
 
@@ -177,7 +177,7 @@ static void do_chunk(const struct rendezvous *m, int64_t number)
 }
 
 /* Claims and does up to `most` chunks. Between `working` and the look at `aborted` the order is
- * sequentially consistent: team_abort, which writes the second and then reads the first, either
+ * sequentially consistent: group_abort, which writes the second and then reads the first, either
  * waits for this, or this stops. */
 static void work(struct thread_rank *self, struct rendezvous *m, int most)
 {
@@ -186,7 +186,7 @@ static void work(struct thread_rank *self, struct rendezvous *m, int most)
             return;
         atomic_store(&self->working, true);
         int64_t number = m->chunks.n;
-        if (!atomic_load(&self->team->aborted))
+        if (!atomic_load(&self->group->aborted))
             number = atomic_fetch_add(&m->next_chunk, 1);
         if (number < m->chunks.n) {
             do_chunk(m, number);
@@ -201,11 +201,11 @@ enum status rendezvous_post(struct thread_rank *self, enum rendezvous_kind kind,
                             const struct comm_reduction *r, int position, void *data,
                             struct rendezvous_op *op)
 {
-    TRY(team_check(self->team));
-    struct bucket *b = bucket_of(self->team, kind, r);
+    TRY(group_check(self->group));
+    struct bucket *b = bucket_of(self->group, kind, r);
     struct rendezvous *m = NULL;
     pthread_mutex_lock(&b->lock);
-    enum status st = find_or_open(self->team, b, kind, r, position, &m);
+    enum status st = find_or_open(self->group, b, kind, r, position, &m);
     if (st != STATUS_OK) {
         pthread_mutex_unlock(&b->lock);
         return st;
@@ -232,7 +232,7 @@ enum status rendezvous_poll(struct thread_rank *self, struct rendezvous_op *op, 
     *done = !m;
     if (!m)
         return STATUS_OK;
-    TRY(team_check(self->team));
+    TRY(group_check(self->group));
     if (atomic_load_explicit(&m->n_posted, memory_order_acquire) < m->r.n_members)
         return STATUS_OK;
     work(self, m, COMM_CHUNKS_PER_POLL);
@@ -269,80 +269,80 @@ void rendezvous_withdraw(struct thread_rank *self, struct rendezvous_op *op)
 
 /* A worker that learns of the abort will free memory that others may be reading: they finish the
  * chunk they are at, and begin no other. */
-static void wait_for_workers(const struct thread_team *team)
+static void wait_for_workers(const struct thread_group *group)
 {
-    for (int i = 0; i < team->size; i++) {
-        while (atomic_load(&team->ranks[i]->working))
+    for (int i = 0; i < group->size; i++) {
+        while (atomic_load(&group->ranks[i]->working))
             (void)sched_yield();
     }
 }
 
-void team_abort(struct thread_team *team, const char *why)
+void group_abort(struct thread_group *group, const char *why)
 {
-    pthread_mutex_lock(&team->abort_lock);
-    if (!atomic_load(&team->aborted)) {
-        (void)snprintf(team->abort_text, sizeof team->abort_text, "%s", why);
-        atomic_store(&team->aborted, true);
+    pthread_mutex_lock(&group->abort_lock);
+    if (!atomic_load(&group->aborted)) {
+        (void)snprintf(group->abort_text, sizeof group->abort_text, "%s", why);
+        atomic_store(&group->aborted, true);
     }
-    pthread_mutex_unlock(&team->abort_lock);
-    for (int i = 0; i < team->size; i++)
-        eventcount_signal(&team->ranks[i]->event);
-    wait_for_workers(team);
+    pthread_mutex_unlock(&group->abort_lock);
+    for (int i = 0; i < group->size; i++)
+        eventcount_signal(&group->ranks[i]->event);
+    wait_for_workers(group);
 }
 
-enum status team_check(struct thread_team *team)
+enum status group_check(struct thread_group *group)
 {
-    if (!atomic_load_explicit(&team->aborted, memory_order_acquire))
+    if (!atomic_load_explicit(&group->aborted, memory_order_acquire))
         return STATUS_OK;
-    wait_for_workers(team);
-    return status_fail(STATUS_LOST, "%s", team->abort_text);
+    wait_for_workers(group);
+    return status_fail(STATUS_LOST, "%s", group->abort_text);
 }
 
 /* ---- making one ---- */
 
-static enum status fill_bucket(struct thread_team *team, struct bucket *b)
+static enum status fill_bucket(struct thread_group *group, struct bucket *b)
 {
     for (int i = 0; i < PER_BUCKET; i++) {
         struct rendezvous *m = NULL;
-        TRY(make_rendezvous(team->size, &m));
+        TRY(make_rendezvous(group->size, &m));
         m->next = b->free;
         b->free = m;
     }
     return STATUS_OK;
 }
 
-enum status team_create(int size, struct thread_team **out)
+enum status group_create(int size, struct thread_group **out)
 {
-    struct thread_team *team = aligned_alloc(_Alignof(struct thread_team), sizeof *team);
-    if (!team)
-        return status_no_memory(sizeof *team);
-    memset(team, 0, sizeof *team);
-    team->size = size;
-    (void)pthread_mutex_init(&team->abort_lock, NULL);
+    struct thread_group *group = aligned_alloc(_Alignof(struct thread_group), sizeof *group);
+    if (!group)
+        return status_no_memory(sizeof *group);
+    memset(group, 0, sizeof *group);
+    group->size = size;
+    (void)pthread_mutex_init(&group->abort_lock, NULL);
     for (int i = 0; i < BUCKET_COUNT; i++)
-        (void)pthread_mutex_init(&team->buckets[i].lock, NULL);
+        (void)pthread_mutex_init(&group->buckets[i].lock, NULL);
     enum status st = STATUS_OK;
-    team->ranks = calloc((size_t)size, sizeof *team->ranks);
-    if (!team->ranks)
-        st = status_no_memory((size_t)size * sizeof *team->ranks);
+    group->ranks = calloc((size_t)size, sizeof *group->ranks);
+    if (!group->ranks)
+        st = status_no_memory((size_t)size * sizeof *group->ranks);
     for (int i = 0; i < BUCKET_COUNT && st == STATUS_OK; i++)
-        st = fill_bucket(team, &team->buckets[i]);
+        st = fill_bucket(group, &group->buckets[i]);
     if (st != STATUS_OK) {
-        team_destroy(team);
+        group_destroy(group);
         return st;
     }
-    *out = team;
+    *out = group;
     return STATUS_OK;
 }
 
-void team_destroy(struct thread_team *team)
+void group_destroy(struct thread_group *group)
 {
     for (int i = 0; i < BUCKET_COUNT; i++) {
-        free_rendezvous(team->buckets[i].active);
-        free_rendezvous(team->buckets[i].free);
-        (void)pthread_mutex_destroy(&team->buckets[i].lock);
+        free_rendezvous(group->buckets[i].active);
+        free_rendezvous(group->buckets[i].free);
+        (void)pthread_mutex_destroy(&group->buckets[i].lock);
     }
-    (void)pthread_mutex_destroy(&team->abort_lock);
-    free(team->ranks);
-    free(team);
+    (void)pthread_mutex_destroy(&group->abort_lock);
+    free(group->ranks);
+    free(group);
 }

@@ -50,7 +50,7 @@ struct bucket {
 struct thread_rank;
 
 /* The threads that one comm_threads_create has connected. */
-struct thread_team {
+struct thread_group {
     int size;
     atomic_int n_ranks; /* not yet destroyed */
     atomic_bool aborted;
@@ -60,17 +60,17 @@ struct thread_team {
     struct thread_rank **ranks; /* [size] */
 };
 
-/* One worker of the team. */
+/* One worker of the group. */
 struct thread_rank {
     struct comm c; /* first: a comm * is a thread_rank * */
-    struct thread_team *team;
+    struct thread_group *group;
     struct eventcount event;
     struct eventcount_waiter waiter;
     bool busy;                        /* the last polls left work that can be done at once */
     _Alignas(64) atomic_bool working; /* touches memory of others, which must stay */
 };
 
-/* What a comm_op holds. */
+/* The content of a comm_op. */
 struct rendezvous_op {
     struct rendezvous *rendezvous; /* NULL: done */
     struct bucket *bucket;
@@ -78,8 +78,8 @@ struct rendezvous_op {
 };
 _Static_assert(sizeof(struct rendezvous_op) <= sizeof(comm_op), "an operation has room");
 
-enum status team_create(int size, struct thread_team **out) MUST_USE;
-void team_destroy(struct thread_team *team);
+enum status group_create(int size, struct thread_group **out) MUST_USE;
+void group_destroy(struct thread_group *group);
 
 /* Posts `data` as member number `position` of the rendezvous. If it was the last and the work is
  * small, does it. */
@@ -95,8 +95,8 @@ enum status rendezvous_poll(struct thread_rank *self, struct rendezvous_op *op,
 void rendezvous_withdraw(struct thread_rank *self, struct rendezvous_op *op);
 
 /* The first cause is kept. Returns when no thread touches the memory of others any more. */
-void team_abort(struct thread_team *team, const char *why);
-/* STATUS_OK, or the failure of an aborted team. */
-enum status team_check(struct thread_team *team) MUST_USE;
+void group_abort(struct thread_group *group, const char *why);
+/* STATUS_OK, or the failure of an aborted group. */
+enum status group_check(struct thread_group *group) MUST_USE;
 
 #endif

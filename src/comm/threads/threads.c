@@ -75,10 +75,10 @@ static enum status threads_poll(comm *c, comm_op *op, bool *done)
 static enum status threads_pause(comm *c, double seconds)
 {
     struct thread_rank *self = rank_of(c);
-    TRY(team_check(self->team));
+    TRY(group_check(self->group));
     eventcount_wait(&self->event, &self->waiter, self->busy ? 0 : seconds);
     self->busy = false;
-    return team_check(self->team);
+    return group_check(self->group);
 }
 
 static void threads_wake(comm *c)
@@ -117,17 +117,17 @@ static const struct control_calls control = {
 static void threads_abort(comm *c, enum status cause, const char *why)
 {
     (void)cause; /* each worker's own status is at hand in the same process */
-    team_abort(rank_of(c)->team, why);
+    group_abort(rank_of(c)->group, why);
 }
 
-/* The team and the first n of its ranks. */
-static void free_team(struct thread_team *team, int n)
+/* The group and the first n of its ranks. */
+static void free_group(struct thread_group *group, int n)
 {
     for (int i = 0; i < n; i++) {
-        free(team->ranks[i]->c.control_ops);
-        free(team->ranks[i]);
+        free(group->ranks[i]->c.control_ops);
+        free(group->ranks[i]);
     }
-    team_destroy(team);
+    group_destroy(group);
 }
 
 /* Other ranks may still signal this one: the last to be destroyed frees them all. */
@@ -135,10 +135,10 @@ static void threads_destroy(comm *c)
 {
     if (!c)
         return;
-    struct thread_team *team = rank_of(c)->team;
-    if (atomic_fetch_sub(&team->n_ranks, 1) > 1)
+    struct thread_group *group = rank_of(c)->group;
+    if (atomic_fetch_sub(&group->n_ranks, 1) > 1)
         return;
-    free_team(team, team->size);
+    free_group(group, group->size);
 }
 
 const struct comm_table threads_table = {
@@ -160,7 +160,7 @@ const struct comm_table threads_table = {
     .destroy = threads_destroy,
 };
 
-static enum status make_rank(struct thread_team *team, int rank, double timeout_s,
+static enum status make_rank(struct thread_group *group, int rank, double timeout_s,
                              struct thread_rank **out)
 {
     struct thread_rank *self = aligned_alloc(_Alignof(struct thread_rank), sizeof *self);
@@ -170,13 +170,13 @@ static enum status make_rank(struct thread_team *team, int rank, double timeout_
     self->c = (struct comm){.table = &threads_table,
                             .control = &control,
                             .rank = rank,
-                            .size = team->size,
+                            .size = group->size,
                             .timeout_s = timeout_s};
-    self->team = team;
-    if (team->size <= comm_count_cores())
+    self->group = group;
+    if (group->size <= comm_count_cores())
         self->waiter =
             (struct eventcount_waiter){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
-    size_t n_bytes = 2 * (size_t)team->size * sizeof *self->c.control_ops;
+    size_t n_bytes = 2 * (size_t)group->size * sizeof *self->c.control_ops;
     self->c.control_ops = malloc(n_bytes);
     if (!self->c.control_ops) {
         free(self);
@@ -191,16 +191,16 @@ enum status comm_threads_create(int size, double timeout_s, comm **ends)
 {
     if (size < 1)
         return status_fail(STATUS_USAGE, "%d workers: at least one is needed", size);
-    struct thread_team *team;
-    TRY(team_create(size, &team));
+    struct thread_group *group;
+    TRY(group_create(size, &group));
     for (int i = 0; i < size; i++) {
-        enum status st = make_rank(team, i, timeout_s, &team->ranks[i]);
+        enum status st = make_rank(group, i, timeout_s, &group->ranks[i]);
         if (st != STATUS_OK) {
-            free_team(team, i);
+            free_group(group, i);
             return st;
         }
-        ends[i] = &team->ranks[i]->c;
+        ends[i] = &group->ranks[i]->c;
     }
-    atomic_init(&team->n_ranks, size);
+    atomic_init(&group->n_ranks, size);
     return STATUS_OK;
 }
