@@ -1,3 +1,10 @@
+/* The orders of comm.h, for 4 members, with x(i) the elements of member i:
+ *
+ *     gather                    ((x0 + x1) + x2) + x3
+ *     ring          slice 1     ((x2 + x3) + x0) + x1
+ *     tree                      (x0 + x1) + (x2 + x3)
+ *     hierarchical  slice 0     (x2 + x3) + (x0 + x1)      nodes of 2 members
+ */
 #include "comm/order.h"
 
 #include <assert.h>

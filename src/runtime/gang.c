@@ -34,9 +34,8 @@ struct gang {
     struct pin_mask own; /* where member 0 runs, since its first work has bound it */
 };
 
-static void do_work(struct member *m)
+static void keep_error(struct member *m, enum status st)
 {
-    enum status st = m->gang->work(m->number, m->gang->user);
     m->error.status = STATUS_OK;
     if (st != STATUS_OK)
         status_take(st, &m->error);
@@ -53,7 +52,7 @@ static void *serve(void *user)
             continue;
         }
         seen++;
-        do_work(m);
+        keep_error(m, g->work(m->number, g->user));
         if (atomic_fetch_add(&g->n_done, 1) + 2 == g->n)
             eventcount_signal(&g->members[0].event);
     }
@@ -87,7 +86,7 @@ enum status gang_do(gang *g, gang_work *work, void *user)
     atomic_fetch_add(&g->call, 1);
     for (int i = 1; i < g->n; i++)
         eventcount_signal(&g->members[i].event);
-    do_work(own);
+    keep_error(own, work(0, user));
     while (atomic_load(&g->n_done) < g->n - 1)
         eventcount_wait(&own->event, &own->waiter, longest_sleep_s);
     if (!g->own.is_known)

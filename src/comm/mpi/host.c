@@ -58,10 +58,12 @@ enum {
     NONE = -1,
 };
 
+enum phase { PHASE_IN, PHASE_SUM, PHASE_OUT, N_PHASES };
+_Static_assert(sizeof((struct host_op *)0)->rounds == N_PHASES * sizeof(int64_t), "one per phase");
+
 /* How far a member is in the slot's reduction. */
 struct progress {
-    _Alignas(64) atomic_llong in;
-    atomic_llong summed, out;
+    _Alignas(64) atomic_llong rounds[N_PHASES]; /* that it has finished */
 };
 
 struct slot {
@@ -249,11 +251,9 @@ static void hand_out_slots(const struct host *h)
         struct reduction *d = &s->reductions[s->first_ready];
         slot->reduction = s->first_ready;
         s->first_ready = d->next_ready;
-        for (int k = 0; k < d->n_members; k++) {
-            atomic_store_explicit(&slot->members[k].in, 0, memory_order_relaxed);
-            atomic_store_explicit(&slot->members[k].summed, 0, memory_order_relaxed);
-            atomic_store_explicit(&slot->members[k].out, 0, memory_order_relaxed);
-        }
+        for (int k = 0; k < d->n_members; k++)
+            for (int p = 0; p < N_PHASES; p++)
+                atomic_store_explicit(&slot->members[k].rounds[p], 0, memory_order_relaxed);
         atomic_store(&d->slot, i);
         signal_members(h, d->members);
     }
@@ -354,9 +354,9 @@ static void copy_in(const struct host *h, int slot, const struct host_op *op)
 {
     for (int k = 1; k < op->r.n_members; k++) {
         int slice = (op->position + k) % op->r.n_members;
-        struct order_range range = piece_of(&op->r, slice, op->in);
-        memcpy(piece_room(h, slot, &op->r, op->position, op->in, slice), element(op, range.begin),
-               range_bytes(&op->r, range));
+        struct order_range range = piece_of(&op->r, slice, op->rounds[PHASE_IN]);
+        memcpy(piece_room(h, slot, &op->r, op->position, op->rounds[PHASE_IN], slice),
+               element(op, range.begin), range_bytes(&op->r, range));
     }
 }
 
@@ -366,10 +366,10 @@ static void sum_own(const struct host *h, int slot, const struct host_op *op)
     const struct comm_reduction *r = &op->r;
     int own = op->position;
     int64_t type_bytes = order_type_bytes(r->type), block = BLOCK_BYTES / type_bytes;
-    struct order_range range = piece_of(r, own, op->summed);
+    struct order_range range = piece_of(r, own, op->rounds[PHASE_SUM]);
     char *rooms[MAX_RANKS];
     for (int i = 0; i < r->n_members; i++)
-        rooms[i] = piece_room(h, slot, r, i, op->summed, own);
+        rooms[i] = piece_room(h, slot, r, i, op->rounds[PHASE_SUM], own);
     for (int64_t first = range.begin, end; first < range.end; first = end) {
         end = order_slice_end(r, first);
         end = end < range.end ? end : range.end;
@@ -391,27 +391,19 @@ static void copy_out(const struct host *h, int slot, const struct host_op *op)
 {
     for (int k = 1; k < op->r.n_members; k++) {
         int slice = (op->position + k) % op->r.n_members;
-        struct order_range range = piece_of(&op->r, slice, op->out);
-        memcpy(element(op, range.begin), piece_room(h, slot, &op->r, slice, op->out, slice),
+        struct order_range range = piece_of(&op->r, slice, op->rounds[PHASE_OUT]);
+        memcpy(element(op, range.begin),
+               piece_room(h, slot, &op->r, slice, op->rounds[PHASE_OUT], slice),
                range_bytes(&op->r, range));
     }
 }
 
-enum counter { COUNT_IN, COUNT_SUMMED, COUNT_OUT };
-
-static atomic_llong *counter_of(struct progress *p, enum counter which)
+/* Whether every member has finished more than `round` rounds of the phase. */
+static bool all_beyond(struct slot *slot, int n_members, enum phase phase, int64_t round)
 {
-    return which == COUNT_IN ? &p->in : which == COUNT_SUMMED ? &p->summed : &p->out;
-}
-
-/* Whether every member has got further than `round` rounds. */
-static bool all_beyond(struct slot *slot, int n_members, enum counter which, int64_t round)
-{
-    for (int i = 0; i < n_members; i++) {
-        if (atomic_load_explicit(counter_of(&slot->members[i], which), memory_order_acquire) <=
-            round)
+    for (int i = 0; i < n_members; i++)
+        if (atomic_load_explicit(&slot->members[i].rounds[phase], memory_order_acquire) <= round)
             return false;
-    }
     return true;
 }
 
@@ -419,21 +411,23 @@ static bool all_beyond(struct slot *slot, int n_members, enum counter which, int
 static bool step(const struct host *h, int number, struct host_op *op, uint64_t members)
 {
     struct slot *slot = &h->shared->slots[number];
-    struct progress *mine = &slot->members[op->position];
     int n = op->r.n_members;
-    int64_t rounds = round_count(&op->r);
-    if (op->out < rounds && all_beyond(slot, n, COUNT_SUMMED, op->out)) {
+    int64_t rounds = round_count(&op->r), *mine = op->rounds;
+    enum phase phase;
+    if (mine[PHASE_OUT] < rounds && all_beyond(slot, n, PHASE_SUM, mine[PHASE_OUT])) {
+        phase = PHASE_OUT;
         copy_out(h, number, op);
-        atomic_store_explicit(&mine->out, ++op->out, memory_order_release);
-    } else if (op->summed < rounds && all_beyond(slot, n, COUNT_IN, op->summed)) {
+    } else if (mine[PHASE_SUM] < rounds && all_beyond(slot, n, PHASE_IN, mine[PHASE_SUM])) {
+        phase = PHASE_SUM;
         sum_own(h, number, op);
-        atomic_store_explicit(&mine->summed, ++op->summed, memory_order_release);
-    } else if (op->in < rounds && all_beyond(slot, n, COUNT_OUT, op->in - ROUNDS)) {
+    } else if (mine[PHASE_IN] < rounds && all_beyond(slot, n, PHASE_OUT, mine[PHASE_IN] - ROUNDS)) {
+        phase = PHASE_IN;
         copy_in(h, number, op);
-        atomic_store_explicit(&mine->in, ++op->in, memory_order_release);
     } else {
         return false;
     }
+    atomic_store_explicit(&slot->members[op->position].rounds[phase], ++mine[phase],
+                          memory_order_release);
     signal_members(h, members);
     return true;
 }
@@ -530,12 +524,12 @@ enum status host_poll(struct mpi_rank *self, struct host_op *op, bool *done)
     if (slot == NONE)
         return STATUS_OK;
     int64_t rounds = round_count(&op->r);
-    for (int i = 0; i < STEPS_PER_POLL && op->out < rounds; i++) {
+    for (int i = 0; i < STEPS_PER_POLL && op->rounds[PHASE_OUT] < rounds; i++) {
         if (!step(h, slot, op, d->members))
             return STATUS_OK;
         self->busy = true;
     }
-    *done = op->out == rounds;
+    *done = op->rounds[PHASE_OUT] == rounds;
     return *done ? leave(h, op) : STATUS_OK;
 }
 

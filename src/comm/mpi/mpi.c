@@ -7,6 +7,7 @@
 #include "comm/order.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -148,22 +149,27 @@ static enum status mpi_check_peers(comm *c)
 
 /* ---- transfers and reductions ---- */
 
-static enum status check_tag(const struct mpi_rank *self, int64_t tag)
+static enum status start_transfer(comm *c, bool receives, bool is_control, int peer, int64_t tag,
+                                  const void *data, int64_t n_bytes, comm_op *op)
 {
-    if (tag >= 0 && tag <= self->tag_limit)
-        return STATUS_OK;
-    return status_fail(STATUS_USAGE, "transfer %lld: MPI allows tags from 0 to %d", (long long)tag,
-                       self->tag_limit);
+    struct mpi_rank *self = rank_of(c);
+    struct transfer_op t = {.receives = receives,
+                            .peer = peer,
+                            .tag = (int)tag,
+                            .mpi_comm = is_control ? self->control : self->transfers,
+                            .data = (char *)(uintptr_t)data, /* a send only reads it */
+                            .n_bytes = n_bytes};
+    if (tag < 0 || tag > self->tag_limit)
+        return status_fail(STATUS_USAGE, "transfer %lld: MPI allows tags from 0 to %d",
+                           (long long)tag, self->tag_limit);
+    lock(self);
+    return unlock(self, transfer_start(self, &t, op_of(op)));
 }
 
 static enum status mpi_start_send(comm *c, int peer, int64_t tag, const void *data, int64_t n_bytes,
                                   comm_op *op)
 {
-    struct mpi_rank *self = rank_of(c);
-    TRY(check_tag(self, tag));
-    lock(self);
-    TRY(unlock(self, transfer_start_send(self, self->transfers, peer, (int)tag, data, n_bytes,
-                                         op_of(op))));
+    TRY(start_transfer(c, false, false, peer, tag, data, n_bytes, op));
     c->sent_bytes += n_bytes;
     c->sent_messages++;
     return STATUS_OK;
@@ -172,11 +178,7 @@ static enum status mpi_start_send(comm *c, int peer, int64_t tag, const void *da
 static enum status mpi_start_receive(comm *c, int peer, int64_t tag, void *data, int64_t n_bytes,
                                      comm_op *op)
 {
-    struct mpi_rank *self = rank_of(c);
-    TRY(check_tag(self, tag));
-    lock(self);
-    return unlock(self, transfer_start_receive(self, self->transfers, peer, (int)tag, data, n_bytes,
-                                               op_of(op)));
+    return start_transfer(c, true, false, peer, tag, data, n_bytes, op);
 }
 
 static enum status mpi_start_reduce(comm *c, const struct comm_reduction *r, void *data,
@@ -244,23 +246,17 @@ static enum status mpi_pause(comm *c, double seconds)
     struct mpi_rank *self = rank_of(c);
     lock(self);
     TRY(unlock(self, check_abort(self)));
-    int64_t now_ns = self->n_requests_open > 0 || self->busy ? timer_now_ns() : 0;
     if (self->busy) {
         self->busy = false;
-        self->moved_ns = now_ns;
-        eventcount_wait(self->event, &self->waiter, 0);
-        return STATUS_OK;
-    }
-    if (self->n_requests_open > 0) {
-        if (now_ns - self->moved_ns < find_spin_ns(self)) {
-            if (self->waiter.yields)
-                (void)sched_yield();
-            eventcount_wait(self->event, &self->waiter, 0);
-            return STATUS_OK;
-        }
-        seconds = seconds < nap_s ? seconds : nap_s;
-    } else if (!self->all_on_host && seconds > 0.01) {
-        seconds = 0.01; /* to hear of an abort */
+        self->moved_ns = timer_now_ns();
+        seconds = 0;
+    } else if (self->n_requests_open > 0) {
+        bool spins = timer_now_ns() - self->moved_ns < find_spin_ns(self);
+        if (spins && self->waiter.yields)
+            (void)sched_yield();
+        seconds = spins ? 0 : fmin(seconds, nap_s);
+    } else if (!self->all_on_host) {
+        seconds = fmin(seconds, 0.01); /* to hear of an abort */
     }
     eventcount_wait(self->event, &self->waiter, seconds);
     return STATUS_OK;
@@ -276,19 +272,13 @@ static void mpi_wake(comm *c)
 static enum status control_start_send(comm *c, int peer, const void *data, int64_t n_bytes,
                                       comm_op *op)
 {
-    struct mpi_rank *self = rank_of(c);
-    lock(self);
-    return unlock(self,
-                  transfer_start_send(self, self->control, peer, 0, data, n_bytes, op_of(op)));
+    return start_transfer(c, false, true, peer, 0, data, n_bytes, op);
 }
 
 static enum status control_start_receive(comm *c, int peer, void *data, int64_t n_bytes,
                                          comm_op *op)
 {
-    struct mpi_rank *self = rank_of(c);
-    lock(self);
-    return unlock(self,
-                  transfer_start_receive(self, self->control, peer, 0, data, n_bytes, op_of(op)));
+    return start_transfer(c, true, true, peer, 0, data, n_bytes, op);
 }
 
 static void control_withdraw(comm *c, comm_op *op)

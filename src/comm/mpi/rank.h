@@ -105,7 +105,7 @@ struct host_op {
     void *data;
     int position;
     int reduction;
-    int64_t in, summed, out; /* rounds this member has finished */
+    int64_t rounds[3]; /* that this member has finished, by phase */
 };
 
 struct mpi_op {
@@ -124,10 +124,9 @@ enum status mpi_check(int error, const char *what) MUST_USE;
 #define TRY_MPI(call) TRY(mpi_check((call), #call))
 
 /* transfer.c */
-enum status transfer_start_send(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
-                                const void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
-enum status transfer_start_receive(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
-                                   void *data, int64_t n_bytes, struct mpi_op *op) MUST_USE;
+/* `like` says the first six fields. */
+enum status transfer_start(struct mpi_rank *self, const struct transfer_op *like,
+                           struct mpi_op *op) MUST_USE;
 enum status transfer_poll(struct mpi_rank *self, struct transfer_op *op, bool *done) MUST_USE;
 void transfer_withdraw(struct mpi_rank *self, struct transfer_op *op);
 

@@ -57,7 +57,7 @@ static enum status start_parts(struct mpi_rank *self, struct transfer_op *op)
     return STATUS_OK;
 }
 
-static enum status begin(struct mpi_rank *self, const struct transfer_op *like, struct mpi_op *op)
+enum status transfer_start(struct mpi_rank *self, const struct transfer_op *like, struct mpi_op *op)
 {
     int64_t most = (int64_t)MPI_PARTS * MPI_PART_BYTES;
     if (like->peer < 0 || like->peer >= self->c.size || like->peer == self->c.rank ||
@@ -75,29 +75,6 @@ static enum status begin(struct mpi_rank *self, const struct transfer_op *like, 
     bool in_row = !t->receives && t->mpi_comm == self->transfers;
     t->place = in_row ? self->peers[t->peer].n_sends++ : -1;
     return start_parts(self, t);
-}
-
-enum status transfer_start_send(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
-                                const void *data, int64_t n_bytes, struct mpi_op *op)
-{
-    struct transfer_op t = {.peer = peer,
-                            .tag = tag,
-                            .mpi_comm = mpi_comm,
-                            .data = (char *)data, /* is only read */
-                            .n_bytes = n_bytes};
-    return begin(self, &t, op);
-}
-
-enum status transfer_start_receive(struct mpi_rank *self, MPI_Comm mpi_comm, int peer, int tag,
-                                   void *data, int64_t n_bytes, struct mpi_op *op)
-{
-    struct transfer_op t = {.receives = true,
-                            .peer = peer,
-                            .tag = tag,
-                            .mpi_comm = mpi_comm,
-                            .data = data,
-                            .n_bytes = n_bytes};
-    return begin(self, &t, op);
 }
 
 enum status transfer_poll(struct mpi_rank *self, struct transfer_op *op, bool *done)
