@@ -72,18 +72,14 @@ static void destroy(group *base)
     primitive_deinit(&pool_of(base)->backward);
 }
 
-static enum status forward(group *base, const struct group_args *args,
-                           const struct step_state *step)
+static enum status forward(group *base, const struct group_args *args)
 {
-    (void)step;
     void *const pointers[] = {(void *)(uintptr_t)args->input[0], args->output};
     return primitive_run(&pool_of(base)->forward, base->device, pointers, args->workspace);
 }
 
-static enum status backward(group *base, const struct group_args *args,
-                            const struct step_state *step)
+static enum status backward(group *base, const struct group_args *args)
 {
-    (void)step;
     if (!args->input_grad[0])
         return STATUS_OK;
     void *const pointers[] = {(void *)(uintptr_t)args->output_grad[0], args->input_grad[0]};

@@ -64,10 +64,8 @@ static void copy_parts(group *g, float *whole, float *const *parts, bool to_whol
         clear_added_channels(g->device, g->layouts.output, whole);
 }
 
-static enum status forward_concat(group *g, const struct group_args *args,
-                                  const struct step_state *step)
+static enum status forward_concat(group *g, const struct group_args *args)
 {
-    (void)step;
     float *parts[OP_MAX_INPUTS];
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         parts[k] = (float *)(uintptr_t)args->input[k];
@@ -75,10 +73,8 @@ static enum status forward_concat(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-static enum status backward_concat(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status backward_concat(group *g, const struct group_args *args)
 {
-    (void)step;
     float *parts[OP_MAX_INPUTS];
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         parts[k] = args->input_grad[k];
@@ -105,18 +101,14 @@ static enum status create_flatten(group *g)
     return layout_get_plain(g->device, &g->spec.op.output, &g->layouts.output);
 }
 
-static enum status forward_flatten(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status forward_flatten(group *g, const struct group_args *args)
 {
-    (void)step;
     convert_to_plain(g->device, &g->spec.op.input[0], args->input[0], args->output);
     return STATUS_OK;
 }
 
-static enum status backward_flatten(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_flatten(group *g, const struct group_args *args)
 {
-    (void)step;
     if (args->input_grad[0])
         convert_to_blocked(g->device, &g->spec.op.input[0], args->output_grad[0],
                            args->input_grad[0]);

@@ -63,18 +63,14 @@ static enum status create_activation(group *g)
     return STATUS_OK;
 }
 
-static enum status forward_activation(group *g, const struct group_args *args,
-                                      const struct step_state *step)
+static enum status forward_activation(group *g, const struct group_args *args)
 {
-    (void)step;
     cpu_activate(g->device, g->layouts.output, activation_of_op(g), args->input[0], args->output);
     return STATUS_OK;
 }
 
-static enum status backward_activation(group *g, const struct group_args *args,
-                                       const struct step_state *step)
+static enum status backward_activation(group *g, const struct group_args *args)
 {
-    (void)step;
     stream s = {g->device};
     if (!args->input_grad[0])
         return STATUS_OK;
@@ -95,10 +91,8 @@ static enum status create_add(group *g)
     return layout_like(g->device, g->layouts.input[0], &g->spec.op.output, &g->layouts.output);
 }
 
-static enum status forward_add(group *g, const struct group_args *args,
-                               const struct step_state *step)
+static enum status forward_add(group *g, const struct group_args *args)
 {
-    (void)step;
     const device *d = g->device;
     int64_t n = floats_of(g->layouts.output);
     int n_inputs = g->spec.op.n_inputs;
@@ -236,12 +230,11 @@ static void drop_plain(const struct dropping *d)
     }
 }
 
-static struct dropping dropping_of(const group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static struct dropping dropping_of(const group *g, const struct group_args *args)
 {
     double p = g->spec.op.attrs.drop_probability;
     return (struct dropping){.g = g,
-                             .step = step,
+                             .step = g->step,
                              .numbering = numbering_of(g, args),
                              .threshold = (uint32_t)(p * 0x1p32),
                              .scale = (float)(1 / (1 - p))};
@@ -259,20 +252,18 @@ static void drop(const struct dropping *d)
         drop_plain(d);
 }
 
-static enum status forward_dropout(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status forward_dropout(group *g, const struct group_args *args)
 {
-    struct dropping d = dropping_of(g, args, step);
+    struct dropping d = dropping_of(g, args);
     d.x = args->input[0];
     d.y = args->output;
     drop(&d);
     return STATUS_OK;
 }
 
-static enum status backward_dropout(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_dropout(group *g, const struct group_args *args)
 {
-    struct dropping d = dropping_of(g, args, step);
+    struct dropping d = dropping_of(g, args);
     d.x = args->output_grad[0];
     d.y = args->input_grad[0];
     if (d.y)

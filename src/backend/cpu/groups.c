@@ -69,8 +69,7 @@ static bool makes_converted(const group *g, enum pass pass, const struct group_a
 
 /* Nothing is saved before the main forward pass: the statistics pass converts into its workspace.
  */
-static enum status run_converted(group *g, enum pass pass, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status run_converted(group *g, enum pass pass, const struct group_args *args)
 {
     struct group_args own = *args;
     bool early = pass == PASS_FORWARD_STATISTICS, forward = is_forward(pass);
@@ -87,7 +86,7 @@ static enum status run_converted(group *g, enum pass pass, const struct group_ar
     own.residual = convert_input(g, g->layouts.residual, g->converted_residual_bytes,
                                  args->residual, &place, pass == PASS_FORWARD);
     own.workspace = early ? place : workspace;
-    TRY(g->kernels->run[pass](g, &own, step));
+    TRY(g->kernels->run[pass](g, &own));
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         if (makes_converted(g, pass, args, k))
             convert_to_plain(g->device, &g->spec.op.input[k], own.input_grad[k],
@@ -129,8 +128,7 @@ static enum status convert_param(device *d, const layout *from_layout, const voi
     return cpu_copy_region(&s, &c, from, to);
 }
 
-static enum status run_given_params(group *g, enum pass pass, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status run_given_params(group *g, enum pass pass, const struct group_args *args)
 {
     struct group_args own = *args;
     char *place = args->workspace;
@@ -146,8 +144,7 @@ static enum status run_given_params(group *g, enum pass pass, const struct group
         place += round_up(wanted->n_bytes, 64);
     }
     own.workspace = place;
-    TRY(g->all_converted_bytes ? run_converted(g, pass, &own, step)
-                               : g->kernels->run[pass](g, &own, step));
+    TRY(g->all_converted_bytes ? run_converted(g, pass, &own) : g->kernels->run[pass](g, &own));
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
         if (g->given_param[k] && args->param_grad[k])
             TRY(convert_param(g->device, g->layouts.param[k], own.param_grad[k], g->given_param[k],
@@ -263,9 +260,10 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
     if (g->device->describe_only)
         return cpu_refuse_to_run();
     cpu_use_threads(g->device);
+    g->step = step;
     if (g->all_param_bytes)
-        return run_given_params(g, pass, args, step);
+        return run_given_params(g, pass, args);
     if (g->all_converted_bytes)
-        return run_converted(g, pass, args, step);
-    return g->kernels->run[pass](g, args, step);
+        return run_converted(g, pass, args);
+    return g->kernels->run[pass](g, args);
 }

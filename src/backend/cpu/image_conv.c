@@ -170,8 +170,7 @@ static struct group_args inner_args(const struct image_conv *g, const struct gro
     return inner;
 }
 
-static enum status forward(group *base, const struct group_args *args,
-                           const struct step_state *step)
+static enum status forward(group *base, const struct group_args *args)
 {
     struct image_conv *g = image_conv_of(base);
     struct group_args inner = inner_args(g, args);
@@ -181,17 +180,16 @@ static enum status forward(group *base, const struct group_args *args,
     memset(folded, 0, (size_t)g->inner.base.layouts.param[0]->n_bytes);
     for (int64_t i = 0; i < plain_weights(g); i++)
         folded[g->weight_place[i]] = plain[i];
-    return product_forward(&g->inner.base, &inner, step);
+    return product_forward(&g->inner.base, &inner);
 }
 
-static enum status backward_weights(group *base, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *base, const struct group_args *args)
 {
     struct image_conv *g = image_conv_of(base);
     struct group_args inner = inner_args(g, args);
     float *plain = args->param_grad[0];
     const float *folded = inner.param_grad[0];
-    TRY(product_backward_weights(&g->inner.base, &inner, step));
+    TRY(product_backward_weights(&g->inner.base, &inner));
     for (int64_t i = 0; i < plain_weights(g); i++)
         plain[i] = folded[g->weight_place[i]];
     return STATUS_OK;

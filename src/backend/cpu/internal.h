@@ -156,6 +156,7 @@ struct group {
     struct group_spec spec;
     struct group_layouts layouts;
     struct group_needs needs;
+    const struct step_state *step; /* of the pass that runs; for random numbers */
     /* Inputs that came plain though the kernels want them blocked (groups.c); 0: not converted. */
     int64_t converted_bytes[OP_MAX_INPUTS], converted_residual_bytes, all_converted_bytes;
     int64_t own_saved_bytes; /* of the kernels alone, before the converted inputs */
@@ -171,8 +172,7 @@ struct op_kernels {
     bool wants_blocked; /* inputs of rank 4 must be blocked */
     enum status (*create)(group *g);
     void (*destroy)(group *g); /* NULL: nothing but the struct */
-    enum status (*run[PASS_COUNT])(group *g, const struct group_args *args,
-                                   const struct step_state *step);
+    enum status (*run[PASS_COUNT])(group *g, const struct group_args *args);
 };
 
 extern const struct op_kernels cpu_conv, cpu_linear, cpu_max_pool, cpu_average_pool, cpu_mean_pool,

@@ -93,9 +93,8 @@ static void backward_block(const struct cpu_loops *loops, const struct extents *
         }
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct extents e = extents_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);
@@ -108,9 +107,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct extents e = extents_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);

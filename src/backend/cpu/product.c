@@ -227,10 +227,8 @@ static void from_plain(const group *g, const layout *plain, const void *from, vo
         convert_to_blocked(g->device, &plain->shape, from, tensor);
 }
 
-enum status product_forward(group *base, const struct group_args *args,
-                            const struct step_state *step)
+enum status product_forward(group *base, const struct group_args *args)
 {
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
     void *weights;
@@ -245,10 +243,8 @@ enum status product_forward(group *base, const struct group_args *args,
     return STATUS_OK;
 }
 
-enum status product_backward_data(group *base, const struct group_args *args,
-                                  const struct step_state *step)
+enum status product_backward_data(group *base, const struct group_args *args)
 {
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
     void *weights, *to = plain_place(g->plain_source, args->input_grad[0], &workspace);
@@ -260,10 +256,8 @@ enum status product_backward_data(group *base, const struct group_args *args,
     return STATUS_OK;
 }
 
-enum status product_backward_weights(group *base, const struct group_args *args,
-                                     const struct step_state *step)
+enum status product_backward_weights(group *base, const struct group_args *args)
 {
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
     void *source = as_plain(base, g->plain_source, args->input[0], &workspace);

@@ -47,11 +47,8 @@ enum status product_create(struct product_group *g, const struct product_tensors
 
 /* The functions of both. */
 void product_destroy(group *base);
-enum status product_forward(group *base, const struct group_args *args,
-                            const struct step_state *step);
-enum status product_backward_data(group *base, const struct group_args *args,
-                                  const struct step_state *step);
-enum status product_backward_weights(group *base, const struct group_args *args,
-                                     const struct step_state *step);
+enum status product_forward(group *base, const struct group_args *args);
+enum status product_backward_data(group *base, const struct group_args *args);
+enum status product_backward_weights(group *base, const struct group_args *args);
 
 #endif

@@ -96,9 +96,8 @@ static void forward_image(const struct small *s, const struct group_args *args, 
                                     ((n * s->blocks + b) * s->height + p) * s->width * lanes);
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct small s = sizes_of(g);
     enum activation a = g->spec.activation;
     bool folds = can_fold(a);
@@ -133,10 +132,8 @@ static void sum_chunk(const struct small *s, const struct group_args *args, int6
     }
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct small s = sizes_of(g);
     int64_t lanes = s.loops->lanes, per_block = s.weights + lanes;
     float *sums = (float *)args->workspace + g->device->threads * s.padded;

@@ -187,9 +187,8 @@ static enum status multiply_weights(const struct taps *t, const struct tap_run *
 
 /* ---- the passes ---- */
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     const float *bias = args->param[1];
     size_t row_bytes = (size_t)t.y.channels * sizeof(float);
@@ -207,10 +206,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward_data(group *g, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status backward_data(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     pack(g->device, &t.y, args->output_grad[0]);
     memset(t.x.at, 0, (size_t)floats_of(&t.x) * sizeof(float));
@@ -219,10 +216,8 @@ static enum status backward_data(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     float *db = args->param_grad[1];
     pack(g->device, &t.x, args->input[0]);

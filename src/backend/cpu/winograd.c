@@ -285,9 +285,8 @@ static void convolve(struct chunk_pass *pass, bool turned, const float *w, float
 /* Added where there is no bias. */
 static const float no_bias[MAX_CHANNELS];
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = forward_of(g);
     enum activation a = g->spec.activation;
     bool folds = can_fold(a);
@@ -302,10 +301,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward_data(group *g, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status backward_data(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = data_gradient_of(g);
     struct chunk_pass pass = {.c = &c,
                               .activation = ACTIVATION_NONE,
@@ -390,10 +387,8 @@ static void sum_bias_gradient(const struct convolution *c, const float *dy, floa
     }
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = forward_of(g);
     int64_t lanes = g->device->loops->lanes, chunk = gradient_chunk(&c), block = chunk * lanes;
     int64_t sums = PLACES * c.c_blocks * even(c.k_blocks) * lanes * lanes;
