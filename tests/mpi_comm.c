@@ -6,11 +6,15 @@
  *     mpirun -n 3 mpi_comm missing    rank 1 comes late: the others' time-outs name it
  *     mpirun -n 3 mpi_comm abort      rank 1 gives up: the others hear why, soon
  *     mpirun -n 3 mpi_comm exit       rank 1 ends without a word: the others notice
+ *     mpirun -n 3 mpi_comm holder     a thread of rank 1 dies while it holds the lock of the shared
+ *                                     memory: an abort still reaches all, and the lists behind the
+ *                                     lock are used no more
  *
  * Exit status 0 if this rank saw what it should.
  */
 #include "comm_cases.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 static const char why[] = "worker 1: step 7: the disk is full";
@@ -127,6 +131,62 @@ static bool run_exit(comm *c, struct cases_report *report)
     return true;
 }
 
+/* In place of the library's: the transport locks the memory of a host with it. */
+static _Thread_local bool dies_with_lock;
+
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+{
+    int error = pthread_mutex_clocklock(mutex, CLOCK_REALTIME, until);
+    if (!error && dies_with_lock)
+        pthread_exit(NULL);
+    return error;
+}
+
+static enum status start_small(comm *c, comm_op *op)
+{
+    static float data[10];
+    static int members[CASES_MAX_WORKERS];
+    struct comm_reduction r = {.method = COMM_RING, .members = members, .count = 10, .tag = 9};
+    r.n_members = cases_subset(c->size, 0, members);
+    return c->table->start_reduce(c, &r, data, NULL, op);
+}
+
+static void *die_with_lock(void *user)
+{
+    comm_op op;
+    dies_with_lock = true;
+    (void)start_small(user, &op);
+    return NULL;
+}
+
+static bool run_holder(comm *c, struct cases_report *report)
+{
+    comm_op op;
+    if (c->rank == 1) {
+        pthread_t thread;
+        (void)usleep(300000);
+        CASES_CHECK(report, pthread_create(&thread, NULL, die_with_lock, c) == 0, "no thread");
+        (void)pthread_join(thread, NULL);
+        return true;
+    }
+    if (c->rank == 0) {
+        (void)usleep(800000);
+        c->table->abort(c, STATUS_TIMEOUT, why);
+        for (int i = 0; i < 2; i++) {
+            enum status st = start_small(c, &op);
+            CASES_CHECK(report, st == STATUS_LOST, "start %d gives status %d", i, (int)st);
+            status_clear();
+        }
+        return true;
+    }
+    double waited_s = 0;
+    enum status st = wait_in_vain(c, &waited_s);
+    CASES_CHECK(report, st == STATUS_LOST && strstr(status_message(), why), "status %d: %s",
+                (int)st, status_message());
+    CASES_CHECK(report, waited_s < 5, "after %g s", waited_s);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "cases";
@@ -150,6 +210,8 @@ int main(int argc, char **argv)
         ok = ok && run_abort(c, &report);
     else if (strcmp(what, "exit") == 0)
         ok = ok && run_exit(c, &report);
+    else if (strcmp(what, "holder") == 0)
+        ok = ok && run_holder(c, &report);
     else
         ok = ok && run_cases(c, &report);
     if (!ok) {

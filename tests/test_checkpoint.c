@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* ---- a network with everything that has state: batch norm, dropout, momentum ---- */
@@ -303,6 +304,34 @@ static void test_weights_alone(void **state)
     bench_close(&a);
     bench_close(&b);
     bench_close(&wide);
+}
+
+/* In place of the library's: notes when a folder is synchronised, and whether `watched` was in its
+ * place by then. */
+static const char *watched;
+static int n_syncs_after;
+
+int fsync(int fd)
+{
+    struct stat info;
+    if (watched && fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
+        n_syncs_after += access(watched, F_OK) == 0;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* A file of weights outlasts a loss of power: its folder is synchronised after the rename. */
+static void test_weights_last(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct bench b;
+    bench_open(&b, 8, UPDATE_SGD);
+    watched = test_path(path, "lasting.safetensors");
+    n_syncs_after = 0;
+    assert_ok(checkpoint_save_weights(path, b.graph, &b.tensors));
+    assert_int_equal(n_syncs_after, 1);
+    watched = NULL;
+    bench_close(&b);
 }
 
 /* ---- what does not fit ----------------------------------------------------------------------- */
@@ -617,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_old_files_go_and_others_stay),
         cmocka_unit_test(test_same_step_twice),
         cmocka_unit_test(test_weights_alone),
+        cmocka_unit_test(test_weights_last),
         cmocka_unit_test(test_differences_are_named),
         cmocka_unit_test(test_missing_checkpoint),
         cmocka_unit_test(test_what_cannot_be_described),

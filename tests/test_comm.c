@@ -1,7 +1,7 @@
 /* The threads transport: every case of comm_cases.h, and failures. */
 #include "testing.h"
 
-#include "comm/bell.h"
+#include "comm/eventcount.h"
 #include "comm_cases.h"
 
 #include <math.h>
@@ -113,7 +113,7 @@ static void test_timeouts_name_the_missing(void **state)
     on_threads(3, 0.2, run_missing);
 }
 
-/* A message that nobody takes is taken back: the next one is the one that arrives. */
+/* A message that is not received is withdrawn: the next one is the one that arrives. */
 static bool run_withdrawn(comm *c, struct cases_report *report)
 {
     int value = 0;
@@ -222,12 +222,12 @@ static void *wake_soon(void *argument)
     return NULL;
 }
 
-/* A worker that waits looks on where there is a core for each, and sleeps at once where not. */
-static void test_who_waits_looks_on(void **state)
+/* A waiting worker spins where there is a core for each, and sleeps at once where not. */
+static void test_waiting_workers_spin(void **state)
 {
     (void)state;
     comm *ends[CASES_MAX_WORKERS];
-    int cores = bell_cores();
+    int cores = comm_count_cores();
     for (int size = cores; size <= cores + 1; size++) {
         if (size > CASES_MAX_WORKERS)
             skip_because("this host has more than %d cores", CASES_MAX_WORKERS - 1);
@@ -347,7 +347,7 @@ int main(void)
         cmocka_unit_test(test_a_message_not_taken_is_withdrawn),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_wakes),
-        cmocka_unit_test(test_who_waits_looks_on),
+        cmocka_unit_test(test_waiting_workers_spin),
         cmocka_unit_test(test_wake),
         cmocka_unit_test(test_mistakes_are_refused),
         cmocka_unit_test(test_sent_bytes),

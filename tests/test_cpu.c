@@ -210,7 +210,7 @@ static void test_images(void **state)
     opdevice_close(&cpu);
 }
 
-/* What is not a number comes out again, as in the reference: a network that has diverged must not
+/* NaN comes out as NaN, as in the reference: a network that has diverged must not
  * look like one that has not. First element and last: whole vectors, and what is left of them. */
 static void test_nan_passes(void **state)
 {

@@ -1,5 +1,5 @@
 /* Many workers train as one: the same losses under any plan, checkpoints that know nothing of the
- * plan, processes that act together, and failures that end everybody with their cause. */
+ * plan, processes that act together, and failures that end all of them with their cause. */
 #include "session.h"
 #include "testing.h"
 #include "training.h"
@@ -192,6 +192,41 @@ static void test_windows(void **state)
     assert_same_run(&second, &whole, 4, 0, "pipedream");
 }
 
+/* A graph and a plan that the caller has made, in place of their names. */
+static void test_values_in_place_of_names(void **state)
+{
+    (void)state;
+    static struct record named, given;
+    struct graph_variant v = {.batch = 16,
+                              .channels = 1,
+                              .height = 28,
+                              .width = 28,
+                              .classes = 10,
+                              .small_form = true,
+                              .drop_probability = -1};
+    struct plan_request request = {.n_workers = 2};
+    struct graph *graph, *other;
+    struct plan *plan;
+    assert_ok(network_build("lenet5", &v, &graph));
+    assert_ok(plan_build("gpipe", graph, &request, &plan));
+    v.batch = 8;
+    assert_ok(network_build("lenet5", &v, &other));
+    struct trainer_options o = lenet_run("gpipe", 2);
+    train(&o, &named);
+    o.plan = NULL;
+    o.workers = 0;
+    o.graph = graph;
+    o.resolved_plan = plan;
+    train(&o, &given);
+    assert_same_run(&given, &named, 0, 0, "given as values");
+    o.graph = other;
+    trainer *t;
+    assert_fails(trainer_create(&o, &t), STATUS_USAGE, "takes 8x1x28x28 images of 10 classes");
+    plan_destroy(plan);
+    graph_destroy(graph);
+    graph_destroy(other);
+}
+
 /* ---- checkpoints ---- */
 
 static void weights_under(struct trainer_options o, const char *path)
@@ -203,7 +238,7 @@ static void weights_under(struct trainer_options o, const char *path)
     trainer_destroy(t);
 }
 
-/* What another plan reads of a checkpoint and writes again has the same bits. */
+/* A checkpoint that another plan reads and writes again has the same bits. */
 static void check_weights_go_round(const char *name)
 {
     char first_path[PATH_MAX], path[PATH_MAX];
@@ -352,7 +387,7 @@ static void test_processes_end_together(void **state)
     make_place("vanishes", place, name);
     struct trainer_options o = lenet_run("data", 0);
 
-    o.model = "lenet6"; /* everybody's mistake */
+    o.model = "lenet6"; /* the mistake of all */
     run_processes(o, 3, all, &r);
     assert_all(all, 3, STATUS_USAGE, "did you mean 'lenet5'?");
     o = lenet_run("data", 2);
@@ -403,7 +438,7 @@ static void test_processes_stop_together(void **state)
     assert_int_equal(step, 4);
 }
 
-/* What one process says after a run, all hear. */
+/* All processes hear the words of each after a run. */
 struct speaker {
     struct crew_options options;
     struct crew_words words;
@@ -727,6 +762,7 @@ int main(void)
         ON_CPU(test_hardly_any_samples),
         ON_CPU(test_same_plan_same_bits),
         ON_CPU(test_windows),
+        ON_CPU(test_values_in_place_of_names),
         ON_CPU(test_checkpoints_know_no_plan),
         ON_CPU(test_processes_train_like_threads),
         ON_CPU(test_processes_end_together),

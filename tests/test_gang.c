@@ -16,7 +16,7 @@ struct ledger {
     unsigned nap_us;
 };
 
-static void work(int number, void *user)
+static enum status work(int number, void *user)
 {
     struct ledger *l = user;
     if (number == 0 && !pthread_equal(pthread_self(), l->caller))
@@ -24,10 +24,11 @@ static void work(int number, void *user)
     if (l->nap_us)
         (void)usleep(l->nap_us);
     atomic_fetch_add(&l->calls[number], 1);
+    return STATUS_OK;
 }
 
 /* Every member has done every call when gang_do returns, also with more of them than cores. */
-static void test_everybody_does_everything(void **state)
+static void test_every_member_does_every_call(void **state)
 {
     (void)state;
     static const int sizes[] = {1, 2, 3, MOST};
@@ -36,7 +37,7 @@ static void test_everybody_does_everything(void **state)
         gang *g;
         assert_ok(gang_create(sizes[k], &g));
         for (int call = 1; call <= CALLS; call++) {
-            gang_do(g, work, &l);
+            assert_ok(gang_do(g, work, &l));
             for (int i = 0; i < MOST; i++)
                 assert_int_equal(atomic_load(&l.calls[i]), i < sizes[k] ? call : 0);
         }
@@ -54,7 +55,7 @@ static void test_sleepers_come(void **state)
     assert_ok(gang_create(3, &g));
     for (int call = 1; call <= 20; call++) {
         (void)usleep(2000);
-        gang_do(g, work, &l);
+        assert_ok(gang_do(g, work, &l));
         for (int i = 0; i < 3; i++)
             assert_int_equal(atomic_load(&l.calls[i]), call);
     }
@@ -62,11 +63,37 @@ static void test_sleepers_come(void **state)
     gang_destroy(NULL);
 }
 
+static enum status fail_or_lose(int number, void *user)
+{
+    if (number == 0)
+        return status_fail(STATUS_LOST, "member 0 lost another");
+    return number >= *(const int *)user ? status_fail(STATUS_FAILED, "member %d", number)
+                                        : STATUS_OK;
+}
+
+/* The first member that failed for a reason of its own is named, and the next call starts clean. */
+static void test_the_cause_comes_out(void **state)
+{
+    (void)state;
+    gang *g;
+    assert_ok(gang_create(4, &g));
+    for (int first = 1; first <= 4; first++) {
+        char expected[32];
+        (void)snprintf(expected, sizeof expected, "member %d", first < 4 ? first : 0);
+        assert_fails(gang_do(g, fail_or_lose, &first), first < 4 ? STATUS_FAILED : STATUS_LOST,
+                     expected);
+    }
+    struct ledger l = {.caller = pthread_self()};
+    assert_ok(gang_do(g, work, &l));
+    gang_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everybody_does_everything),
+        cmocka_unit_test(test_every_member_does_every_call),
         cmocka_unit_test(test_sleepers_come),
+        cmocka_unit_test(test_the_cause_comes_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

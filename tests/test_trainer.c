@@ -602,7 +602,7 @@ static void *look_from_a_thread(void *blocked)
 }
 
 /* oneDNN's matrix products cannot be interrupted: a handler's frame would lie in the heap. */
-static void test_signals_spare_who_computes(void **state)
+static void test_signals_spare_computing_threads(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -639,7 +639,7 @@ int main(void)
         cmocka_unit_test(test_killed_at_any_moment),
         cmocka_unit_test(test_stopped_by_a_signal),
         cmocka_unit_test(test_stop_is_exact),
-        cmocka_unit_test(test_signals_spare_who_computes),
+        cmocka_unit_test(test_signals_spare_computing_threads),
         ON_CPU(test_same_seed_same_bits),
         ON_CPU(test_resume_is_invisible),
         ON_CPU(test_resume_with_dropout),

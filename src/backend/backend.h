@@ -1,7 +1,7 @@
-/* backend.h: what runs kernels: a commented table of functions that every backend fills.
+/* backend.h: a backend runs kernels; it is a commented table of functions.
  *
  * A backend opens devices. A device has memory, streams, and layouts (how a tensor's elements are
- * placed; opaque outside the backend). The unit of computation is the group: one op with what is
+ * placed; opaque outside the backend). The unit of computation is the group: one op with the ops
  * folded into it (a residual sum, an activation), created once when a program is loaded, with its
  * workspace asked for beforehand, and then run many times without any allocation.
  *
@@ -42,7 +42,7 @@ struct device_options {
 /* Threads of a device. What OpenMP cannot start it does not refuse: it ends the process. */
 enum { BACKEND_MAX_THREADS = 4096 };
 
-/* What a group computes:  output = activation(op(inputs) + residual). */
+/* A group computes:  output = activation(op(inputs) + residual). */
 struct group_spec {
     struct op_case op;
     enum activation activation;
@@ -128,7 +128,7 @@ struct region_copy {
     bool add;
 };
 
-/* What changes from step to step. */
+/* The part that changes from step to step. */
 struct step_state {
     uint64_t seed;
     uint32_t step;

@@ -1,5 +1,8 @@
 #include "comm/comm.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 enum {
     CHUNKS_PER_PARTY = 4,     /* small enough to share the work evenly .. */
     MIN_CHUNK_BYTES = 4096,   /* .. but not so small that claiming counts .. */
@@ -32,6 +35,15 @@ struct comm_chunks comm_cut(int64_t count, int64_t element_bytes, int n_members)
     c.size = c.size > most ? most : c.size;
     c.n = (count + c.size - 1) / c.size;
     if (c.n == 0)
-        c.n = 1; /* nothing to do still has to be done by somebody */
+        c.n = 1; /* no element, but an end all the same */
     return c;
+}
+
+int comm_count_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 0 ? (int)cores : 1;
 }

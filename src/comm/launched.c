@@ -1,4 +1,4 @@
-/* What the environment says about MPI; no MPI needed to ask. */
+/* Whether the environment tells of an MPI launcher; works without MPI. */
 #include "comm/comm.h"
 
 #include <limits.h>

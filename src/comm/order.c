@@ -1,3 +1,10 @@
+/* The orders of comm.h, for 4 members, with x(i) the elements of member i:
+ *
+ *     gather                    ((x0 + x1) + x2) + x3
+ *     ring          slice 1     ((x2 + x3) + x0) + x1
+ *     tree                      (x0 + x1) + (x2 + x3)
+ *     hierarchical  slice 0     (x2 + x3) + (x0 + x1)      nodes of 2 members
+ */
 #include "comm/order.h"
 
 #include <assert.h>
@@ -123,7 +130,7 @@ void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_
     }
 }
 
-/* ---- what a network would carry ---- */
+/* ---- traffic on a network ---- */
 
 /* Members that receive from `position` when a tree hands the sum out: position + d for every
  * d = 1, 2, 4 .. below the lowest set bit of position. */

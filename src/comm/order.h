@@ -1,4 +1,4 @@
-/* order.h: the order in which a reduction adds (comm.h defines it), and what it would send.
+/* order.h: the order in which a reduction adds (comm.h defines it), and how much it would send.
  *
  * Every transport adds by these functions, which is why all give the same bits. The elements are
  * cut into slices (as many as members for ring, as nodes for hierarchical, one for the others);

@@ -300,7 +300,7 @@ static enum status play_round(struct actor *a)
 
 /* ---- all of them together ---- */
 
-static void play(int place, void *user)
+static enum status play(int place, void *user)
 {
     struct rehearsal *r = user;
     struct actor *a = &r->actors[place];
@@ -310,6 +310,7 @@ static void play(int place, void *user)
     a->error.status = STATUS_OK;
     if (st != STATUS_OK)
         status_take(st, &a->error);
+    return STATUS_OK;
 }
 
 /* Every actor plays the scene on its thread; the first failure comes out. */
@@ -324,7 +325,7 @@ static enum status play_all(struct rehearsal *r, enum status (*scene)(struct act
         turns_begin(r->turns);
         atomic_store(&r->turn, turns_pass(r->turns, -1));
     }
-    gang_do(r->gang, play, r);
+    TRY(gang_do(r->gang, play, r));
     for (int i = 0; i < r->request->n; i++)
         if (r->actors[i].error.status != STATUS_OK)
             return status_give(&r->actors[i].error);

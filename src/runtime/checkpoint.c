@@ -36,20 +36,6 @@ struct item_list {
     struct item *items;
 };
 
-static enum status add_states(struct item_list *list, const struct graph *graph, int state)
-{
-    for (int i = 0; i < graph->n_params; i++) {
-        const struct graph_param *p = &graph->params[i];
-        if (!p->spec.trained)
-            continue;
-        struct item *item = &list->items[list->count++];
-        item->param = i;
-        item->which = state == 0 ? TENSOR_STATE_0 : TENSOR_STATE_1;
-        TRY(arena_print(list->memory, &item->name, "optimizer/%s/%d", p->name, state));
-    }
-    return STATUS_OK;
-}
-
 /* Weights in the graph's order, then each state tensor of the trained ones. */
 static enum status list_items(const struct graph *graph, int n_states, struct item_list *list)
 {
@@ -58,52 +44,41 @@ static enum status list_items(const struct graph *graph, int n_states, struct it
     for (int i = 0; i < graph->n_params; i++)
         list->items[list->count++] = (struct item){i, TENSOR_WEIGHT, graph->params[i].name};
     for (int state = 0; state < n_states; state++)
-        TRY(add_states(list, graph, state));
+        for (int i = 0; i < graph->n_params; i++) {
+            const struct graph_param *p = &graph->params[i];
+            struct item *item = &list->items[list->count];
+            if (!p->spec.trained)
+                continue;
+            *item = (struct item){i, state == 0 ? TENSOR_STATE_0 : TENSOR_STATE_1, NULL};
+            TRY(arena_print(list->memory, &item->name, "optimizer/%s/%d", p->name, state));
+            list->count++;
+        }
     return STATUS_OK;
-}
-
-/* A scratch tensor as large as the largest parameter. */
-static enum status alloc_scratch(const struct graph *graph, float **out)
-{
-    int64_t most = 1;
-    for (int i = 0; i < graph->n_params; i++) {
-        int64_t count = shape_elements(&graph->params[i].spec.shape);
-        most = count > most ? count : most;
-    }
-    *out = malloc((size_t)most * sizeof(float));
-    return *out ? STATUS_OK : status_no_memory((size_t)most * sizeof(float));
 }
 
 /* ---- writing tensors ------------------------------------------------------------------------- */
 
-static enum status write_items(const struct item_list *list, const struct tensor_store *tensors,
-                               float *scratch, safetensors_writer *w, struct safetensors_sum *sum)
+static enum status write_items(const char *path, const struct item_list *list,
+                               const struct graph *graph, const struct tensor_store *tensors,
+                               struct safetensors_sum *sum)
 {
-    for (int i = 0; i < list->count; i++) {
-        const struct item *item = &list->items[i];
-        TRY(tensors->read(tensors->holder, item->param, item->which, scratch));
-        TRY(safetensors_writer_put(w, scratch));
-    }
-    TRY(safetensors_writer_finish(w, sum));
-    return STATUS_OK;
-}
-
-static enum status write_list(const char *path, const struct item_list *list,
-                              const struct graph *graph, const struct tensor_store *tensors,
-                              struct safetensors_sum *sum)
-{
+    const char *const metadata[] = {"format", "pt", "model", graph->name, NULL};
     struct safetensors_entry *entries;
+    safetensors_writer *w = NULL;
+    float *scratch = NULL;
+    enum status st;
     TRY(arena_alloc_array(list->memory, (size_t)list->count, sizeof *entries, &entries));
     for (int i = 0; i < list->count; i++)
         entries[i] = (struct safetensors_entry){list->items[i].name,
                                                 graph->params[list->items[i].param].spec.shape};
-    const char *const metadata[] = {"format", "pt", "model", graph->name, NULL};
-    safetensors_writer *w = NULL;
-    float *scratch = NULL;
-    enum status st;
-    TRY_GOTO(st, alloc_scratch(graph, &scratch), out);
+    TRY_GOTO(st, tensor_store_alloc_scratch(graph, &scratch), out);
     TRY_GOTO(st, safetensors_writer_open(path, entries, list->count, metadata, &w), out);
-    TRY_GOTO(st, write_items(list, tensors, scratch, w, sum), out);
+    for (int i = 0; i < list->count; i++) {
+        const struct item *item = &list->items[i];
+        TRY_GOTO(st, tensors->read(tensors->holder, item->param, item->which, scratch), out);
+        TRY_GOTO(st, safetensors_writer_put(w, scratch), out);
+    }
+    TRY_GOTO(st, safetensors_writer_finish(w, sum), out);
 out:
     safetensors_writer_close(w);
     free(scratch);
@@ -116,11 +91,10 @@ static enum status write_tensors(const char *path, const struct graph *graph,
                                  struct safetensors_sum *sum)
 {
     struct item_list list = {0};
-    enum status st;
     TRY(arena_create(&list.memory));
-    TRY_GOTO(st, list_items(graph, n_states, &list), out);
-    TRY_GOTO(st, write_list(path, &list, graph, tensors, sum), out);
-out:
+    enum status st = list_items(graph, n_states, &list);
+    if (st == STATUS_OK)
+        st = write_items(path, &list, graph, tensors, sum);
     arena_destroy(list.memory);
     return st;
 }
@@ -139,19 +113,22 @@ struct places {
 /* PATH_MAX bytes hold NAME and the longest suffix only if NAME leaves room for it. */
 enum { SUFFIX_BYTES = 80 };
 
-static enum status find_folder(const char *name, struct places *p)
+/* Into folder[PATH_MAX]: "." where the path has none; "/a" lies in "/". */
+static void find_folder(const char *path, char *folder)
 {
-    const char *slash = strrchr(name, '/');
-    const char *base = slash ? slash + 1 : name;
+    const char *slash = strrchr(path, '/');
+    int length = slash == path ? 1 : slash ? (int)(slash - path) : 1;
+    (void)snprintf(folder, PATH_MAX, "%.*s", length, slash ? path : ".");
+}
+
+static enum status split_name(const char *name, struct places *p)
+{
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
     if (!*base || strlen(base) > NAME_MAX - SUFFIX_BYTES || strlen(name) > PATH_MAX - SUFFIX_BYTES)
         return status_fail(STATUS_USAGE, "checkpoint '%.200s' is not a usable name of a file",
                            name);
     (void)snprintf(p->base, sizeof p->base, "%s", base);
-    if (!slash)
-        (void)snprintf(p->folder, sizeof p->folder, ".");
-    else /* "/a" lies in "/" */
-        (void)snprintf(p->folder, sizeof p->folder, "%.*s", slash == name ? 1 : (int)(slash - name),
-                       name);
+    find_folder(name, p->folder);
     return STATUS_OK;
 }
 
@@ -166,7 +143,7 @@ static bool join(char *to, const char *left, const char *right)
 static enum status choose_places(const char *name, int64_t step, struct places *p)
 {
     struct stat info;
-    TRY(find_folder(name, p));
+    TRY(split_name(name, p));
     char suffix[SUFFIX_BYTES];
     for (int attempt = 0;; attempt++) {
         if (attempt == 0)
@@ -253,7 +230,7 @@ static bool belongs_to(const char *file, const char *base)
     return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.tmp") == 0;
 }
 
-/* Best effort: what cannot be removed now is tried again after the next save. */
+/* Best effort: a file that cannot be removed now is tried again after the next save. */
 static void remove_former(const struct places *p)
 {
     DIR *folder = opendir(p->folder);
@@ -267,16 +244,6 @@ static void remove_former(const struct places *p)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static enum status put_tensors(const struct places *p, const struct graph *graph,
-                               const struct tensor_store *tensors, int n_states,
-                               struct safetensors_sum *sum)
-{
-    TRY(write_tensors(p->tensors_temporary, graph, tensors, n_states, sum));
-    TRY(rename_file(p->tensors_temporary, p->tensors));
-    TRY(sync_folder(p->folder));
-    return STATUS_OK;
-}
-
 /* The last line is the commit. */
 static enum status put_record(const struct places *p, const struct checkpoint_record *record)
 {
@@ -284,9 +251,7 @@ static enum status put_record(const struct places *p, const struct checkpoint_re
     TRY(checkpoint_record_print(record, &text));
     enum status st = write_text(p->json_temporary, text);
     free(text);
-    TRY(st);
-    TRY(rename_file(p->json_temporary, p->json));
-    return STATUS_OK;
+    return st == STATUS_OK ? rename_file(p->json_temporary, p->json) : st;
 }
 
 enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
@@ -297,8 +262,12 @@ enum status checkpoint_save(const char *name, const struct checkpoint_state *sta
     enum status st;
     TRY(choose_places(name, state->step, &p));
     memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
-    int n_states = update_rule_states(&state->rule);
-    TRY_GOTO(st, put_tensors(&p, graph, tensors, n_states, &record.tensors_sum), undo);
+    TRY_GOTO(st,
+             write_tensors(p.tensors_temporary, graph, tensors, update_rule_states(&state->rule),
+                           &record.tensors_sum),
+             undo);
+    TRY_GOTO(st, rename_file(p.tensors_temporary, p.tensors), undo);
+    TRY_GOTO(st, sync_folder(p.folder), undo);
     TRY_GOTO(st, put_record(&p, &record), undo);
     TRY(sync_folder(p.folder)); /* NAME.json may or may not last: both tensor files must stay */
     remove_former(&p);
@@ -313,14 +282,17 @@ undo:
 enum status checkpoint_save_weights(const char *path, const struct graph *graph,
                                     const struct tensor_store *tensors)
 {
-    char temporary[PATH_MAX];
+    char temporary[PATH_MAX], folder[PATH_MAX];
     struct safetensors_sum sum;
+    enum status st;
     if (!join(temporary, path, ".tmp"))
         return status_fail(STATUS_USAGE, "'%.200s' is too long a path", path);
-    TRY(write_tensors(temporary, graph, tensors, 0, &sum));
-    enum status st = rename_file(temporary, path);
-    if (st != STATUS_OK)
-        (void)unlink(temporary);
+    TRY_GOTO(st, write_tensors(temporary, graph, tensors, 0, &sum), undo);
+    TRY_GOTO(st, rename_file(temporary, path), undo);
+    find_folder(path, folder);
+    return sync_folder(folder);
+undo:
+    (void)unlink(temporary);
     return st;
 }
 
@@ -340,7 +312,7 @@ enum status checkpoint_check_place(const char *name)
 {
     struct places p;
     struct stat info;
-    TRY(find_folder(name, &p));
+    TRY(split_name(name, &p));
     if (stat(p.folder, &info) != 0)
         return fail_at(p.folder, "save checkpoints there");
     if (!S_ISDIR(info.st_mode))
@@ -400,12 +372,11 @@ static enum status open_tensors(checkpoint *c, const char *folder)
 static enum status open_parts(const char *name, checkpoint *c)
 {
     struct places p;
-    TRY(find_folder(name, &p));
+    TRY(split_name(name, &p));
     if (!join(c->path, name, ".json"))
         return status_fail(STATUS_USAGE, "checkpoint '%.200s' is too long a path", name);
     TRY(read_record(c->path, &c->record));
-    TRY(open_tensors(c, p.folder));
-    return STATUS_OK;
+    return open_tensors(c, p.folder);
 }
 
 enum status checkpoint_open(const char *name, checkpoint **out)
@@ -442,8 +413,7 @@ const char *checkpoint_get_tensors_path(const checkpoint *c)
 
 enum status checkpoint_match(const checkpoint *c, const struct checkpoint_state *wanted)
 {
-    TRY(checkpoint_state_match(c->path, &c->record.state, wanted));
-    return STATUS_OK;
+    return checkpoint_state_match(c->path, &c->record.state, wanted);
 }
 
 static enum status check_item(const char *path, const safetensors *f, const struct item *item,
@@ -476,7 +446,7 @@ static enum status read_items(const char *path, safetensors *f, const struct ite
     }
     float *scratch;
     enum status st = STATUS_OK;
-    TRY(alloc_scratch(graph, &scratch));
+    TRY(tensor_store_alloc_scratch(graph, &scratch));
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
         const struct safetensors_tensor *t = safetensors_find(f, item->name);
@@ -492,11 +462,10 @@ static enum status read_tensors(const char *path, safetensors *f, int n_states,
                                 const struct graph *graph, const struct tensor_store *tensors)
 {
     struct item_list list = {0};
-    enum status st;
     TRY(arena_create(&list.memory));
-    TRY_GOTO(st, list_items(graph, n_states, &list), out);
-    TRY_GOTO(st, read_items(path, f, &list, graph, tensors), out);
-out:
+    enum status st = list_items(graph, n_states, &list);
+    if (st == STATUS_OK)
+        st = read_items(path, f, &list, graph, tensors);
     arena_destroy(list.memory);
     return st;
 }
@@ -505,8 +474,7 @@ enum status checkpoint_read(checkpoint *c, const struct graph *graph,
                             const struct tensor_store *tensors)
 {
     int n_states = update_rule_states(&c->record.state.rule);
-    TRY(read_tensors(c->tensors_path, c->tensors, n_states, graph, tensors));
-    return STATUS_OK;
+    return read_tensors(c->tensors_path, c->tensors, n_states, graph, tensors);
 }
 
 enum status checkpoint_load_weights(const char *path, const struct graph *graph,

@@ -68,7 +68,7 @@ enum status checkpoint_check_state(const char *name, const struct checkpoint_sta
 /* Fails early where a save would: no such folder, not writable, an unusable name. */
 enum status checkpoint_check_place(const char *name) MUST_USE;
 
-/* Whether NAME.json is there, readable or not: only what is surely absent is no checkpoint. */
+/* Whether NAME.json is there, readable or not: false only if it is surely absent. */
 bool checkpoint_exists(const char *name);
 
 typedef struct checkpoint checkpoint;
@@ -80,7 +80,7 @@ const struct checkpoint_state *checkpoint_get_state(const checkpoint *c);
 /* The path of its safetensors file. Valid until checkpoint_close. */
 const char *checkpoint_get_tensors_path(const checkpoint *c);
 
-/* STATUS_USAGE naming what differs, if a run like *wanted cannot continue from c. A difference in
+/* STATUS_USAGE naming the difference, if a run like *wanted cannot continue from c. A difference in
  * how it learns is allowed, with a warning. */
 enum status checkpoint_match(const checkpoint *c, const struct checkpoint_state *wanted) MUST_USE;
 

@@ -35,52 +35,44 @@ struct field {
     const char *what;         /* for people */
 };
 
-#define AT(member) offsetof(struct checkpoint_state, member)
-#define TEXT(member, what_)                                             \
-    {                                                                   \
-#member, FIELD_TEXT, FIELD_IDENTITY, AT(member),                \
-            sizeof(((struct checkpoint_state *)0)->member), NULL, what_ \
+#define FIELD(name_, type_, role_, member, what_)                                       \
+    {                                                                                   \
+        name_, FIELD_##type_, FIELD_##role_, offsetof(struct checkpoint_state, member), \
+            sizeof(((struct checkpoint_state *)0)->member), NULL, what_                 \
     }
-#define IDENTITY(member, type_, what_)                             \
-    {                                                              \
-#member, type_, FIELD_IDENTITY, AT(member), 0, NULL, what_ \
-    }
-#define PLACE(member, type_)                                      \
-    {                                                             \
-#member, type_, FIELD_PLACE, AT(member), 0, NULL, #member \
-    }
-#define LEARNING(name_, member, type_, what_)                    \
-    {                                                            \
-        name_, type_, FIELD_LEARNING, AT(member), 0, NULL, what_ \
+#define NAME(name_, member, names_)                                                              \
+    {                                                                                            \
+        name_, FIELD_NAME, FIELD_IDENTITY, offsetof(struct checkpoint_state, member), 0, names_, \
+            name_                                                                                \
     }
 
 static const struct field fields[] = {
-    TEXT(model, "model"),
-    TEXT(data, "data"),
-    IDENTITY(channels, FIELD_INTEGER, "channels of an image"),
-    IDENTITY(height, FIELD_INTEGER, "height of an image"),
-    IDENTITY(width, FIELD_INTEGER, "width of an image"),
-    IDENTITY(classes, FIELD_INTEGER, "number of classes"),
-    IDENTITY(batch, FIELD_INTEGER, "batch"),
-    IDENTITY(n_train, FIELD_INTEGER, "number of training samples"),
-    IDENTITY(seed, FIELD_UNSIGNED, "seed"),
-    {"precision", FIELD_NAME, FIELD_IDENTITY, AT(precision), 0, precision_names, "precision"},
-    IDENTITY(augment, FIELD_BOOL, "augmentation"),
-    IDENTITY(drop_probability, FIELD_REAL, "drop probability"),
-    {"optimizer", FIELD_NAME, FIELD_IDENTITY, AT(rule.kind), 0, rule_names, "optimizer"},
-    LEARNING("learning_rate", rule.learning_rate, FIELD_REAL, "learning rate"),
-    LEARNING("weight_decay", rule.weight_decay, FIELD_REAL, "weight decay"),
-    LEARNING("momentum", rule.momentum, FIELD_REAL, "momentum"),
-    LEARNING("nesterov", rule.nesterov, FIELD_BOOL, "Nesterov momentum"),
-    LEARNING("beta1", rule.beta1, FIELD_REAL, "beta1"),
-    LEARNING("beta2", rule.beta2, FIELD_REAL, "beta2"),
-    LEARNING("epsilon", rule.epsilon, FIELD_REAL, "epsilon"),
-    LEARNING("warmup_steps", schedule.warmup_steps, FIELD_INTEGER, "warm-up steps"),
-    PLACE(step, FIELD_INTEGER),
-    PLACE(epoch, FIELD_INTEGER),
-    PLACE(position, FIELD_INTEGER),
-    PLACE(loss_sum, FIELD_REAL),
-    PLACE(n_seen, FIELD_INTEGER),
+    FIELD("model", TEXT, IDENTITY, model, "model"),
+    FIELD("data", TEXT, IDENTITY, data, "data"),
+    FIELD("channels", INTEGER, IDENTITY, channels, "channels of an image"),
+    FIELD("height", INTEGER, IDENTITY, height, "height of an image"),
+    FIELD("width", INTEGER, IDENTITY, width, "width of an image"),
+    FIELD("classes", INTEGER, IDENTITY, classes, "number of classes"),
+    FIELD("batch", INTEGER, IDENTITY, batch, "batch"),
+    FIELD("n_train", INTEGER, IDENTITY, n_train, "number of training samples"),
+    FIELD("seed", UNSIGNED, IDENTITY, seed, "seed"),
+    NAME("precision", precision, precision_names),
+    FIELD("augment", BOOL, IDENTITY, augment, "augmentation"),
+    FIELD("drop_probability", REAL, IDENTITY, drop_probability, "drop probability"),
+    NAME("optimizer", rule.kind, rule_names),
+    FIELD("learning_rate", REAL, LEARNING, rule.learning_rate, "learning rate"),
+    FIELD("weight_decay", REAL, LEARNING, rule.weight_decay, "weight decay"),
+    FIELD("momentum", REAL, LEARNING, rule.momentum, "momentum"),
+    FIELD("nesterov", BOOL, LEARNING, rule.nesterov, "Nesterov momentum"),
+    FIELD("beta1", REAL, LEARNING, rule.beta1, "beta1"),
+    FIELD("beta2", REAL, LEARNING, rule.beta2, "beta2"),
+    FIELD("epsilon", REAL, LEARNING, rule.epsilon, "epsilon"),
+    FIELD("warmup_steps", INTEGER, LEARNING, schedule.warmup_steps, "warm-up steps"),
+    FIELD("step", INTEGER, PLACE, step, "step"),
+    FIELD("epoch", INTEGER, PLACE, epoch, "epoch"),
+    FIELD("position", INTEGER, PLACE, position, "position"),
+    FIELD("loss_sum", REAL, PLACE, loss_sum, "loss_sum"),
+    FIELD("n_seen", INTEGER, PLACE, n_seen, "n_seen"),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 

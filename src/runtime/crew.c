@@ -1,137 +1,17 @@
 #include "runtime/crew.h"
 
 #include "base/log.h"
+#include "base/numbers.h"
 #include "base/timer.h"
 #include "runtime/crew_parts.h"
+#include "runtime/pin.h"
+#include "verify/verify.h"
 
-#include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Building (opening data, lowering) and saving may take others much longer than a message. */
-static const double PATIENCE_S = 600;
-
-static atomic_bool failed_together;
-
-void crew_note_common_failure(const crew *c)
-{
-    if (!c->info.alone)
-        atomic_store(&failed_together, true);
-}
-
-bool crew_failed_together(void)
-{
-    return atomic_load(&failed_together);
-}
-
-/* ---- the workers' threads ---- */
-
-static void do_work(int number, void *crew_of_it)
-{
-    crew *c = crew_of_it;
-    struct crew_worker *w = &c->workers[number];
-    enum status st = c->work(w, c->user);
-    w->error.status = STATUS_OK;
-    if (st != STATUS_OK)
-        status_take(st, &w->error);
-}
-
-/* The first that failed for a reason of its own; else the first. */
-static enum status find_cause(const crew *c)
-{
-    const struct status_error *cause = NULL;
-    for (int i = 0; i < c->info.n_local; i++) {
-        const struct status_error *e = &c->workers[i].error;
-        if (e->status == STATUS_OK)
-            continue;
-        if (!cause || (cause->status == STATUS_LOST && e->status != STATUS_LOST))
-            cause = e;
-    }
-    return cause ? status_give(cause) : STATUS_OK;
-}
-
-/* The calling thread is worker 0, on its cores, while it works here: before and behind it is the
- * caller's, who may have several crews, or another thread call next. */
-static void do_all(crew *c)
-{
-    struct pin_mask before;
-    pin_remember(&before);
-    pin_restore(&c->own);
-    gang_do(c->gang, do_work, c);
-    if (!c->own.is_known)
-        pin_remember(&c->own);
-    pin_restore(&before);
-}
-
-enum status crew_do(crew *c, crew_work *work, void *user)
-{
-    c->work = work;
-    c->user = user;
-    if (c->gang)
-        do_all(c);
-    else
-        do_work(0, c);
-    return find_cause(c);
-}
-
-/* ---- with other processes ---- */
-
-/* Waits of this length are for what may take another process long. */
-static double set_timeout(comm *end, double timeout_s)
-{
-    double before = end->timeout_s;
-    end->timeout_s = timeout_s;
-    return before;
-}
-
-comm *crew_process(const crew *c)
-{
-    return c->info.alone ? NULL : c->options.process;
-}
-
-void crew_be_patient(crew *c, bool patient)
-{
-    double usual_s = c->options.timeout_s;
-    (void)set_timeout(c->options.process, patient ? fmax(usual_s, PATIENCE_S) : usual_s);
-}
-
-void crew_abort(crew *c, enum status st)
-{
-    comm *end = c->options.process ? c->options.process : c->workers[0].end;
-    if (end)
-        end->table->abort(end, st, status_message());
-}
-
-enum status crew_agree(comm *process, enum status mine)
-{
-    if (!process || process->size == 1)
-        return mine;
-    struct status_error error = {.status = STATUS_OK};
-    if (mine != STATUS_OK)
-        status_take(mine, &error);
-    struct status_error *all = calloc((size_t)process->size, sizeof *all);
-    if (!all)
-        return status_no_memory((size_t)process->size * sizeof *all);
-    double before = set_timeout(process, fmax(process->timeout_s, PATIENCE_S));
-    enum status st = process->table->exchange(process, &error, sizeof error, all);
-    (void)set_timeout(process, before);
-    for (int i = 0; i < process->size && st == STATUS_OK; i++)
-        if (all[i].status != STATUS_OK) {
-            atomic_store(&failed_together, true);
-            st = status_give(&all[i]);
-        }
-    free(all);
-    return st;
-}
-
-/* ---- who works where ---- */
-
-const struct comm_table *crew_transport(const crew *c)
-{
-    return c->workers[0].end ? c->workers[0].end->table : NULL;
-}
+/* ---- which cores a worker has ---- */
 
 /* Processes that may use the same cores of the same host share them. */
 static enum status find_neighbours(crew *c)
@@ -151,28 +31,169 @@ static enum status find_neighbours(crew *c)
     return STATUS_OK;
 }
 
+static void bind_to_cores(const struct crew_worker *w)
+{
+    const crew *c = w->crew;
+    if (c->n_places == 1 || pin_thread(w->place, c->n_places, c->threads) || w->place > 0)
+        return;
+    int cores = pin_count_cores();
+    if (c->n_places * c->threads > cores)
+        log_warn(
+            "%d workers with %d thread%s each share %d core%s: they take turns (there are cores "
+            "for %d)",
+            c->n_places, c->threads, c->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+            cores < c->threads ? 1 : cores / c->threads);
+}
+
+/* ---- one worker: its device and programs ---- */
+
+static enum status create_program(struct crew_worker *w, enum crew_program which)
+{
+    const struct crew_options *o = &w->crew->options;
+    struct program_options options = {.backend = o->backend,
+                                      .device = w->device,
+                                      .training = crew_trains(which),
+                                      .n_states = o->n_states,
+                                      .plan = o->plan,
+                                      .worker = w->number,
+                                      .transport = w->end ? w->end->table : NULL,
+                                      .n_steps = which == CREW_TRAIN ? 0 : 1,
+                                      .shares_params_of = w->programs[CREW_TRAIN]};
+    TRY(program_create(o->graphs[which], &options, &w->programs[which]));
+#ifndef NDEBUG
+    TRY(verify_program(w->programs[which]));
+#endif
+    return STATUS_OK;
+}
+
+static enum status lower_worker(int number, void *user)
+{
+    const crew *c = user;
+    struct crew_worker *w = &c->workers[number];
+    struct device_options wanted = {.precision = c->options.precision, .threads = c->threads};
+    bind_to_cores(w);
+    TRY(c->options.backend->device_open(&wanted, &w->device));
+    for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
+        if (c->options.graphs[p])
+            TRY(create_program(w, (enum crew_program)p));
+    return STATUS_OK;
+}
+
+/* ---- one worker: everything that takes memory ---- */
+
+static enum status create_executor(struct crew_worker *w)
+{
+    const struct program *all[CREW_PROGRAM_COUNT];
+    int n = 0;
+    for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
+        if (w->programs[p]) {
+            w->executor_program[p] = n;
+            all[n++] = w->programs[p];
+        }
+    return executor_create(all, n, w->end, &w->executor);
+}
+
+static int64_t largest_region(const struct program *p)
+{
+    int64_t most = 1;
+    for (int i = 0; i < p->graph->n_params; i++) {
+        int64_t count = p->params[i].weight == NO_BUFFER ? 0 : 1;
+        for (int axis = 0; axis < p->graph->params[i].spec.shape.rank; axis++)
+            count *= p->params[i].region[axis].end - p->params[i].region[axis].begin;
+        most = int64_max(most, count);
+    }
+    return most;
+}
+
+/* The arena is the crew's and not for two threads at a time. */
+static enum status alloc_room(struct crew_worker *w)
+{
+    crew *c = w->crew;
+    const struct program *p = w->programs[CREW_TRAIN];
+    pthread_mutex_lock(&c->lock);
+    enum status st =
+        arena_alloc_array(c->memory, (size_t)p->n_steps, sizeof *w->results, &w->results);
+    if (st == STATUS_OK)
+        st = arena_alloc_array(c->memory, (size_t)largest_region(p), sizeof *w->scratch,
+                               &w->scratch);
+    if (st == STATUS_OK && c->options.trace_steps)
+        st = crew_alloc_times(w);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+/* A loader of the samples that the worker's programs for full and for short batches read. */
+static enum status open_loader(const struct crew_worker *w, dataset *set, struct loader_options o,
+                               enum crew_program full, enum crew_program last,
+                               struct crew_feed *out)
+{
+    static const struct range nothing;
+    const crew *c = w->crew;
+    struct range whole = w->programs[full] ? w->programs[full]->samples : nothing;
+    struct range rest = w->programs[last] ? w->programs[last]->samples : nothing;
+    if (!set || (whole.begin == whole.end && rest.begin == rest.end))
+        return STATUS_OK;
+    o.exact_parts = true;
+    o.first = whole.begin;
+    o.count = whole.end - whole.begin;
+    o.short_first = rest.begin;
+    o.short_count = rest.end - rest.begin;
+    /* Threads for decoding are shared out like cores; data in memory needs one each. */
+    if (!o.threads && c->n_places > 1 && !dataset_get_info(set)->in_memory)
+        o.threads = int_min(c->threads, LOADER_MOST_THREADS);
+    return loader_create(set, &o, &out->loader);
+}
+
+static enum status open_worker(int number, void *user)
+{
+    const crew *c = user;
+    const struct crew_options *o = &c->options;
+    struct crew_worker *w = &c->workers[number];
+    TRY(create_executor(w));
+    TRY(alloc_room(w));
+    TRY(open_loader(w, o->train_set, o->train_loader, CREW_TRAIN, CREW_TRAIN_SHORT, &w->train));
+    return open_loader(w, o->test_set, o->test_loader, CREW_EVAL, CREW_EVAL_SHORT, &w->test);
+}
+
+static void close_worker(struct crew_worker *w)
+{
+    const struct crew_options *o = &w->crew->options;
+    executor_destroy(w->executor);
+    for (int p = CREW_PROGRAM_COUNT - 1; p >= 0; p--)
+        program_destroy(w->programs[p]);
+    if (w->device)
+        o->backend->device_close(w->device);
+    loader_destroy(w->train.loader);
+    loader_destroy(w->test.loader);
+    if (w->end && !o->process)
+        w->end->table->destroy(w->end);
+}
+
+/* ---- all workers ---- */
+
+/* The workers, their threads, and the transport between them; then each lowers the plan. */
 static enum status make_workers(crew *c)
 {
     const struct crew_options *o = &c->options;
-    TRY(arena_alloc_array(c->memory, (size_t)c->info.n_local, sizeof *c->workers, &c->workers));
-    for (int i = 0; i < c->info.n_local; i++)
+    int n = c->info.n_local;
+    TRY(arena_alloc_array(c->memory, (size_t)n, sizeof *c->workers, &c->workers));
+    for (int i = 0; i < n; i++)
         c->workers[i] = (struct crew_worker){
             .crew = c, .number = o->process ? o->process->rank : i, .place = i, .end = o->process};
-    c->n_places = c->info.n_local;
+    c->n_places = n;
     TRY(find_neighbours(c));
     int cores = c->n_places > 0 ? pin_count_cores() / c->n_places : 0;
-    c->threads = o->threads ? o->threads : c->n_places == 1 ? 0 : cores > 1 ? cores : 1;
-    if (o->process || c->info.n_local == 1)
-        return STATUS_OK;
-    comm **ends;
-    TRY(arena_alloc_array(c->memory, (size_t)c->info.n_local, sizeof *ends, &ends));
-    TRY(comm_threads_create(c->info.n_local, o->timeout_s, ends));
-    for (int i = 0; i < c->info.n_local; i++)
-        c->workers[i].end = ends[i];
-    return gang_create(c->info.n_local, &c->gang);
+    c->threads = o->threads ? o->threads : c->n_places == 1 ? 0 : int_max(cores, 1);
+    if (!o->process && n > 1) {
+        comm **ends;
+        TRY(arena_alloc_array(c->memory, (size_t)n, sizeof *ends, &ends));
+        TRY(comm_threads_create(n, o->timeout_s, ends));
+        for (int i = 0; i < n; i++)
+            c->workers[i].end = ends[i];
+    }
+    TRY(gang_create(n, &c->gang));
+    return gang_do(c->gang, lower_worker, c);
 }
-
-/* ---- making one ---- */
 
 /* Tensors travel, and are summed, as the devices lay them out, in blocks as wide as their vectors:
  * between devices that differ in that, sizes may be equal and every number in another place. */
@@ -198,50 +219,32 @@ static enum status check_alike(crew *c)
     return STATUS_OK;
 }
 
-static void describe(crew *c)
+/* Fills crew_get_info's answer, of all processes together; each learns which regions of parameters
+ * the others hold. */
+static enum status describe(crew *c)
 {
     struct crew_info *i = &c->info;
     const struct backend *backend = c->options.backend;
     i->threads = backend->device_threads(c->workers[0].device);
     i->device = backend->device_describe(c->workers[0].device);
     for (int w = 0; w < i->n_local; w++) {
-        int64_t n_bytes = executor_memory_bytes(c->workers[w].executor);
-        i->memory_bytes = n_bytes > i->memory_bytes ? n_bytes : i->memory_bytes;
+        i->memory_bytes = int64_max(i->memory_bytes, executor_memory_bytes(c->workers[w].executor));
         i->bytes_moved += program_sent_bytes(c->workers[w].programs[CREW_TRAIN]);
     }
-}
-
-static enum status describe_all(crew *c)
-{
-    comm *end = crew_process(c);
     c->clock_ns = timer_now_ns();
+    comm *end = crew_process(c);
     if (!end)
         return STATUS_OK;
-    int64_t mine[2] = {c->info.memory_bytes, c->info.bytes_moved}, *all;
+    int64_t mine[2] = {i->memory_bytes, i->bytes_moved}, *all;
     TRY(arena_alloc_array(c->memory, 2 * (size_t)end->size, sizeof *all, &all));
     TRY(end->table->exchange(end, mine, sizeof mine, all));
     c->clock_ns = timer_now_ns();
-    c->info.bytes_moved = 0;
-    for (int i = 0; i < end->size; i++) {
-        if (all[2 * i] > c->info.memory_bytes)
-            c->info.memory_bytes = all[2 * i];
-        c->info.bytes_moved += all[2 * i + 1];
+    i->bytes_moved = 0;
+    for (int k = 0; k < end->size; k++) {
+        i->memory_bytes = int64_max(i->memory_bytes, all[2 * k]);
+        i->bytes_moved += all[2 * k + 1];
     }
     return crew_learn_parts(c);
-}
-
-static enum status lower_here(crew *c)
-{
-    TRY(make_workers(c));
-    return crew_do(c, crew_worker_lower, NULL);
-}
-
-static enum status open_here(crew *c)
-{
-    TRY(crew_do(c, crew_worker_open, NULL));
-    c->most_steps = c->workers[0].programs[CREW_TRAIN]->n_steps;
-    describe(c);
-    return STATUS_OK;
 }
 
 static enum status build(crew *c)
@@ -251,11 +254,11 @@ static enum status build(crew *c)
         return status_fail(STATUS_USAGE, "the plan is for %d worker%s, but there are %d processes",
                            o->plan->n_workers, o->plan->n_workers == 1 ? "" : "s",
                            o->process->size);
-    TRY(crew_agree(o->process, lower_here(c)));
+    TRY(crew_agree(o->process, make_workers(c)));
     TRY(crew_agree(o->process, check_alike(c)));
     TRY(crew_agree(o->process, crew_check_memory(c)));
-    TRY(crew_agree(o->process, open_here(c)));
-    return describe_all(c);
+    TRY(crew_agree(o->process, gang_do(c->gang, open_worker, c)));
+    return describe(c);
 }
 
 enum status crew_create(const struct crew_options *options, crew **out)
@@ -291,7 +294,7 @@ void crew_destroy(crew *c)
         return;
     gang_destroy(c->gang);
     for (int i = 0; c->workers && i < c->info.n_local; i++)
-        crew_worker_close(&c->workers[i]);
+        close_worker(&c->workers[i]);
     free(c->room);
     (void)pthread_mutex_destroy(&c->lock);
     arena_destroy(c->memory);

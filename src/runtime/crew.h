@@ -34,15 +34,15 @@ enum crew_program {
     CREW_PROGRAM_COUNT
 };
 
-/* What a crew is to do; everything pointed to must outlive it. */
+/* Everything pointed to must outlive the crew. */
 struct crew_options {
     const struct plan *plan;
     const struct backend *backend;
     enum precision precision;
-    int threads;  /* of each worker's device; 0: the cores divided by those who share them */
+    int threads;  /* of each worker's device; 0: the cores divided by the workers on them */
     int n_states; /* of the optimizer, per trained parameter */
-    /* NULL: all workers are threads of this process. Else this process's end, one of
-     * plan->n_workers processes. */
+    /* NULL: all workers are threads of this process. Else this is one of plan->n_workers
+     * processes. */
     comm *process;
     double timeout_s; /* of waiting for another worker */
 
@@ -67,7 +67,7 @@ struct crew_result {
     int64_t data_ns;        /* computation waited for data */
 };
 
-/* What the processes tell each other after each run: the largest of each is everybody's. */
+/* What the processes tell each other after each run; all get the largest of each. */
 struct crew_words {
     int64_t stop; /* signal that asked to stop, or 0 */
     int64_t save; /* whether a checkpoint is due */
@@ -98,8 +98,8 @@ enum status crew_start_epoch(crew *c, enum crew_program which, int64_t epoch,
                              int64_t first_batch) MUST_USE;
 
 /* Runs a program once, on the next batches: as many states, rules (NULL in an evaluation) and
- * results as it has steps. *words goes in as this process's and comes out as everybody's; NULL: all
- * zero. A loss that is not finite is a failure that names the step. */
+ * results as it has steps. *words goes in as this process's and comes out as the largest of all;
+ * NULL: all zero. A loss that is not finite is a failure that names the step. */
 enum status crew_run(crew *c, enum crew_program which, const struct step_state *states,
                      const struct update_rule *rules, struct crew_result *results,
                      struct crew_words *words) MUST_USE;
@@ -108,7 +108,7 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
  * its message. */
 void crew_abort(crew *c, enum status st);
 
-/* The first failure of any process (in worker order) becomes everybody's. NULL: no others. */
+/* Every process returns the first failure of any of them (in worker order). NULL: no others. */
 enum status crew_agree(comm *process, enum status mine) MUST_USE;
 
 /* Whether the last failure is one that all processes know alike. */
@@ -117,7 +117,7 @@ bool crew_failed_together(void);
 /* ---- tensors ---- */
 
 /* Runs `work` on the root with a store of whole tensors; the other processes hand over and take in
- * what it asks for. All return what it returned. */
+ * the tensors that it asks for. All return its status. */
 typedef enum status crew_tensor_work(const struct tensor_store *tensors, void *user);
 enum status crew_with_tensors(crew *c, crew_tensor_work *work, void *user) MUST_USE;
 

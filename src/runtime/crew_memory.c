@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* ---- what is needed ---- */
+/* ---- the need ---- */
 
-/* What a process tells the others. */
+/* Each process sends its own to all others. */
 struct crew_need {
     uint64_t host;
     int64_t n_workers;

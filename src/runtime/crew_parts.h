@@ -1,13 +1,11 @@
-/* crew_parts.h: the crew from inside: crew.c makes it and its threads, crew_worker.c one worker,
- * crew_run.c runs, crew_tensors.c moves parameters, crew_memory.c looks whether it fits, trace.c
- * keeps times. */
+/* crew_parts.h: the crew from inside: crew.c makes the workers, crew_run.c runs them,
+ * crew_tensors.c moves parameters, crew_memory.c looks whether they fit, trace.c keeps times. */
 #ifndef CLEAVE_RUNTIME_CREW_PARTS_H
 #define CLEAVE_RUNTIME_CREW_PARTS_H
 
 #include "base/arena.h"
 #include "runtime/crew.h"
 #include "runtime/gang.h"
-#include "runtime/pin.h"
 
 #include <pthread.h>
 
@@ -29,7 +27,7 @@ struct crew_times {
 struct crew_worker {
     struct crew *crew;
     int number; /* in the plan */
-    int place;  /* among those who share its cores */
+    int place;  /* among the workers that share its cores */
     device *device;
     struct program *programs[CREW_PROGRAM_COUNT];
     int executor_program[CREW_PROGRAM_COUNT];
@@ -40,11 +38,7 @@ struct crew_worker {
     float *scratch;                  /* room for its largest region of a parameter */
     int n_kept, n_kept_most;         /* runs kept in all; the last n_kept_most of them are there */
     struct crew_times *kept;         /* a ring */
-
-    struct status_error error; /* of its last work */
 };
-
-typedef enum status crew_work(struct crew_worker *w, void *user);
 
 struct crew {
     arena *memory;
@@ -52,25 +46,17 @@ struct crew {
     struct crew_options options;
     struct crew_info info;
     struct crew_worker *workers; /* info.n_local of them */
-    int threads, n_places;       /* of a worker; who share the same cores */
-    int most_steps;
-    int64_t clock_ns; /* this process's clock when the crew was complete */
-
-    gang *gang;          /* the workers' threads; NULL: there is one worker, which has none */
-    struct pin_mask own; /* where worker 0 runs, since its first work has bound it */
-    crew_work *work;     /* that they do */
-    void *user;
+    gang *gang;                  /* their threads */
+    int threads;                 /* of each worker */
+    int n_places;                /* workers that share the same cores */
+    int64_t clock_ns;            /* this process's clock when the crew was complete */
 
     /* ---- with other processes ---- */
-    struct crew_report *mine, *all; /* room for what is exchanged after a run */
+    struct crew_report *mine, *all; /* room for the exchange after a run */
     float *room;                    /* room_count elements, for a tensor on its way */
     int64_t room_count;
-    struct crew_param_part *parts; /* [n_workers][n_params]: who saves what; NULL: alone */
+    struct crew_param_part *parts; /* [n_workers][n_params]; NULL: alone */
 };
-
-/* Every local worker does it on its thread, the first one on the calling thread; returns the cause
- * if one failed. */
-enum status crew_do(crew *c, crew_work *work, void *user) MUST_USE;
 
 /* This process's end, or NULL where there is no other process. */
 comm *crew_process(const crew *c);
@@ -78,17 +64,6 @@ comm *crew_process(const crew *c);
 void crew_be_patient(crew *c, bool patient);
 /* A failure that every process comes to by itself. */
 void crew_note_common_failure(const crew *c);
-
-/* The transport that programs are lowered for; NULL: none. */
-const struct comm_table *crew_transport(const crew *c);
-
-/* crew_worker.c: its device and programs, and then everything that takes memory. */
-enum status crew_worker_lower(struct crew_worker *w, void *user) MUST_USE;
-enum status crew_worker_open(struct crew_worker *w, void *user) MUST_USE;
-void crew_worker_close(struct crew_worker *w);
-enum status crew_feed_next(void *user, struct executor_batch *batch) MUST_USE;
-/* Skips what the program did not ask for, and gives back what is held. */
-enum status crew_feed_finish(struct crew_feed *f, int n_steps) MUST_USE;
 
 /* crew_memory.c: STATUS_NO_FIT if the programs of this host's workers need more than it has. */
 enum status crew_check_memory(crew *c) MUST_USE;

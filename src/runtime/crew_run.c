@@ -1,35 +1,137 @@
-/* Running a program on all workers, and what comes out of it. */
+/* Running a program on all workers, its results, and how processes agree on failures. */
+#include "base/numbers.h"
 #include "runtime/crew_parts.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* What a process tells the others after a run. */
-struct crew_report {
-    struct crew_words words;
-    struct crew_result results[]; /* by step */
-};
+/* ---- processes ---- */
 
-static size_t report_bytes(int n_steps)
+/* Building (opening data, lowering) and saving may take others much longer than a message. */
+static const double PATIENCE_S = 600;
+
+static atomic_bool failed_together;
+
+comm *crew_process(const crew *c)
 {
-    return offsetof(struct crew_report, results) + (size_t)n_steps * sizeof(struct crew_result);
+    return c->info.alone ? NULL : c->options.process;
 }
+
+void crew_be_patient(crew *c, bool patient)
+{
+    double usual_s = c->options.timeout_s;
+    c->options.process->timeout_s = patient ? fmax(usual_s, PATIENCE_S) : usual_s;
+}
+
+void crew_note_common_failure(const crew *c)
+{
+    if (!c->info.alone)
+        atomic_store(&failed_together, true);
+}
+
+bool crew_failed_together(void)
+{
+    return atomic_load(&failed_together);
+}
+
+void crew_abort(crew *c, enum status st)
+{
+    comm *end = c->options.process ? c->options.process : c->workers[0].end;
+    if (end)
+        end->table->abort(end, st, status_message());
+}
+
+enum status crew_agree(comm *process, enum status mine)
+{
+    if (!process || process->size == 1)
+        return mine;
+    struct status_error error = {.status = STATUS_OK};
+    if (mine != STATUS_OK)
+        status_take(mine, &error);
+    struct status_error *all = calloc((size_t)process->size, sizeof *all);
+    if (!all)
+        return status_no_memory((size_t)process->size * sizeof *all);
+    double usual_s = process->timeout_s;
+    process->timeout_s = fmax(usual_s, PATIENCE_S);
+    enum status st = process->table->exchange(process, &error, sizeof error, all);
+    process->timeout_s = usual_s;
+    for (int i = 0; i < process->size && st == STATUS_OK; i++)
+        if (all[i].status != STATUS_OK) {
+            atomic_store(&failed_together, true);
+            st = status_give(&all[i]);
+        }
+    free(all);
+    return st;
+}
+
+/* ---- data ---- */
 
 static struct crew_feed *feed_of(struct crew_worker *w, enum crew_program which)
 {
     return crew_trains(which) ? &w->train : &w->test;
 }
 
+static void give_back(struct crew_feed *f)
+{
+    if (f->holds)
+        loader_release(f->loader);
+    f->holds = false;
+}
+
+static enum status take(struct crew_feed *f, struct batch *b)
+{
+    give_back(f);
+    TRY(loader_next(f->loader, b));
+    if (b->n_global == 0)
+        return status_fail(STATUS_FAILED, "the data ended after batch %lld", (long long)b->index);
+    f->holds = true;
+    f->taken++;
+    f->wait_ns += b->wait_ns;
+    return STATUS_OK;
+}
+
+static enum status feed_executor(void *user, struct executor_batch *batch)
+{
+    struct batch b;
+    TRY(take(user, &b));
+    *batch = (struct executor_batch){b.images, b.labels, b.first};
+    return STATUS_OK;
+}
+
+/* Skips the batches that the program did not ask for, and gives back the one that is held. */
+static enum status finish_feed(struct crew_feed *f, int n_steps)
+{
+    struct batch b;
+    while (f->loader && f->taken < n_steps)
+        TRY(take(f, &b));
+    give_back(f);
+    return STATUS_OK;
+}
+
+enum status crew_start_epoch(crew *c, enum crew_program which, int64_t epoch, int64_t first_batch)
+{
+    for (int i = 0; i < c->info.n_local; i++) {
+        struct crew_feed *f = feed_of(&c->workers[i], which);
+        f->holds = false; /* loader_start gives it back */
+        if (f->loader)
+            TRY(loader_start(f->loader, epoch, first_batch));
+    }
+    return STATUS_OK;
+}
+
 /* ---- one worker ---- */
 
 struct run_call {
+    crew *crew;
     enum crew_program which;
     const struct step_state *states;
     const struct update_rule *rules;
 };
 
-/* What fails before or after the instructions has no step in its message yet. */
+/* A failure before or after the instructions has no step in its message yet. */
 static enum status name_step(const struct crew_worker *w, uint32_t step, enum status st)
 {
     struct status_error cause;
@@ -39,32 +141,37 @@ static enum status name_step(const struct crew_worker *w, uint32_t step, enum st
     return status_fail(st, "step %u: %.960s", step, cause.message);
 }
 
-static enum status run_program(struct crew_worker *w, const struct run_call *call)
+/* On failure it tells the others at once, which would wait for it. */
+static enum status run_worker(int number, void *user)
 {
+    const struct run_call *call = user;
+    struct crew_worker *w = &call->crew->workers[number];
     struct crew_feed *data = feed_of(w, call->which);
-    struct executor_feed feed = {crew_feed_next, data};
+    struct executor_feed feed = {feed_executor, data};
+    uint32_t step = call->states[0].step;
     data->taken = 0;
     data->wait_ns = 0;
-    TRY(executor_run(w->executor, w->executor_program[call->which], &feed, call->states,
-                     call->rules, w->results));
-    enum status st = crew_feed_finish(data, w->programs[call->which]->n_steps);
-    if (st != STATUS_OK)
-        return name_step(w, call->states[0].step, st);
-    if (w->kept && crew_trains(call->which))
-        crew_keep_times(w, call->which, call->states[0].step);
-    return STATUS_OK;
-}
-
-/* Nobody is to wait for a worker that has failed. */
-static enum status run_worker(struct crew_worker *w, void *user)
-{
-    enum status st = run_program(w, user);
+    enum status st = executor_run(w->executor, w->executor_program[call->which], &feed,
+                                  call->states, call->rules, w->results);
+    if (st == STATUS_OK) {
+        st = finish_feed(data, w->programs[call->which]->n_steps);
+        if (st != STATUS_OK)
+            st = name_step(w, step, st);
+        else if (w->kept && crew_trains(call->which))
+            crew_keep_times(w, call->which, step);
+    }
     if (st != STATUS_OK && w->end)
         w->end->table->abort(w->end, st, status_message());
     return st;
 }
 
 /* ---- all of them ---- */
+
+/* Each process sends one to all others after a run. */
+struct crew_report {
+    struct crew_words words;
+    struct crew_result results[]; /* by step */
+};
 
 static void add_result(struct crew_result *to, const struct crew_result *r)
 {
@@ -97,18 +204,18 @@ static void sum_local(crew *c, enum crew_program which, int n_steps, struct crew
     }
 }
 
+static size_t report_bytes(int n_steps)
+{
+    return offsetof(struct crew_report, results) + (size_t)n_steps * sizeof(struct crew_result);
+}
+
 static enum status alloc_reports(crew *c, const comm *end)
 {
     if (c->mine)
         return STATUS_OK;
-    size_t n_bytes = report_bytes(c->most_steps);
+    size_t n_bytes = report_bytes(crew_count_steps(c, CREW_TRAIN));
     TRY(arena_alloc(c->memory, n_bytes, &c->mine));
     return arena_alloc_array(c->memory, (size_t)end->size, n_bytes, &c->all);
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static enum status sum_processes(crew *c, int n_steps, struct crew_result *sums,
@@ -124,8 +231,8 @@ static enum status sum_processes(crew *c, int n_steps, struct crew_result *sums,
     for (int i = 0; i < end->size; i++) {
         const struct crew_report *r =
             (const struct crew_report *)((const char *)c->all + (size_t)i * n_bytes);
-        words->stop = larger(words->stop, r->words.stop);
-        words->save = larger(words->save, r->words.save);
+        words->stop = int64_max(words->stop, r->words.stop);
+        words->save = int64_max(words->save, r->words.save);
         for (int s = 0; s < n_steps; s++)
             add_result(&sums[s], &r->results[s]);
     }
@@ -152,11 +259,11 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
                      struct crew_words *words)
 {
     struct crew_words none = {0};
-    struct run_call call = {which, states, rules};
+    struct run_call call = {c, which, states, rules};
     int n_steps = crew_count_steps(c, which);
     if (n_steps == 0)
         return status_fail(STATUS_FAILED, "the crew has no program for such a batch");
-    TRY(crew_do(c, run_worker, &call));
+    TRY(gang_do(c->gang, run_worker, &call));
     sum_local(c, which, n_steps, results);
     if (!c->info.alone) {
         enum status st = sum_processes(c, n_steps, results, words ? words : &none);
@@ -164,17 +271,4 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
             return name_step(&c->workers[0], states[0].step, st);
     }
     return find_losses(c, states, n_steps, results);
-}
-
-/* ---- epochs ---- */
-
-enum status crew_start_epoch(crew *c, enum crew_program which, int64_t epoch, int64_t first_batch)
-{
-    for (int i = 0; i < c->info.n_local; i++) {
-        struct crew_feed *f = feed_of(&c->workers[i], which);
-        f->holds = false; /* loader_start gives it back */
-        if (f->loader)
-            TRY(loader_start(f->loader, epoch, first_batch));
-    }
-    return STATUS_OK;
 }

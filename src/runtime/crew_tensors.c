@@ -1,6 +1,6 @@
 /* Whole tensors from and to the workers that hold their regions.
  *
- * Under MPI the root asks: before each tensor it tells all others what it is about to do; they
+ * Under MPI the root asks: before each tensor it tells all others its next request; they
  * answer until it says that it is done:
  *
  *     root                                others
@@ -27,11 +27,6 @@ struct crew_param_part {
     bool saves;
     struct range region[SHAPE_MAX_RANK];
 };
-
-static const struct program *main_program(const struct crew_worker *w)
-{
-    return w->programs[CREW_TRAIN];
-}
 
 static const struct shape *shape_of(const crew *c, int param)
 {
@@ -71,9 +66,10 @@ static void copy_region(const struct shape *shape, const struct range *region, f
 /* ---- the workers of this process ---- */
 
 struct tensor_call {
+    crew *crew;
     int param;
     enum executor_tensor which;
-    float *whole;
+    float *whole; /* to write locally it is only read */
 };
 
 static bool holds(const struct program_param *p, enum executor_tensor which)
@@ -81,27 +77,23 @@ static bool holds(const struct program_param *p, enum executor_tensor which)
     return p->weight != NO_BUFFER && (which == TENSOR_WEIGHT || p->has_state);
 }
 
-/* Into the worker's scratch. */
-static enum status read_part(struct crew_worker *w, int param, enum executor_tensor which)
-{
-    return executor_read(w->executor, param, which, w->scratch);
-}
-
-static enum status read_local(struct crew_worker *w, void *user)
+static enum status read_local(int number, void *user)
 {
     const struct tensor_call *call = user;
-    const struct program_param *p = &main_program(w)->params[call->param];
+    struct crew_worker *w = &call->crew->workers[number];
+    const struct program_param *p = &w->programs[CREW_TRAIN]->params[call->param];
     if (!p->saves || !holds(p, call->which))
         return STATUS_OK;
-    TRY(read_part(w, call->param, call->which));
+    TRY(executor_read(w->executor, call->param, call->which, w->scratch));
     copy_region(shape_of(w->crew, call->param), p->region, call->whole, w->scratch, false);
     return STATUS_OK;
 }
 
-static enum status write_local(struct crew_worker *w, void *user)
+static enum status write_local(int number, void *user)
 {
     const struct tensor_call *call = user;
-    const struct program_param *p = &main_program(w)->params[call->param];
+    struct crew_worker *w = &call->crew->workers[number];
+    const struct program_param *p = &w->programs[CREW_TRAIN]->params[call->param];
     if (!holds(p, call->which))
         return STATUS_OK;
     copy_region(shape_of(w->crew, call->param), p->region, call->whole, w->scratch, true);
@@ -110,13 +102,6 @@ static enum status write_local(struct crew_worker *w, void *user)
 
 /* ---- other processes ---- */
 
-static void describe_part(const crew *c, int param, struct crew_param_part *to)
-{
-    const struct program_param *p = &main_program(&c->workers[0])->params[param];
-    to->saves = p->weight != NO_BUFFER && p->saves;
-    memcpy(to->region, p->region, sizeof to->region);
-}
-
 enum status crew_learn_parts(crew *c)
 {
     comm *end = crew_process(c);
@@ -124,8 +109,11 @@ enum status crew_learn_parts(crew *c)
     struct crew_param_part *mine;
     TRY(arena_alloc_array(c->memory, n, sizeof *mine, &mine));
     TRY(arena_alloc_array(c->memory, n * (size_t)end->size, sizeof *c->parts, &c->parts));
-    for (size_t i = 0; i < n; i++)
-        describe_part(c, (int)i, &mine[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct program_param *p = &c->workers[0].programs[CREW_TRAIN]->params[i];
+        mine[i].saves = p->weight != NO_BUFFER && p->saves;
+        memcpy(mine[i].region, p->region, sizeof mine[i].region);
+    }
     return end->table->exchange(end, mine, (int64_t)(n * sizeof *mine), c->parts);
 }
 
@@ -174,21 +162,10 @@ static enum status ask(crew *c, struct request r)
 static enum status root_read(void *holder, int param, enum executor_tensor which, float *to)
 {
     crew *c = holder;
-    struct tensor_call call = {.param = param, .which = which};
-    call.whole = to;
+    struct tensor_call call = {c, param, which, to};
     TRY(ask(c, (struct request){REQUEST_READ, param, which, {0}}));
-    TRY(crew_do(c, read_local, &call));
+    TRY(gang_do(c->gang, read_local, &call));
     return c->info.alone ? STATUS_OK : gather(c, &call);
-}
-
-/* The store's `from` is only read: write_local takes out of the whole. */
-static float *only_read(const float *from)
-{
-    union {
-        const float *from;
-        float *whole;
-    } same = {from};
-    return same.whole;
 }
 
 static enum status root_write(void *holder, int param, enum executor_tensor which,
@@ -196,12 +173,12 @@ static enum status root_write(void *holder, int param, enum executor_tensor whic
 {
     crew *c = holder;
     comm *end = crew_process(c);
-    struct tensor_call call = {param, which, only_read(from)};
+    struct tensor_call call = {c, param, which, (float *)(uintptr_t)from};
     TRY(ask(c, (struct request){REQUEST_WRITE, param, which, {0}}));
     if (end)
         TRY(end->table->broadcast(end, 0, call.whole,
                                   shape_elements(shape_of(c, param)) * (int64_t)sizeof(float)));
-    return crew_do(c, write_local, &call);
+    return gang_do(c->gang, write_local, &call);
 }
 
 static enum status answer_read(crew *c, const struct request *r)
@@ -211,7 +188,7 @@ static enum status answer_read(crew *c, const struct request *r)
     const struct crew_param_part *part = part_of(c, end->rank, r->param);
     if (!part->saves)
         return STATUS_OK;
-    TRY(read_part(w, r->param, r->which));
+    TRY(executor_read(w->executor, r->param, r->which, w->scratch));
     return end->table->send(end, 0, w->scratch,
                             count_region(shape_of(c, r->param), part->region) *
                                 (int64_t)sizeof(float));
@@ -223,8 +200,8 @@ static enum status answer_write(crew *c, const struct request *r)
     int64_t count = shape_elements(shape_of(c, r->param));
     TRY(make_room(c, count));
     TRY(end->table->broadcast(end, 0, c->room, count * (int64_t)sizeof(float)));
-    struct tensor_call call = {r->param, r->which, c->room};
-    return crew_do(c, write_local, &call);
+    struct tensor_call call = {c, r->param, r->which, c->room};
+    return gang_do(c->gang, write_local, &call);
 }
 
 static enum status serve_root(crew *c)
@@ -278,8 +255,9 @@ enum status crew_with_tensors(crew *c, crew_tensor_work *work, void *user)
 static enum status local_write(void *holder, int param, enum executor_tensor which,
                                const float *from)
 {
-    struct tensor_call call = {param, which, only_read(from)};
-    return crew_do(holder, write_local, &call);
+    crew *c = holder;
+    struct tensor_call call = {c, param, which, (float *)(uintptr_t)from};
+    return gang_do(c->gang, write_local, &call);
 }
 
 struct tensor_store crew_local_tensors(crew *c)

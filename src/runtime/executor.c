@@ -1,6 +1,5 @@
 #include "runtime/executor.h"
 
-#include "base/random.h"
 #include "base/timer.h"
 #include "runtime/executor_parts.h"
 
@@ -109,8 +108,8 @@ static enum status build(executor *e, const struct program *const *programs)
     return STATUS_OK;
 }
 
-static enum status create(const struct program *const *programs, int n_programs, comm *end,
-                          bool rehearses, executor **out)
+enum status executor_create_kind(const struct program *const *programs, int n_programs, comm *end,
+                                 bool rehearses, executor **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -142,25 +141,20 @@ fail:
 enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out)
 {
-    return create(programs, n_programs, end, false, out);
+    return executor_create_kind(programs, n_programs, end, false, out);
 }
 
 /* The one whose memory stays, see executor_destroy; held here, it is not lost. */
 static executor *_Atomic left_behind;
-
-/* After a failure messages may be under way that nobody polls any more. A transport that works by
- * itself reads and writes their memory until it is destroyed, which comes after this. */
-static bool is_still_used(const executor *e)
-{
-    return e->has_thread && atomic_load(&e->failed);
-}
 
 void executor_destroy(executor *e)
 {
     if (!e)
         return;
     executor_comm_destroy(e);
-    if (is_still_used(e)) {
+    /* After a failure messages may be under way that are polled no more. A transport that works by
+     * itself reads and writes their memory until it is destroyed, which comes after this. */
+    if (e->has_thread && e->has_failed) {
         atomic_store(&left_behind, e);
         return;
     }
@@ -174,19 +168,7 @@ void executor_destroy(executor *e)
 
 /* ---- the interpreter ---- */
 
-/* One run of a program. */
-struct run {
-    executor *e;
-    const struct bound_program *b;
-    const struct executor_feed *feed;
-    const struct step_state *states;
-    const struct update_rule *rules;
-    struct executor_result *results;
-    int fed; /* steps whose batch has come */
-    struct executor_batch batch;
-    int64_t before_ns;
-};
-
+/* Which of the program's steps the instruction belongs to. */
 static int step_of(const struct program *p, const struct instr *instr)
 {
     return instr->micro < 0 ? 0 : instr->micro / p->n_micros;
@@ -257,24 +239,48 @@ static enum status run_copy(executor *e, const struct program *p, const struct i
     }
 }
 
-static enum status run_instr(struct run *r, const struct instr *instr)
+enum status executor_compute(struct run *r, int number)
 {
     executor *e = r->e;
     const struct program *p = r->b->program;
+    const struct instr *instr = &p->instrs[number];
     int step = step_of(p, instr);
+    enum status st;
     switch (instr->kind) {
     case INSTR_LOAD:
-        return run_load(r, instr);
+        st = run_load(r, instr);
+        break;
     case INSTR_RUN:
-        return e->backend->group_run(p->groups[instr->group].kernels, instr->pass, e->stream,
-                                     &r->b->args[instr->index], &r->states[step]);
+        st = e->backend->group_run(p->groups[instr->group].kernels, instr->pass, e->stream,
+                                   &r->b->args[instr->index], &r->states[step]);
+        break;
     case INSTR_FOLD:
-        return run_fold(e, p, &p->folds[instr->index]);
+        st = run_fold(e, p, &p->folds[instr->index]);
+        break;
     case INSTR_UPDATE:
-        return run_update(e, p, instr->param, &r->rules[step]);
+        st = run_update(e, p, instr->param, &r->rules[step]);
+        break;
     default:
-        return run_copy(e, p, instr);
+        st = run_copy(e, p, instr);
     }
+    if (st != STATUS_OK)
+        return executor_name_instr(st, p, number, r->states[0].step);
+    bool is_awaited = r->b->wakes_comm[number] || e->times_ns || r->b->times;
+    return is_awaited ? e->backend->stream_synchronize(e->stream) : STATUS_OK;
+}
+
+void executor_keep_time(struct run *r, int number, int64_t reached_ns, int64_t begin_ns)
+{
+    const struct instr *instr = &r->b->program->instrs[number];
+    struct executor_result *result = &r->results[step_of(r->b->program, instr)];
+    int64_t now_ns = timer_now_ns();
+    result->wait_ns += begin_ns - reached_ns;
+    if (instr->kind != INSTR_LOAD)
+        result->compute_ns += now_ns - begin_ns;
+    if (r->e->times_ns && r->b == &r->e->programs[0])
+        r->e->times_ns[number] += now_ns - reached_ns;
+    if (r->b->times)
+        r->b->times[number] = (struct executor_time){reached_ns, begin_ns, now_ns};
 }
 
 static int64_t count_correct(const float *logits, int64_t n, int64_t classes, const int32_t *labels)
@@ -322,119 +328,50 @@ static enum status read_result(struct run *r, const struct program_result *from)
     return STATUS_OK;
 }
 
-static bool waits_for_others(const struct program *p, const struct instr *instr)
-{
-    for (int k = 0; k < instr->n_waits; k++)
-        if (p->instrs[instr->waits[k]].kind != INSTR_SEND)
-            return true;
-    return false;
-}
-
-/* Waits for communication; returns how long. */
-static enum status wait_before(struct run *r, int number, int64_t *waited_ns)
-{
-    const struct instr *instr = &r->b->program->instrs[number];
-    *waited_ns = 0;
-    if (instr->n_waits == 0)
-        return STATUS_OK;
-    int64_t start_ns = timer_now_ns();
-    if (r->e->wait && waits_for_others(r->b->program, instr))
-        r->e->wait(r->e->wait_user, number);
-    for (int k = 0; k < instr->n_waits && !r->e->rehearses; k++)
-        TRY(executor_comm_wait(r->e, r->b, instr->waits[k]));
-    *waited_ns = timer_now_ns() - start_ns;
-    return STATUS_OK;
-}
-
-static enum status compute(struct run *r, int number)
-{
-    executor *e = r->e;
-    const struct instr *instr = &r->b->program->instrs[number];
-    struct executor_result *result = &r->results[step_of(r->b->program, instr)];
-    int64_t reached_ns = timer_now_ns(), waited_ns;
-    TRY(wait_before(r, number, &waited_ns));
-    result->wait_ns += waited_ns;
-    enum status st = run_instr(r, instr);
-    if (st != STATUS_OK)
-        return executor_name_instr(st, r->b->program, number, r->states[0].step);
-    if (r->b->wakes_comm[number])
-        TRY(e->backend->stream_synchronize(e->stream));
-    if (e->times_ns || r->b->times)
-        TRY(e->backend->stream_synchronize(e->stream));
-    int64_t now_ns = timer_now_ns();
-    if (instr->kind != INSTR_LOAD)
-        result->compute_ns += now_ns - reached_ns - waited_ns;
-    if (e->times_ns && r->b == &e->programs[0])
-        e->times_ns[number] += now_ns - reached_ns;
-    if (r->b->times)
-        r->b->times[number] = (struct executor_time){reached_ns, reached_ns + waited_ns, now_ns};
-    return e->rehearses ? STATUS_OK : executor_comm_computed(e, r->b, number);
-}
-
-/* Writes the rehearsal's numbers over device memory, again and again. */
-static enum status fill_memory(executor *e, void *to, int64_t n_bytes)
-{
-    int64_t element = e->backend->device_precision(e->device) == PRECISION_DOUBLE ? 8 : 4;
-    for (int64_t at = 0, n = n_bytes / element; at < n; at += REHEARSAL_NUMBERS) {
-        struct shape part = SHAPE1(n - at < REHEARSAL_NUMBERS ? n - at : REHEARSAL_NUMBERS);
-        const layout *plain;
-        TRY(e->backend->layout_plain(e->device, &part, &plain));
-        TRY(e->backend->upload(e->stream, e->numbers, (char *)to + at * element, plain));
-    }
-    return STATUS_OK;
-}
-
-/* What a rehearsal does for a message that does not come: its memory may have held what is no
- * number, and as one would be slow to compute with (indices of a pool are denormal floats). */
-static enum status pretend_to_receive(struct run *r, const struct instr *instr)
-{
-    const struct program *p = r->b->program;
-    const struct program_message *m = &p->messages[instr->index];
-    return fill_memory(r->e, executor_place(r->e, p, m->buffer), m->n_bytes);
-}
-
-static bool is_stopped(const executor *e)
-{
-    return e->over && atomic_load_explicit(e->over, memory_order_relaxed);
-}
-
-static enum status run_all(struct run *r)
-{
-    const struct program *p = r->b->program;
-    for (int i = 0; i < p->n_instrs && !is_stopped(r->e); i++)
-        if (p->instrs[i].stream == STREAM_COMPUTE)
-            TRY(compute(r, i));
-        else if (r->e->rehearses && p->instrs[i].kind == INSTR_RECEIVE)
-            TRY(pretend_to_receive(r, &p->instrs[i]));
-    return r->e->backend->stream_synchronize(r->e->stream);
-}
-
+/* The computing instructions in order. Each first waits for the communication that it needs;
+ * afterwards the communication that waits for it may start. */
 enum status executor_run(executor *e, int program, const struct executor_feed *feed,
                          const struct step_state *states, const struct update_rule *rules,
                          struct executor_result *results)
 {
     const struct bound_program *b = &e->programs[program];
+    const struct program *p = b->program;
     if (e->rehearses)
         return status_fail(STATUS_FAILED, "this executor can only rehearse");
     struct run r = {
         .e = e, .b = b, .feed = feed, .states = states, .rules = rules, .results = results};
-    memset(results, 0, (size_t)b->program->n_steps * sizeof *results);
+    memset(results, 0, (size_t)p->n_steps * sizeof *results);
     e->step = states[0].step;
     enum status st = executor_comm_start(e, b);
+    for (int i = 0; i < p->n_instrs && st == STATUS_OK; i++) {
+        const struct instr *instr = &p->instrs[i];
+        if (instr->stream != STREAM_COMPUTE)
+            continue;
+        int64_t reached_ns = timer_now_ns();
+        for (int k = 0; k < instr->n_waits && st == STATUS_OK; k++)
+            st = executor_comm_wait(e, b, instr->waits[k]);
+        int64_t begin_ns = instr->n_waits ? timer_now_ns() : reached_ns;
+        if (st == STATUS_OK)
+            st = executor_compute(&r, i);
+        if (st == STATUS_OK) {
+            executor_keep_time(&r, i, reached_ns, begin_ns);
+            st = executor_comm_computed(e, b, i);
+        }
+    }
     if (st == STATUS_OK)
-        st = run_all(&r);
+        st = e->backend->stream_synchronize(e->stream);
     if (st != STATUS_OK)
         executor_fail(e, st);
     TRY(executor_comm_finish(e));
     if (st != STATUS_OK)
         return status_give(&e->error);
     results[0].communicate_ns = e->communicate_ns;
-    for (int i = 0; i < b->program->n_results; i++)
-        TRY(read_result(&r, &b->program->results[i]));
+    for (int i = 0; i < p->n_results; i++)
+        TRY(read_result(&r, &p->results[i]));
     return STATUS_OK;
 }
 
-static enum status feed_once(void *user, struct executor_batch *batch)
+enum status executor_feed_once(void *user, struct executor_batch *batch)
 {
     *batch = *(const struct executor_batch *)user;
     return STATUS_OK;
@@ -445,7 +382,7 @@ enum status executor_step(executor *e, int program, const struct executor_batch 
                           struct executor_result *result)
 {
     struct executor_batch copy = *batch;
-    struct executor_feed feed = {feed_once, &copy};
+    struct executor_feed feed = {executor_feed_once, &copy};
     return executor_run(e, program, &feed, state, rule, result);
 }
 
@@ -476,91 +413,6 @@ enum status executor_keep_times(executor *e)
 const struct executor_time *executor_get_times(const executor *e, int program)
 {
     return e->programs[program].times;
-}
-
-/* ---- rehearsing ---- */
-
-/* Those of an optimizer are positive, because it takes roots of them. */
-static void draw_numbers(executor *e, bool positive)
-{
-    const struct random_key key = {1, RANDOM_TEST, 0};
-    for (int i = 0; i < REHEARSAL_NUMBERS; i++)
-        e->numbers[i] =
-            (float)(0.1 * random_uniform(key, 0, (uint64_t)i) + (positive ? 0.01 : -0.05));
-}
-
-static enum status fill_slabs(executor *e)
-{
-    TRY(arena_alloc_array(e->memory, REHEARSAL_NUMBERS, sizeof *e->numbers, &e->numbers));
-    draw_numbers(e, true);
-    TRY(fill_memory(e, e->slab[BUFFER_OPTIMIZER], e->slab_bytes[BUFFER_OPTIMIZER]));
-    draw_numbers(e, false);
-    for (int c = 0; c < BUFFER_CLASS_COUNT; c++)
-        if (c != BUFFER_OPTIMIZER)
-            TRY(fill_memory(e, e->slab[c], e->slab_bytes[c]));
-    return e->backend->stream_synchronize(e->stream);
-}
-
-enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
-                                      executor **out)
-{
-    executor *e = NULL;
-    TRY(create(programs, n_programs, NULL, true, &e));
-    enum status st = executor_keep_times(e);
-    if (st == STATUS_OK)
-        st = fill_slabs(e);
-    if (st != STATUS_OK) {
-        executor_destroy(e);
-        return st;
-    }
-    *out = e;
-    return STATUS_OK;
-}
-
-void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user)
-{
-    e->wait = wait;
-    e->wait_user = user;
-}
-
-void executor_stop_rehearsal(executor *e, const atomic_bool *over)
-{
-    e->over = over;
-}
-
-static enum status rehearse_steps(struct run *r, int n_steps, struct step_state *states,
-                                  struct update_rule *rules, const struct update_rule *rule)
-{
-    for (int i = 0; i < n_steps; i++) {
-        states[i] = (struct step_state){.seed = 1, .step = (uint32_t)i + 1};
-        rules[i] = *rule;
-        rules[i].step = i + 1;
-    }
-    r->states = states;
-    r->rules = rules;
-    return run_all(r);
-}
-
-enum status executor_rehearse(executor *e, int program, const struct executor_batch *batch,
-                              const struct update_rule *rule)
-{
-    const struct bound_program *b = &e->programs[program];
-    size_t n = (size_t)b->program->n_steps;
-    struct executor_batch copy = *batch;
-    struct executor_feed feed = {feed_once, &copy};
-    struct run r = {.e = e, .b = b, .feed = &feed};
-    if (!e->rehearses)
-        return status_fail(STATUS_FAILED, "this executor was not made for rehearsing");
-    r.results = calloc(n, sizeof *r.results);
-    struct step_state *states = calloc(n, sizeof *states);
-    struct update_rule *rules = calloc(n, sizeof *rules);
-    enum status st = r.results && states && rules
-                         ? rehearse_steps(&r, (int)n, states, rules, rule)
-                         : status_no_memory(n * (sizeof *states + sizeof *rules));
-    free(rules);
-    free(states);
-    free(r.results);
-    return st;
 }
 
 /* ---- parameters ---- */

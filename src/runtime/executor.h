@@ -8,11 +8,11 @@
  *     TRY(executor_step(e, 0, &batch, &state, &rule, &result));
  *
  * Computation runs on the calling thread. Where a program communicates, the same thread starts the
- * communication in order and polls what is under way, between instructions and while it waits, if
- * the members of the transport do each other's work (comm.h: shared_work); else, over MPI, a second
- * thread does, and wakes the first. Either waits only where an instruction says so. When nothing
- * has moved on this worker for comm->timeout_s the run ends with STATUS_TIMEOUT, naming the
- * instruction that waits and for whom.
+ * communication in order and polls it, between instructions and while it waits, if the members of
+ * the transport do each other's work (comm.h: shared_work); else, over MPI, a second thread does,
+ * and wakes the first. Either waits only where an instruction says so. When nothing has moved on
+ * this worker for comm->timeout_s the run ends with STATUS_TIMEOUT, naming the instruction that
+ * waits and the workers that it waits for.
  */
 #ifndef CLEAVE_RUNTIME_EXECUTOR_H
 #define CLEAVE_RUNTIME_EXECUTOR_H
@@ -39,7 +39,7 @@ struct executor_feed {
 struct executor_result {
     double loss;            /* mean over this worker's samples; 0 if it has none */
     double loss_sum;        /* over this worker's samples */
-    int64_t n_samples;      /* whose loss this worker has */
+    int64_t n_samples;      /* in loss_sum */
     int64_t correct;        /* evaluation programs: samples whose largest logit is their label */
     int64_t compute_ns;     /* time inside computing instructions, loading not counted */
     int64_t wait_ns;        /* computation waited for communication */
@@ -58,15 +58,14 @@ struct executor_time {
 enum status executor_create(const struct program *const *programs, int n_programs, comm *end,
                             executor **out) MUST_USE;
 
-/* NULL is fine. After a failure under MPI, which may still write what was to be received, its
- * memory stays until the process ends. */
+/* NULL is fine. After a failure under MPI, which may still write into receive buffers, the memory
+ * stays until the process ends. */
 void executor_destroy(executor *e);
 
 /* Runs program number `program` once: n_steps steps, with so many states, rules (NULL for an
- * evaluation program) and results. A loss that is not finite is an error that names the step, for
- * a worker alone (of several, whoever sums the losses says so); a failing instruction is named,
- * too. After a failure all other workers are told, and the executor
- * cannot run again. */
+ * evaluation program) and results. A failing instruction is named. A loss that is not finite is an
+ * error that names the step, for a worker alone (of several, the crew checks the sum). A failure
+ * ends the run of all other workers as well; a worker alone can run again after it. */
 enum status executor_run(executor *e, int program, const struct executor_feed *feed,
                          const struct step_state *states, const struct update_rule *rules,
                          struct executor_result *results) MUST_USE;
@@ -91,21 +90,22 @@ void executor_time_instructions(executor *e, int64_t *times_ns);
 enum status executor_keep_times(executor *e) MUST_USE;
 const struct executor_time *executor_get_times(const executor *e, int program);
 
-/* ---- rehearsing: what computing takes, without anybody to talk to ---- */
+/* ---- rehearsing: the time of computing, without communication ---- */
 
-/* An executor that only rehearses. Its programs may communicate, but it has no end of a transport
- * and no second thread. All memory is filled with small random numbers: nothing that is computed
+/* An executor that only rehearses. Its programs may communicate, but it has no transport and no
+ * second thread. All memory is filled with small random numbers: nothing that is computed
  * means anything, but nothing is zero, huge or denormal either. Times are kept. */
 enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
                                       executor **out) MUST_USE;
 
-/* Called instead of waiting, before every instruction that must wait for others: what comes from
- * them, or their sum. The times of those before it are there. NULL, as at first: nobody is. */
+/* Called in place of waiting, before every instruction that waits for a message of another worker,
+ * or for a sum over workers. The times of the instructions before it are there. NULL, as at
+ * first: nothing is called. */
 typedef void executor_wait(void *user, int instr);
 void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);
 
-/* Where *over becomes true, a rehearsal ends before its next instruction: what it computes is
- * nobody's, and it only kept its core busy. NULL, as at first: it goes on to the end. */
+/* Once *over is true, a rehearsal ends before its next instruction: it only kept its core busy, and
+ * its times are not used. NULL, as at first: it goes on to the end. */
 void executor_stop_rehearsal(executor *e, const atomic_bool *over);
 
 /* Runs all computing instructions of a program once, in order: nothing is sent, received or waited

@@ -1,13 +1,14 @@
-/* Communication: started in the order of the program as soon as what it waits for is done, and
- * polled while it is under way; by the computing thread itself where the transport allows it, else
- * by a thread of its own. On the same cores a second thread would only take turns with the first,
- * and each turn costs more than a small message does. */
+/* Communication: each operation is started in the order of the program, as soon as the instructions
+ * that it waits for are done, and polled while it is under way. Where the members of the transport
+ * share the work (comm.h: shared_work), the computing thread does this, between instructions and
+ * while it waits; else a second thread does. On the same cores a second thread would only take
+ * turns with the first, and each turn costs more than a small message does. */
 #include "runtime/executor_parts.h"
 
+#include "base/numbers.h"
 #include "base/thread.h"
 #include "base/timer.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,16 +17,7 @@ enum { SPIN_NS = 20000 };
 static const double PAUSE_S = 0.05;         /* the longest sleep without a look around */
 static const int64_t PEERS_NS = 1000000000; /* between two looks at the peers */
 
-/* ---- telling the other thread ---- */
-
-static void tell(executor *e)
-{
-    if (!atomic_load(&e->compute_waits))
-        return;
-    pthread_mutex_lock(&e->lock);
-    pthread_cond_broadcast(&e->changed);
-    pthread_mutex_unlock(&e->lock);
-}
+/* ---- failures ---- */
 
 void executor_fail(executor *e, enum status st)
 {
@@ -35,6 +27,7 @@ void executor_fail(executor *e, enum status st)
     bool first = !atomic_load(&e->failed);
     if (first) {
         e->error = error;
+        e->has_failed = true;
         atomic_store(&e->failed, true);
     }
     pthread_cond_broadcast(&e->changed);
@@ -56,7 +49,7 @@ enum status executor_name_instr(enum status st, const struct program *p, int num
                        program_instr_text(p, number, text, sizeof text), cause.message);
 }
 
-/* ---- what is under way ---- */
+/* ---- operations under way ---- */
 
 static bool may_start(const executor *e, const struct bound_program *b, const struct instr *instr)
 {
@@ -87,16 +80,6 @@ static enum status start(executor *e, const struct bound_program *b, int positio
     return table->start_receive(e->comm, m->peer, m->tag, data, m->n_bytes, op);
 }
 
-static void keep_time(const struct bound_program *b, int number, bool end)
-{
-    if (!b->times)
-        return;
-    struct executor_time *t = &b->times[number];
-    *(end ? &t->end_ns : &t->begin_ns) = timer_now_ns();
-    if (!end)
-        t->reached_ns = t->begin_ns;
-}
-
 static enum status start_ready(executor *e, struct flight *f, bool *moved)
 {
     const struct bound_program *b = f->b;
@@ -104,7 +87,8 @@ static enum status start_ready(executor *e, struct flight *f, bool *moved)
         int number = b->comm_instrs[f->next];
         if (!may_start(e, b, &b->program->instrs[number]))
             return STATUS_OK;
-        keep_time(b, number, false);
+        if (b->times)
+            b->times[number].reached_ns = b->times[number].begin_ns = timer_now_ns();
         enum status st = start(e, b, f->next);
         if (st != STATUS_OK)
             return executor_name_instr(st, b->program, number, e->step);
@@ -129,7 +113,8 @@ static enum status poll_all(executor *e, struct flight *f, bool *moved)
             f->under_way[left++] = position;
             continue;
         }
-        keep_time(f->b, number, true);
+        if (f->b->times)
+            f->b->times[number].end_ns = timer_now_ns();
         atomic_store(&f->b->done[number], true);
         *moved = true;
     }
@@ -139,14 +124,14 @@ static enum status poll_all(executor *e, struct flight *f, bool *moved)
     return STATUS_OK;
 }
 
-/* What was under way, or next, when something that is not one instruction's failed. */
+/* Names the operation that was under way, or next, when the transport as a whole failed. */
 static enum status name_first(const executor *e, const struct flight *f, enum status st)
 {
     int position = f->n ? f->under_way[0] : f->next;
     return executor_name_instr(st, f->b->program, f->b->comm_instrs[position], e->step);
 }
 
-/* Who is being waited for, for the error of a time-out. */
+/* The failure of a time-out names the workers that are waited for. */
 static enum status give_up(executor *e, const struct flight *f)
 {
     const struct program *p = f->b->program;
@@ -187,7 +172,7 @@ static enum status look_around(executor *e, struct flight *f)
     return st == STATUS_OK ? st : name_first(e, f, st);
 }
 
-/* Starts what may start and moves what is under way. */
+/* Starts all operations that may start and polls those under way. */
 static enum status advance(executor *e, struct flight *f, bool *moved)
 {
     *moved = false;
@@ -218,10 +203,13 @@ static enum status communicate(executor *e, struct flight *f)
         if (atomic_load(&e->failed))
             return STATUS_OK;
         TRY(advance(e, f, &moved));
-        if (moved)
-            tell(e);
-        else
+        if (!moved) {
             TRY(look_around(e, f));
+        } else if (atomic_load(&e->compute_waits)) {
+            pthread_mutex_lock(&e->lock);
+            pthread_cond_broadcast(&e->changed);
+            pthread_mutex_unlock(&e->lock);
+        }
     }
     return STATUS_OK;
 }
@@ -259,17 +247,21 @@ static enum status given_error(executor *e)
     return status_give(&error);
 }
 
-static enum status attend_once(executor *e)
+static enum status check(executor *e, enum status st)
 {
-    bool moved;
-    enum status st = advance(e, &e->flight, &moved);
     if (st == STATUS_OK)
         return st;
     executor_fail(e, st);
     return given_error(e);
 }
 
-/* Until the instruction at *done is, or, if it is NULL, all are. */
+static enum status attend_once(executor *e)
+{
+    bool moved;
+    return check(e, advance(e, &e->flight, &moved));
+}
+
+/* Communicates until the instruction at *done is done, or, if it is NULL, all are. */
 static enum status attend(executor *e, const atomic_bool *done)
 {
     enum status st = STATUS_OK;
@@ -279,24 +271,20 @@ static enum status attend(executor *e, const atomic_bool *done)
         if (st == STATUS_OK && !moved)
             st = look_around(e, &e->flight);
     }
-    if (st == STATUS_OK)
-        return st;
-    executor_fail(e, st);
-    return given_error(e);
+    return check(e, st);
 }
 
 enum status executor_comm_create(executor *e)
 {
     int most = 0;
     for (int i = 0; i < e->n_programs; i++)
-        if (e->programs[i].n_comm > most)
-            most = e->programs[i].n_comm;
+        most = int_max(most, e->programs[i].n_comm);
     (void)pthread_mutex_init(&e->lock, NULL);
     (void)pthread_cond_init(&e->changed, NULL);
     if (most == 0 || e->rehearses)
         return STATUS_OK;
     if (!e->comm)
-        return status_fail(STATUS_FAILED, "the program communicates, but there is nobody to reach");
+        return status_fail(STATUS_FAILED, "the program communicates, but there is no transport");
     TRY(arena_alloc_array(e->memory, (size_t)most, sizeof *e->flight.under_way,
                           &e->flight.under_way));
     e->attends = e->comm->table->shared_work;
@@ -324,6 +312,7 @@ void executor_comm_destroy(executor *e)
 
 enum status executor_comm_start(executor *e, const struct bound_program *b)
 {
+    atomic_store(&e->failed, false);
     atomic_store(&e->computed, -1);
     atomic_store(&e->progress_ns, timer_now_ns());
     for (int i = 0; i < b->n_comm; i++)

@@ -1,5 +1,5 @@
-/* executor_parts.h: the executor from inside; shared by executor.c, which computes, and
- * executor_comm.c, which communicates. */
+/* executor_parts.h: the executor from inside; shared by executor.c, which computes,
+ * executor_comm.c, which communicates, and executor_rehearsal.c. */
 #ifndef CLEAVE_RUNTIME_EXECUTOR_PARTS_H
 #define CLEAVE_RUNTIME_EXECUTOR_PARTS_H
 
@@ -7,8 +7,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-enum { REHEARSAL_NUMBERS = 1 << 16 };
 
 /* A program with every buffer number turned into a pointer. */
 struct bound_program {
@@ -23,7 +21,7 @@ struct bound_program {
     struct executor_time *times; /* NULL: not kept */
 };
 
-/* What is under way: positions in the list of communicating instructions. */
+/* The communication under way: positions in the list of communicating instructions. */
 struct flight {
     const struct bound_program *b;
     int next; /* the first that was not started */
@@ -47,12 +45,12 @@ struct executor {
     executor_wait *wait; /* in place of it, or NULL */
     void *wait_user;
     const atomic_bool *over; /* a rehearsal ends when it is true; NULL: never */
-    float *numbers;          /* REHEARSAL_NUMBERS of them, to fill memory with */
+    float *numbers;          /* of a rehearsal, to fill memory with */
 
     /* The computing thread communicates, too: between instructions and while it waits. Else, where
-     * a transport must be looked after all the time, a thread of its own does. */
+     * a transport must be polled all the time, a second thread does. */
     bool attends;
-    struct flight flight; /* of the one who communicates */
+    struct flight flight; /* of the thread that communicates */
 
     /* ---- between the two threads ---- */
     bool has_thread;
@@ -65,15 +63,39 @@ struct executor {
     atomic_int computed;       /* number of the last computing instruction done, or -1 */
     atomic_llong progress_ns;  /* when anything last moved */
     atomic_bool compute_waits; /* the computing thread sleeps on `changed` */
-    atomic_bool failed;        /* error holds the first one */
+    atomic_bool failed;        /* in this run; error holds the first failure */
+    bool has_failed;           /* in any run; under lock */
     struct status_error error; /* under lock */
     int64_t communicate_ns;
 };
 
+/* One run of a program. */
+struct run {
+    executor *e;
+    const struct bound_program *b;
+    const struct executor_feed *feed;
+    const struct step_state *states;
+    const struct update_rule *rules;
+    struct executor_result *results;
+    int fed; /* steps whose batch has come */
+    struct executor_batch batch;
+};
+
+enum status executor_create_kind(const struct program *const *programs, int n_programs, comm *end,
+                                 bool rehearses, executor **out) MUST_USE;
+
+/* Runs computing instruction `number`, and keeps its time: it was reached at reached_ns, and had
+ * waited until begin_ns. */
+enum status executor_compute(struct run *r, int number) MUST_USE;
+void executor_keep_time(struct run *r, int number, int64_t reached_ns, int64_t begin_ns);
+
+/* An executor_feed.next that gives the batch at `user` each time. */
+enum status executor_feed_once(void *user, struct executor_batch *batch) MUST_USE;
+
 /* Where a buffer lies; NULL for NO_BUFFER. */
 void *executor_place(const executor *e, const struct program *p, int buffer);
 
-/* Records the error of this thread as the executor's (the first wins) and tells everybody. */
+/* Records this thread's error as that of the run (the first wins) and tells the other workers. */
 void executor_fail(executor *e, enum status st);
 
 /* Adds the step and the instruction to this thread's error. */

@@ -1,6 +1,8 @@
 #include "runtime/gang.h"
 
-#include "comm/bell.h"
+#include "comm/comm.h"
+#include "comm/eventcount.h"
+#include "runtime/pin.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,26 +11,35 @@
 #include <string.h>
 
 static const int64_t longest_spin_ns = 200000; /* about what lies between two steps */
-static const double longest_sleep_s = 10;      /* any: who wakes up for nothing sleeps on */
+static const double longest_sleep_s = 10;      /* any: a thread woken for nothing sleeps on */
 
 struct member {
-    struct bell bell;
-    struct bell_ear ear;
+    struct eventcount event; /* a call; of member 0, the caller: that all others are done */
+    struct eventcount_waiter waiter;
     gang *gang;
     int number;
     pthread_t thread;
-    bool has_bell, has_thread;
+    bool has_thread;
+    struct status_error error; /* of its last work */
 };
 
 struct gang {
     int n;
-    struct member *members; /* member 0 is the caller: its bell says that all have answered */
+    struct member *members;
     gang_work *work;
     void *user;
-    atomic_uint call; /* counts works; a member that has not seen it yet does it */
-    atomic_int n_answers;
+    atomic_uint call; /* counts calls; a member that has not seen the last one yet does its work */
+    atomic_int n_done;
     atomic_bool quit;
+    struct pin_mask own; /* where member 0 runs, since its first work has bound it */
 };
+
+static void keep_error(struct member *m, enum status st)
+{
+    m->error.status = STATUS_OK;
+    if (st != STATUS_OK)
+        status_take(st, &m->error);
+}
 
 static void *serve(void *user)
 {
@@ -37,59 +48,67 @@ static void *serve(void *user)
     unsigned seen = 0;
     while (!atomic_load(&g->quit)) {
         if (atomic_load(&g->call) == seen) {
-            bell_wait(&m->bell, &m->ear, longest_sleep_s);
+            eventcount_wait(&m->event, &m->waiter, longest_sleep_s);
             continue;
         }
         seen++;
-        g->work(m->number, g->user);
-        if (atomic_fetch_add(&g->n_answers, 1) + 2 == g->n)
-            bell_ring(&g->members[0].bell);
+        keep_error(m, g->work(m->number, g->user));
+        if (atomic_fetch_add(&g->n_done, 1) + 2 == g->n)
+            eventcount_signal(&g->members[0].event);
     }
     return NULL;
 }
 
-void gang_do(gang *g, gang_work *work, void *user)
+/* The first that failed for a reason of its own; else the first. */
+static enum status find_cause(const gang *g)
 {
+    const struct status_error *cause = NULL;
+    for (int i = 0; i < g->n; i++) {
+        const struct status_error *e = &g->members[i].error;
+        if (e->status != STATUS_OK &&
+            (!cause || (cause->status == STATUS_LOST && e->status != STATUS_LOST)))
+            cause = e;
+    }
+    return cause ? status_give(cause) : STATUS_OK;
+}
+
+enum status gang_do(gang *g, gang_work *work, void *user)
+{
+    if (g->n == 1)
+        return work(0, user);
     struct member *own = &g->members[0];
+    struct pin_mask before;
+    pin_remember(&before);
+    pin_restore(&g->own);
     g->work = work;
     g->user = user;
-    atomic_store(&g->n_answers, 0);
+    atomic_store(&g->n_done, 0);
     atomic_fetch_add(&g->call, 1);
     for (int i = 1; i < g->n; i++)
-        bell_ring(&g->members[i].bell);
-    work(0, user);
-    while (atomic_load(&g->n_answers) < g->n - 1)
-        bell_wait(&own->bell, &own->ear, longest_sleep_s);
+        eventcount_signal(&g->members[i].event);
+    keep_error(own, work(0, user));
+    while (atomic_load(&g->n_done) < g->n - 1)
+        eventcount_wait(&own->event, &own->waiter, longest_sleep_s);
+    if (!g->own.is_known)
+        pin_remember(&g->own);
+    pin_restore(&before);
+    return find_cause(g);
 }
 
-static enum status start_member(gang *g, int number, bool spins)
-{
-    struct member *m = &g->members[number];
-    m->gang = g;
-    m->number = number;
-    if (spins)
-        m->ear = (struct bell_ear){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
-    TRY(bell_init(&m->bell, false));
-    m->has_bell = true;
-    int error = number > 0 ? pthread_create(&m->thread, NULL, serve, m) : 0;
-    if (error)
-        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
-    m->has_thread = number > 0;
-    return STATUS_OK;
-}
-
-/* Signals are for the thread that called. */
-static enum status start_all(gang *g)
+/* Signals of the system are for the thread that called, so the new threads block them all. */
+static enum status start_threads(gang *g)
 {
     sigset_t all, before;
-    enum status st = STATUS_OK;
-    bool spins = g->n <= bell_cores();
+    int error = 0;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < g->n && st == STATUS_OK; i++)
-        st = start_member(g, i, spins);
+    for (int i = 1; i < g->n && !error; i++) {
+        error = pthread_create(&g->members[i].thread, NULL, serve, &g->members[i]);
+        g->members[i].has_thread = !error;
+    }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return st;
+    return error ? status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error))
+                 : STATUS_OK;
 }
 
 enum status gang_create(int n, gang **out)
@@ -105,7 +124,14 @@ enum status gang_create(int n, gang **out)
     memset(members, 0, n_bytes);
     g->n = n;
     g->members = members;
-    enum status st = start_all(g);
+    int64_t spin_ns = n <= comm_count_cores() ? longest_spin_ns : 0;
+    for (int i = 0; i < n; i++) {
+        members[i].gang = g;
+        members[i].number = i;
+        members[i].waiter = (struct eventcount_waiter){.spin_ns = spin_ns, .max_spin_ns = spin_ns};
+        eventcount_init(&members[i].event, false);
+    }
+    enum status st = start_threads(g);
     if (st != STATUS_OK) {
         gang_destroy(g);
         return st;
@@ -119,15 +145,10 @@ void gang_destroy(gang *g)
     if (!g)
         return;
     atomic_store(&g->quit, true);
-    for (int i = 1; i < g->n; i++) {
-        if (!g->members[i].has_thread)
-            continue;
-        bell_ring(&g->members[i].bell);
+    for (int i = 1; i < g->n && g->members[i].has_thread; i++) {
+        eventcount_signal(&g->members[i].event);
         (void)pthread_join(g->members[i].thread, NULL);
     }
-    for (int i = 0; i < g->n; i++)
-        if (g->members[i].has_bell)
-            bell_deinit(&g->members[i].bell);
     free(g->members);
     free(g);
 }

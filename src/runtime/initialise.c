@@ -49,24 +49,12 @@ void initialise_parameter(const struct graph_param *p, int param, uint64_t seed,
     }
 }
 
-static int64_t largest_parameter(const struct graph *graph)
-{
-    int64_t most = 1;
-    for (int i = 0; i < graph->n_params; i++) {
-        int64_t count = shape_elements(&graph->params[i].spec.shape);
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
 enum status initialise_tensors(const struct graph *graph, const struct tensor_store *tensors,
                                uint64_t seed)
 {
-    size_t n_bytes = (size_t)largest_parameter(graph) * sizeof(float);
-    float *values = malloc(n_bytes);
-    if (!values)
-        return status_no_memory(n_bytes);
+    float *values;
     enum status st = STATUS_OK;
+    TRY(tensor_store_alloc_scratch(graph, &values));
     for (int i = 0; i < graph->n_params; i++) {
         initialise_parameter(&graph->params[i], i, seed, values);
         TRY_GOTO(st, tensors->write(tensors->holder, i, TENSOR_WEIGHT, values), out);

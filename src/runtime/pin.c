@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* The machine, and what of it this process may use. */
+/* The machine, and the cores of it that this process may use. */
 struct cores {
     hwloc_topology_t topology;
     hwloc_cpuset_t allowed;

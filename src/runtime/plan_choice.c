@@ -25,7 +25,7 @@ bool plan_is_file(const char *text)
     return strpbrk(text, "/.") || (!find_strategy(text) && access(text, F_OK) == 0);
 }
 
-/* What a request may say besides the number of workers, as people write it. */
+/* The parts of a request besides the number of workers, as people write them. */
 enum { N_OPTIONS = 9 };
 struct option {
     const char *name;
@@ -72,7 +72,6 @@ static enum status fail_no_use(const struct plan_strategy *s, const struct optio
                        s->name, option->name, may ? " without --sync server" : "", users);
 }
 
-/* Who asks for something else than they get should know. */
 enum status plan_check_used(const struct plan_request *request, const char *strategy)
 {
     struct option options[N_OPTIONS];

@@ -17,8 +17,8 @@ bool plan_is_file(const char *text);
  * everything else itself. */
 enum status plan_check_bare(const struct plan_request *request, const char *plan) MUST_USE;
 
-/* STATUS_USAGE if the request says something that the strategy has no use for. A name that is none
- * is fine: whoever builds the plan refuses it. */
+/* STATUS_USAGE if the request says something that the strategy has no use for. An unknown
+ * name is fine here: plan_build refuses it. */
 enum status plan_check_used(const struct plan_request *request, const char *strategy) MUST_USE;
 
 /* The text may also be a plan itself: JSON, for as many workers as it says. request->n_workers 0:

@@ -62,7 +62,7 @@ struct safetensors_tensor {
     int64_t offset, n_bytes; /* in the data part */
 };
 
-/* What identifies a file's content. */
+/* Identifies a file's content. */
 struct safetensors_sum {
     int64_t n_bytes; /* of the whole file */
     uint64_t xxh64;  /* of all its bytes */

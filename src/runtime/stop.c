@@ -21,7 +21,7 @@ static_assert(ATOMIC_INT_LOCK_FREE == 2, "needed in a signal handler");
  * 3.11.1 let the stack pointer point into the heap, and the kernel would put the handler's frame
  * there, over whatever lies below (github.com/uxlfoundation/oneDNN/issues/4845). */
 static struct {
-    pid_t process; /* whose it is: a fork has none of its parent's threads; 0: nobody's */
+    pid_t process; /* that started it: a fork has none of its parent's threads; 0: none did */
     pthread_t thread;
     sem_t end;
 } listener;
@@ -81,7 +81,7 @@ static enum status install(int flags)
     return start_listener();
 }
 
-/* One-shot: whoever sends it twice wants the process gone, saved or not. */
+/* One-shot: a second signal of the kind ends the process, saved or not. */
 enum status stop_install(void)
 {
     return install((int)SA_RESETHAND);

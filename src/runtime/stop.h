@@ -30,7 +30,7 @@ int stop_requested(void);
 /* "SIGTERM", "SIGINT" or "signal 10". */
 const char *stop_signal_name(int signal_number);
 
-/* Forgets a request, ends the thread, lets the signals do again what they do by default. Called by
+/* Forgets a request, ends the thread, and restores the default actions of the signals. Called by
  * the thread that installed. */
 void stop_remove(void);
 

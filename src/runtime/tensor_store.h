@@ -1,6 +1,6 @@
-/* tensor_store.h: whoever holds a network's parameters and optimizer state, seen from the host:
- * whole tensors in plain floats, wherever their parts are. Checkpoints and initialisation go
- * through it, so that a file does not depend on how the run is split.
+/* tensor_store.h: a network's parameters and optimizer state, seen from the host: whole tensors in
+ * plain floats, wherever their parts are. Checkpoints and initialisation go through it, so that a
+ * file does not depend on how the run is split.
  *
  *     struct tensor_store tensors = tensor_store_of_executor(e);   // a worker alone
  *     TRY(checkpoint_save("runs/a", &state, graph, &tensors));
@@ -22,5 +22,8 @@ struct tensor_store {
 
 /* Of an executor that holds every parameter whole. */
 struct tensor_store tensor_store_of_executor(executor *e);
+
+/* Room for the largest parameter of the graph; the caller frees it. */
+enum status tensor_store_alloc_scratch(const struct graph *graph, float **out) MUST_USE;
 
 #endif

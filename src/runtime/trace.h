@@ -1,8 +1,8 @@
 /* trace.h: when each instruction of the last training steps ran, as a file for a timeline viewer
  * (the Chrome trace format; ui.perfetto.dev opens it).
  *
- * What is in it is said in program/timeline.h, which writes predicted ones, too (`cleave predict
- * --trace`); there the two can be put into one file.
+ * program/timeline.h describes its content; it writes predicted ones, too (`cleave predict
+ * --trace`), and can put the two into one file.
  *
  *     struct crew_options o = {.trace_steps = TRACE_STEPS, ...};
  *     ...

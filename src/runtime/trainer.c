@@ -52,14 +52,6 @@ static enum status check_least(const char *what, int64_t value, int64_t least)
     return STATUS_OK;
 }
 
-static enum status check_threads(int threads)
-{
-    if (threads < 0 || threads > BACKEND_MAX_THREADS)
-        return status_fail(STATUS_USAGE, "threads is %d, it must be 0 to %d", threads,
-                           BACKEND_MAX_THREADS);
-    return STATUS_OK;
-}
-
 static enum status check_real(const char *what, double value, double least, double below)
 {
     if (!(value >= least && value < below))
@@ -92,7 +84,9 @@ static enum status check_options(const struct trainer_options *o)
     TRY(check_least("epochs", o->epochs, 0));
     TRY(check_least("steps", o->max_steps, 0));
     TRY(check_least("data limit", o->data_limit, 0));
-    TRY(check_threads(o->threads));
+    if (o->threads < 0 || o->threads > BACKEND_MAX_THREADS)
+        return status_fail(STATUS_USAGE, "threads is %d, it must be 0 to %d", o->threads,
+                           BACKEND_MAX_THREADS);
     TRY(check_least("workers", o->workers, 0));
     if (!(o->timeout_s > 0))
         return status_fail(STATUS_USAGE, "the time-out is %g s, it must be more than 0",
@@ -190,13 +184,32 @@ static enum status build_graph(trainer *t, enum crew_program which, int64_t batc
                                     .classes = d->classes,
                                     .small_form = d->form == DATASET_FORM_SMALL,
                                     .drop_probability = t->options.drop_probability};
-    return batch ? network_build(t->options.model, &variant, &t->graphs[which]) : STATUS_OK;
+    if (batch == 0)
+        return STATUS_OK;
+    TRY(network_build(t->options.model, &variant, &t->own_graphs[which]));
+    t->graphs[which] = t->own_graphs[which];
+    return STATUS_OK;
+}
+
+static enum status take_graph(trainer *t)
+{
+    const struct graph *g = t->options.graph;
+    const struct dataset_info *d = &t->info.data;
+    const struct shape images = SHAPE4(t->info.batch, d->channels, d->height, d->width);
+    char has[64], wanted[64];
+    if (!shape_equal(&g->nodes[0].op.output, &images) || g->classes != d->classes)
+        return status_fail(
+            STATUS_USAGE, "the graph takes %s images of %lld classes, the data has %s of %d",
+            shape_text(has, sizeof has, &g->nodes[0].op.output), (long long)g->classes,
+            shape_text(wanted, sizeof wanted, &images), d->classes);
+    t->graphs[CREW_TRAIN] = g;
+    return STATUS_OK;
 }
 
 static enum status build_graphs(trainer *t)
 {
     const struct trainer_info *i = &t->info;
-    TRY(build_graph(t, CREW_TRAIN, i->batch));
+    TRY(t->options.graph ? take_graph(t) : build_graph(t, CREW_TRAIN, i->batch));
     TRY(build_graph(t, CREW_TRAIN_SHORT, i->n_train % i->batch));
     if (i->n_test == 0)
         return STATUS_OK;
@@ -207,21 +220,26 @@ static enum status build_graphs(trainer *t)
 static enum status choose_plan(trainer *t)
 {
     const struct trainer_options *o = &t->options;
+    const struct graph *graph = t->graphs[CREW_TRAIN];
     struct plan_request request = o->request;
-    request.n_workers = o->workers;
+    request.n_workers = o->process ? o->process->size : o->workers;
     if (o->process && o->workers && o->workers != o->process->size)
         return status_fail(STATUS_USAGE, "%d workers were asked for, but %d processes started",
                            o->workers, o->process->size);
-    if (o->process)
-        request.n_workers = o->process->size;
-    const char *name = o->plan ? o->plan : request.n_workers > 1 ? "data" : "serial";
-    TRY(plan_choose(name, t->graphs[CREW_TRAIN], &request, &t->plan));
+    if (o->resolved_plan) {
+        TRY(plan_check(o->resolved_plan, graph));
+        t->plan = o->resolved_plan;
+    } else {
+        const char *name = o->plan ? o->plan : request.n_workers > 1 ? "data" : "serial";
+        TRY(plan_choose(name, graph, &request, &t->own_plan));
+        t->plan = t->own_plan;
+    }
     t->info.plan = t->plan->name;
     t->info.workers = t->plan->n_workers;
     return STATUS_OK;
 }
 
-static enum status gather_crew(trainer *t)
+static enum status create_crew(trainer *t)
 {
     const struct trainer_options *o = &t->options;
     struct crew_options c = {
@@ -257,20 +275,9 @@ static enum status gather_crew(trainer *t)
     return STATUS_OK;
 }
 
-static enum status alloc_steps(trainer *t)
-{
-    size_t n = (size_t)t->window;
-    t->step_states = calloc(n, sizeof *t->step_states);
-    t->step_rules = calloc(n, sizeof *t->step_rules);
-    t->results = calloc(n, sizeof *t->results);
-    if (!t->step_states || !t->step_rules || !t->results)
-        return status_no_memory(n * sizeof *t->results);
-    return STATUS_OK;
-}
-
 /* ---- the trainer ----------------------------------------------------------------------------- */
 
-/* What every process does by itself. */
+/* The part that every process does by itself. */
 static enum status prepare(trainer *t)
 {
     const struct network *network;
@@ -293,8 +300,13 @@ static enum status build(trainer *t)
 {
     t->info.root = !t->options.process || t->options.process->rank == 0;
     TRY(crew_agree(t->options.process, prepare(t)));
-    TRY(gather_crew(t));
-    TRY(alloc_steps(t));
+    TRY(create_crew(t));
+    size_t n = (size_t)t->window;
+    t->step_states = calloc(n, sizeof *t->step_states);
+    t->step_rules = calloc(n, sizeof *t->step_rules);
+    t->results = calloc(n, sizeof *t->results);
+    if (!t->step_states || !t->step_rules || !t->results)
+        return status_no_memory(n * sizeof *t->results);
     return trainer_set_state(t);
 }
 
@@ -320,9 +332,9 @@ void trainer_destroy(trainer *t)
     if (!t)
         return;
     crew_destroy(t->crew);
-    plan_destroy(t->plan);
+    plan_destroy(t->own_plan);
     for (int p = CREW_PROGRAM_COUNT - 1; p >= 0; p--)
-        graph_destroy(t->graphs[p]);
+        graph_destroy(t->own_graphs[p]);
     dataset_close(t->train_set);
     dataset_close(t->test_set);
     free(t->step_states);

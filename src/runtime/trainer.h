@@ -13,7 +13,7 @@
  * With a plan for many workers they train together (crew.h); the losses are those of one. A plan
  * whose program covers several steps (pipedream's window) reports them one by one when they are
  * done, and stops and saves between two windows; windows begin at multiples of their length in the
- * epoch, and what does not fill one runs step by step.
+ * epoch, and steps that do not fill one run one by one.
  *
  * A step is counted from 0 while it runs; `steps done` is one more. An epoch is one pass over the
  * training samples; its last batch may be short and counts as a step with the mean over its own
@@ -29,9 +29,9 @@
 #include "runtime/schedule.h"
 
 /* Text belongs to the caller and must live until trainer_destroy. Start from
- * trainer_default_options(); what is said to be the default is set there. */
+ * trainer_default_options(), which sets the defaults named below. */
 struct trainer_options {
-    const char *model;  /* a name of network.h */
+    const char *model;  /* a name of network.h; also of `graph`, for checkpoints */
     const char *data;   /* a spec of dataset.h */
     int64_t data_limit; /* first samples of the train split alone; 0 (default): all */
     int64_t batch;      /* default 64; more than there are samples: all of them */
@@ -46,7 +46,7 @@ struct trainer_options {
     int threads;              /* of each worker; 0 (default): all cores, shared out */
     int loader_threads;       /* 0 (default): as loader.h */
 
-    /* Who works: threads of this process, or, with an end of its own (comm_mpi_create), this
+    /* The workers: threads of this process, or, with an end of its own (comm_mpi_create), this
      * process as one of several that all make the same calls; then the root alone reads, writes and
      * calls back. The end stays the caller's, to be destroyed after the trainer. */
     comm *process;               /* NULL (default): threads */
@@ -55,13 +55,18 @@ struct trainer_options {
     const char *plan;            /* a strategy or a file; NULL (default): serial, or data for more
                                     than one worker */
     struct plan_request request; /* for a strategy; its n_workers is ignored */
-    double timeout_s;            /* default 60: how long a worker waits for another that does not
-                                    move */
-    const char *trace;           /* where the times of the last steps go (trace.h); NULL (default):
-                                    nowhere */
-    int trace_steps;             /* how many; 0 (default): TRACE_STEPS */
-    bool trace_aside;            /* nobody asked for it: where it cannot be written, that is a
-                                    warning; default false */
+    /* Values that the caller has already made; they stay the caller's and must outlive the trainer.
+     * The graph is that of a training step: built for the data, and for the batch of trainer_info.
+     */
+    const struct graph *graph;        /* NULL (default): built from `model` and the data */
+    const struct plan *resolved_plan; /* of that graph; NULL (default): as `plan` says */
+    double timeout_s;  /* default 60: how long a worker waits for another that does not
+                          move */
+    const char *trace; /* where the times of the last steps go (trace.h); NULL (default):
+                          nowhere */
+    int trace_steps;   /* how many; 0 (default): TRACE_STEPS */
+    bool trace_aside;  /* the user did not ask for it: where it cannot be written, that
+                          is a warning; default false */
 
     struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
                                 and 0.999, epsilon 1e-8; rule.step is ignored */
@@ -158,8 +163,8 @@ struct trainer_callbacks {
 typedef struct trainer trainer;
 
 /* Opens the data, builds the network and its programs (the batch, the short last batch, and both
- * again for the evaluation), allocates, and initialises or resumes. STATUS_USAGE for what the
- * options ask for in vain. */
+ * again for the evaluation), allocates, and initialises or resumes. STATUS_USAGE for
+ * options that make no sense. */
 enum status trainer_create(const struct trainer_options *options, trainer **out) MUST_USE;
 void trainer_destroy(trainer *t); /* NULL is fine */
 
@@ -182,9 +187,6 @@ enum status trainer_evaluate(trainer *t, double *loss, double *accuracy) MUST_US
 
 /* Saves the checkpoint between runs, if one is named and nothing was saved since the last step. */
 enum status trainer_save(trainer *t) MUST_USE;
-
-/* Steps done so far. */
-int64_t trainer_count_steps(const trainer *t);
 
 /* Saves the weights alone as a safetensors file. */
 enum status trainer_save_weights(trainer *t, const char *path) MUST_USE;

@@ -1,3 +1,4 @@
+/* The training loop: trainer_run, run_steps, and then the crew. */
 #include "base/numbers.h"
 #include "base/progress.h"
 #include "base/timer.h"
@@ -15,7 +16,7 @@ struct listener {
     void *user;
 };
 
-/* A listener that refuses ends the run everywhere. */
+/* A callback that fails ends the run on all processes. */
 static enum status heard(trainer *t, enum status st)
 {
     if (st != STATUS_OK)
@@ -30,36 +31,33 @@ void trainer_stop(trainer *t)
     atomic_store(&t->asked, true);
 }
 
-static int find_request(const trainer *t)
-{
-    return atomic_load(&t->asked) ? ASKED_BY_CALLER : stop_requested();
-}
-
-/* What asked to stop: a signal's number, ASKED_BY_CALLER, or 0. With other processes it is what
- * they said in common after the last run, so that all stop at the same step. */
+/* The request to stop: a signal's number, ASKED_BY_CALLER, or 0. With other processes it is the one
+ * that all agreed on after the last run, so that all stop at the same step. */
 static int stop_signal(const trainer *t)
 {
-    return crew_get_info(t->crew)->alone ? find_request(t) : (int)t->words.stop;
+    if (!crew_get_info(t->crew)->alone)
+        return (int)t->words.stop;
+    return atomic_load(&t->asked) ? ASKED_BY_CALLER : stop_requested();
 }
 
 static enum status stop_and_save(trainer *t)
 {
-    int who = stop_signal(t);
-    const char *signal_name = who == ASKED_BY_CALLER ? "the caller" : stop_signal_name(who);
+    int asked_by = stop_signal(t);
+    const char *asker = asked_by == ASKED_BY_CALLER ? "the caller" : stop_signal_name(asked_by);
     long long step = t->state.step;
     atomic_store(&t->asked, false);
     TRY(trainer_save(t));
     if (!*t->checkpoint)
         return status_fail(STATUS_STOPPED,
                            "stopped by %s at step %lld; nothing was saved: no checkpoint is named",
-                           signal_name, step);
-    return status_fail(STATUS_STOPPED, "stopped by %s at step %lld; saved to %s.json", signal_name,
-                       step, t->checkpoint);
+                           asker, step);
+    return status_fail(STATUS_STOPPED, "stopped by %s at step %lld; saved to %s.json", asker, step,
+                       t->checkpoint);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* What fits: the short batch at the end of an epoch, a whole window, or one step. */
+/* The short batch at the end of an epoch, a whole window where one fits, or one step. */
 static enum crew_program choose_program(const trainer *t)
 {
     const struct trainer_info *i = &t->info;
@@ -219,11 +217,6 @@ enum status trainer_evaluate(trainer *t, double *loss, double *accuracy)
     return STATUS_OK;
 }
 
-int64_t trainer_count_steps(const trainer *t)
-{
-    return t->state.step;
-}
-
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
 static enum status finish_epoch(trainer *t, int64_t start_ns, const struct listener *to)
@@ -250,20 +243,6 @@ static enum status finish_epoch(trainer *t, int64_t start_ns, const struct liste
     return STATUS_OK;
 }
 
-/* From where the state stands to the end of the epoch or of the run. */
-static enum status run_epoch(trainer *t, const struct listener *to)
-{
-    int64_t start_ns = timer_now_ns();
-    const struct trainer_info *i = &t->info;
-    if (t->state.position < i->steps_per_epoch)
-        TRY(crew_start_epoch(t->crew, CREW_TRAIN, t->state.epoch, t->state.position));
-    while (t->state.position < i->steps_per_epoch && t->state.step < i->steps_total)
-        TRY(run_steps(t, to));
-    if (t->state.position == i->steps_per_epoch)
-        TRY(finish_epoch(t, start_ns, to));
-    return atomic_load(&t->asked) ? stop_and_save(t) : STATUS_OK;
-}
-
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static void summarise(trainer *t, int64_t start_ns)
@@ -285,11 +264,22 @@ enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, v
 {
     static const struct trainer_callbacks silent;
     const struct listener to = {callbacks && t->info.root ? callbacks : &silent, user};
-    int64_t start_ns = timer_now_ns();
+    const struct trainer_info *i = &t->info;
+    const struct checkpoint_state *at = &t->state;
+    int64_t start_ns = timer_now_ns(), epoch_ns = start_ns;
     t->saved_at_ns = start_ns;
     /* A finished epoch may still lack its evaluation even though all steps are done. */
-    while (t->state.step < t->info.steps_total || t->state.position == t->info.steps_per_epoch)
-        TRY(run_epoch(t, &to));
+    while (at->step < i->steps_total || at->position == i->steps_per_epoch) {
+        if (at->position < i->steps_per_epoch)
+            TRY(crew_start_epoch(t->crew, CREW_TRAIN, at->epoch, at->position));
+        while (at->position < i->steps_per_epoch && at->step < i->steps_total)
+            TRY(run_steps(t, &to));
+        if (at->position == i->steps_per_epoch)
+            TRY(finish_epoch(t, epoch_ns, &to));
+        epoch_ns = timer_now_ns();
+        if (atomic_load(&t->asked))
+            return stop_and_save(t);
+    }
     TRY(evaluate(t));
     TRY(trainer_save(t));
     if (t->options.trace)

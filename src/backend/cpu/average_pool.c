@@ -17,29 +17,11 @@ static dnnl_alg_kind_t algorithm(const struct op_case *op)
                                    : dnnl_pooling_avg_exclude_padding;
 }
 
-/* The window in oneDNN's own, longer arrays; its dilation of 0 means none. */
-struct window {
-    dnnl_dims_t stride, kernel, dilates, before, after;
-};
-
-static struct window window_of(const struct op_attrs *a)
-{
-    struct window w = {0};
-    for (int i = 0; i < 2; i++) {
-        w.stride[i] = a->stride[i];
-        w.kernel[i] = a->kernel[i];
-        w.dilates[i] = a->dilation[i] > 1 ? a->dilation[i] - 1 : 0;
-        w.before[i] = a->pad_before[i];
-        w.after[i] = a->pad_after[i];
-    }
-    return w;
-}
-
 static enum status create_forward(struct pool_group *g, const dnnl_memory_desc_t *source,
                                   const dnnl_memory_desc_t *target)
 {
     const struct op_case *op = &g->base.spec.op;
-    struct window w = window_of(&op->attrs);
+    struct cpu_window w = cpu_window(&op->attrs);
     dnnl_pooling_v2_desc_t desc;
     bool found;
     TRY_DNNL(dnnl_pooling_v2_forward_desc_init(
@@ -57,7 +39,7 @@ static enum status create_backward(struct pool_group *g, const dnnl_memory_desc_
                                    const dnnl_memory_desc_t *target)
 {
     const struct op_case *op = &g->base.spec.op;
-    struct window w = window_of(&op->attrs);
+    struct cpu_window w = cpu_window(&op->attrs);
     dnnl_pooling_v2_desc_t desc;
     bool found;
     TRY_DNNL(dnnl_pooling_v2_backward_desc_init(&desc, algorithm(op), source, target, w.stride,
@@ -90,25 +72,21 @@ static void destroy(group *base)
     primitive_deinit(&pool_of(base)->backward);
 }
 
-static enum status forward(group *base, const struct group_args *args,
-                           const struct step_state *step)
+static enum status forward(group *base, const struct group_args *args)
 {
-    (void)step;
     void *const pointers[] = {(void *)(uintptr_t)args->input[0], args->output};
     return primitive_run(&pool_of(base)->forward, base->device, pointers, args->workspace);
 }
 
-static enum status backward(group *base, const struct group_args *args,
-                            const struct step_state *step)
+static enum status backward(group *base, const struct group_args *args)
 {
-    (void)step;
     if (!args->input_grad[0])
         return STATUS_OK;
     void *const pointers[] = {(void *)(uintptr_t)args->output_grad[0], args->input_grad[0]};
     return primitive_run(&pool_of(base)->backward, base->device, pointers, args->workspace);
 }
 
-const struct kernel_family cpu_average_pool = {
+const struct op_kernels cpu_average_pool = {
     .group_bytes = sizeof(struct pool_group),
     .wants_blocked = true,
     .create = create,

@@ -147,7 +147,7 @@ static void keep_running(const struct norm *m, int64_t channel, double mean, dou
         (float)((1 - momentum) * (double)running_variance[channel] + momentum * unbiased);
 }
 
-/* Adds up what the chunks have of one lane of a block. */
+/* Adds up the sums of all chunks for one lane of a block. */
 static void sum_chunks(const struct norm *m, int64_t block, int lane, double *sum, double *product)
 {
     *sum = *product = 0;
@@ -412,9 +412,8 @@ static bool shares(const group *g)
     return g->spec.shared_statistics && g->spec.training;
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct norm m;
     init(g, args, &m);
     if (shares(g))
@@ -428,10 +427,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status forward_statistics(group *g, const struct group_args *args,
-                                      const struct step_state *step)
+static enum status forward_statistics(group *g, const struct group_args *args)
 {
-    (void)step;
     struct norm m;
     init(g, args, &m);
     run_items(&m, measure_item, hand_out_moments, NULL);
@@ -445,9 +442,8 @@ static void init_backward(const group *g, const struct group_args *args, struct 
         prepare_block(m, b);
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct norm m;
     init_backward(g, args, &m);
     bool shared = shares(g);
@@ -456,17 +452,15 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-static enum status backward_statistics(group *g, const struct group_args *args,
-                                       const struct step_state *step)
+static enum status backward_statistics(group *g, const struct group_args *args)
 {
-    (void)step;
     struct norm m;
     init_backward(g, args, &m);
     run_items(&m, sum_item, hand_out_sums, NULL);
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_batch_norm = {
+const struct op_kernels cpu_batch_norm = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -4,48 +4,31 @@
  *            do not take */
 #include "backend/cpu/product.h"
 
-/* Strides and paddings as oneDNN counts them; its dilation of 0 means none. */
-struct window {
-    dnnl_dims_t strides, dilates, before, after;
-};
-
-static struct window window_of(const struct op_attrs *a)
-{
-    struct window w = {0};
-    for (int i = 0; i < 2; i++) {
-        w.strides[i] = a->stride[i];
-        w.dilates[i] = a->dilation[i] ? a->dilation[i] - 1 : 0;
-        w.before[i] = a->pad_before[i];
-        w.after[i] = a->pad_after[i];
-    }
-    return w;
-}
-
 static dnnl_status_t describe_forward(const struct op_case *op, const struct product_tensors *t,
                                       union product_desc *desc)
 {
-    struct window w = window_of(&op->attrs);
+    struct cpu_window w = cpu_window(&op->attrs);
     return dnnl_dilated_convolution_forward_desc_init(
         &desc->convolution, dnnl_forward_training, dnnl_convolution_direct, &t->source, &t->weights,
-        t->has_bias ? &t->bias : NULL, &t->target, w.strides, w.dilates, w.before, w.after);
+        t->has_bias ? &t->bias : NULL, &t->target, w.stride, w.dilates, w.before, w.after);
 }
 
 static dnnl_status_t describe_data(const struct op_case *op, const struct product_tensors *t,
                                    union product_desc *desc)
 {
-    struct window w = window_of(&op->attrs);
+    struct cpu_window w = cpu_window(&op->attrs);
     return dnnl_dilated_convolution_backward_data_desc_init(
-        &desc->convolution, dnnl_convolution_direct, &t->source, &t->weights, &t->target, w.strides,
+        &desc->convolution, dnnl_convolution_direct, &t->source, &t->weights, &t->target, w.stride,
         w.dilates, w.before, w.after);
 }
 
 static dnnl_status_t describe_weights(const struct op_case *op, const struct product_tensors *t,
                                       union product_desc *desc)
 {
-    struct window w = window_of(&op->attrs);
+    struct cpu_window w = cpu_window(&op->attrs);
     return dnnl_dilated_convolution_backward_weights_desc_init(
         &desc->convolution, dnnl_convolution_direct, &t->source, &t->weights,
-        t->has_bias ? &t->bias : NULL, &t->target, w.strides, w.dilates, w.before, w.after);
+        t->has_bias ? &t->bias : NULL, &t->target, w.stride, w.dilates, w.before, w.after);
 }
 
 product_describe *const conv_describe[PASS_COUNT] = {
@@ -144,7 +127,7 @@ static enum status create(group *base)
     return found ? STATUS_OK : create_plain(g);
 }
 
-const struct kernel_family cpu_conv = {
+const struct op_kernels cpu_conv = {
     .group_bytes = sizeof(struct product_group),
     .create = create,
     .destroy = product_destroy,

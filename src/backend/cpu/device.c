@@ -154,7 +154,7 @@ static void memory_free(device *d, void *p)
     free(p);
 }
 
-/* A CPU stream runs what it is given at once; events are always reached. */
+/* A CPU stream runs each call at once; events are always reached. */
 static enum status stream_create(device *d, stream **out)
 {
     *out = malloc(sizeof **out);

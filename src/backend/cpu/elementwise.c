@@ -6,17 +6,10 @@
 /* Less than this is not worth waking other threads for. */
 enum { SERIAL_FLOATS = 1 << 13 };
 
-/* Into how many pieces n floats are cut, and piece i of them, begun at a whole vector. */
+/* Into how many pieces n floats are cut. */
 static int pieces_of(const device *d, int64_t n)
 {
     return n < SERIAL_FLOATS ? 1 : d->threads;
-}
-
-static struct range piece(int64_t n, int pieces, int i)
-{
-    int64_t vectors = n / LOOPS_MAX_LANES;
-    return (struct range){vectors * i / pieces * LOOPS_MAX_LANES,
-                          i + 1 == pieces ? n : vectors * (i + 1) / pieces * LOOPS_MAX_LANES};
 }
 
 static int64_t floats_of(const layout *l)
@@ -30,7 +23,7 @@ void cpu_activate(const device *d, const layout *l, enum activation a, const flo
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         d->loops->activate(a, r.end - r.begin, x + r.begin, y + r.begin);
     }
     if (a == ACTIVATION_LOGISTIC) /* the one that does not keep zero */
@@ -45,7 +38,7 @@ enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *cons
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         const float *from[GROUP_MAX_ADDENDS];
         for (int k = 0; k < n_addends; k++)
             from[k] = (const float *)addends[k] + r.begin;
@@ -70,18 +63,14 @@ static enum status create_activation(group *g)
     return STATUS_OK;
 }
 
-static enum status forward_activation(group *g, const struct group_args *args,
-                                      const struct step_state *step)
+static enum status forward_activation(group *g, const struct group_args *args)
 {
-    (void)step;
     cpu_activate(g->device, g->layouts.output, activation_of_op(g), args->input[0], args->output);
     return STATUS_OK;
 }
 
-static enum status backward_activation(group *g, const struct group_args *args,
-                                       const struct step_state *step)
+static enum status backward_activation(group *g, const struct group_args *args)
 {
-    (void)step;
     stream s = {g->device};
     if (!args->input_grad[0])
         return STATUS_OK;
@@ -89,7 +78,7 @@ static enum status backward_activation(group *g, const struct group_args *args,
                     activation_of_op(g), args->output, args->input_grad[0]);
 }
 
-const struct kernel_family cpu_activation = {
+const struct op_kernels cpu_activation = {
     .group_bytes = sizeof(struct group),
     .create = create_activation,
     .run = {[PASS_FORWARD] = forward_activation, [PASS_BACKWARD] = backward_activation},
@@ -102,17 +91,15 @@ static enum status create_add(group *g)
     return layout_like(g->device, g->layouts.input[0], &g->spec.op.output, &g->layouts.output);
 }
 
-static enum status forward_add(group *g, const struct group_args *args,
-                               const struct step_state *step)
+static enum status forward_add(group *g, const struct group_args *args)
 {
-    (void)step;
     const device *d = g->device;
     int64_t n = floats_of(g->layouts.output);
     int n_inputs = g->spec.op.n_inputs;
     int pieces = pieces_of(d, n);
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
-        struct range r = piece(n, pieces, i);
+        struct range r = floats_part(n, pieces, i);
         const float *from[OP_MAX_INPUTS];
         for (int k = 0; k < n_inputs; k++)
             from[k] = (const float *)args->input[k] + r.begin;
@@ -125,7 +112,7 @@ static enum status forward_add(group *g, const struct group_args *args,
 }
 
 /* Its gradient is handed on without a computation (OP_PASSES_GRADIENT). */
-const struct kernel_family cpu_add = {
+const struct op_kernels cpu_add = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create_add,
@@ -229,7 +216,7 @@ static void drop_plain(const struct dropping *d)
         int64_t first = index_of(n, (const int64_t[SHAPE_MAX_RANK]){0});
 #pragma omp parallel for num_threads(pieces) schedule(static)
         for (int i = 0; i < pieces; i++) {
-            struct range r = piece(run, pieces, i);
+            struct range r = floats_part(run, pieces, i);
             drop_run(d, r.begin, r.end - r.begin, first + r.begin);
         }
         return;
@@ -243,12 +230,11 @@ static void drop_plain(const struct dropping *d)
     }
 }
 
-static struct dropping dropping_of(const group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static struct dropping dropping_of(const group *g, const struct group_args *args)
 {
     double p = g->spec.op.attrs.drop_probability;
     return (struct dropping){.g = g,
-                             .step = step,
+                             .step = g->step,
                              .numbering = numbering_of(g, args),
                              .threshold = (uint32_t)(p * 0x1p32),
                              .scale = (float)(1 / (1 - p))};
@@ -266,20 +252,18 @@ static void drop(const struct dropping *d)
         drop_plain(d);
 }
 
-static enum status forward_dropout(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status forward_dropout(group *g, const struct group_args *args)
 {
-    struct dropping d = dropping_of(g, args, step);
+    struct dropping d = dropping_of(g, args);
     d.x = args->input[0];
     d.y = args->output;
     drop(&d);
     return STATUS_OK;
 }
 
-static enum status backward_dropout(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_dropout(group *g, const struct group_args *args)
 {
-    struct dropping d = dropping_of(g, args, step);
+    struct dropping d = dropping_of(g, args);
     d.x = args->output_grad[0];
     d.y = args->input_grad[0];
     if (d.y)
@@ -287,7 +271,7 @@ static enum status backward_dropout(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_dropout = {
+const struct op_kernels cpu_dropout = {
     .group_bytes = sizeof(struct group),
     .create = create_dropout,
     .run = {[PASS_FORWARD] = forward_dropout, [PASS_BACKWARD] = backward_dropout},

@@ -1,4 +1,4 @@
-/* Groups: which family serves an op, and inputs that must be converted before it can. */
+/* Groups: which kernels serve an op, and the conversions before and after them. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/image_conv.h"
 #include "backend/cpu/small_conv.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct kernel_family *const families[] = {
+static const struct op_kernels *const kernels_of_op[] = {
     [OP_CONV2D] = &cpu_conv,
     [OP_LINEAR] = &cpu_linear,
     [OP_MAX_POOL] = &cpu_max_pool,
@@ -27,45 +27,20 @@ static const struct kernel_family *const families[] = {
     [OP_FLATTEN] = &cpu_flatten,
     [OP_SOFTMAX_CROSS_ENTROPY] = &cpu_loss,
 };
-_Static_assert(sizeof families / sizeof families[0] == OP_KIND_COUNT, "one family per op");
+_Static_assert(sizeof kernels_of_op / sizeof kernels_of_op[0] == OP_KIND_COUNT, "one per op");
 
-/* ---- inputs that came plain though the family wants them blocked ----
- * They are converted by the forward pass into memory behind what the family itself saves, where the
+/* ---- inputs that came plain though the kernels want them blocked ----
+ * They are converted by the forward pass into memory behind the kernels' own saved data, where the
  * backward pass finds them; their gradients are made in the workspace and converted back. */
-
-static bool must_convert(const struct kernel_family *family, const layout *l)
-{
-    return family->wants_blocked && l && l->kind == LAYOUT_PLAIN && l->shape.rank == 4;
-}
 
 static enum status convert_layout(group *g, const layout **l, int64_t *n_bytes)
 {
     *n_bytes = 0;
-    if (!must_convert(g->family, *l))
+    if (!g->kernels->wants_blocked || !*l || (*l)->kind != LAYOUT_PLAIN || (*l)->shape.rank != 4)
         return STATUS_OK;
     TRY(layout_get_blocked(g->device, &(*l)->shape, l));
     *n_bytes = round_up((*l)->n_bytes, 64);
     return STATUS_OK;
-}
-
-static enum status convert_layouts(group *g)
-{
-    for (int k = 0; k < g->spec.op.n_inputs; k++) {
-        TRY(convert_layout(g, &g->layouts.input[k], &g->converted_bytes[k]));
-        g->all_converted_bytes += g->converted_bytes[k];
-    }
-    TRY(convert_layout(g, &g->layouts.residual, &g->converted_residual_bytes));
-    g->all_converted_bytes += g->converted_residual_bytes;
-    return STATUS_OK;
-}
-
-/* Then the backward pass reads none of the caller's. A converted residual alone is not enough. */
-static bool all_inputs_converted(const group *g)
-{
-    for (int k = 0; k < g->spec.op.n_inputs; k++)
-        if (!g->converted_bytes[k])
-            return false;
-    return true;
 }
 
 static const void *convert_input(group *g, const layout *l, int64_t n_bytes, const void *plain,
@@ -94,8 +69,7 @@ static bool makes_converted(const group *g, enum pass pass, const struct group_a
 
 /* Nothing is saved before the main forward pass: the statistics pass converts into its workspace.
  */
-static enum status run_converted(group *g, enum pass pass, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status run_converted(group *g, enum pass pass, const struct group_args *args)
 {
     struct group_args own = *args;
     bool early = pass == PASS_FORWARD_STATISTICS, forward = is_forward(pass);
@@ -112,7 +86,7 @@ static enum status run_converted(group *g, enum pass pass, const struct group_ar
     own.residual = convert_input(g, g->layouts.residual, g->converted_residual_bytes,
                                  args->residual, &place, pass == PASS_FORWARD);
     own.workspace = early ? place : workspace;
-    TRY(g->family->run[pass](g, &own, step));
+    TRY(g->kernels->run[pass](g, &own));
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         if (makes_converted(g, pass, args, k))
             convert_to_plain(g->device, &g->spec.op.input[k], own.input_grad[k],
@@ -120,15 +94,7 @@ static enum status run_converted(group *g, enum pass pass, const struct group_ar
     return STATUS_OK;
 }
 
-static enum status run_family(group *g, enum pass pass, const struct group_args *args,
-                              const struct step_state *step)
-{
-    if (g->all_converted_bytes)
-        return run_converted(g, pass, args, step);
-    return g->family->run[pass](g, args, step);
-}
-
-/* ---- params that were laid out by another group of the same layer, for another family ----
+/* ---- params that another group of the same layer laid out, for other kernels ----
  * Each pass converts them into its workspace, and their gradients back. */
 
 static enum status adopt_params(group *g, struct group_layouts *layouts)
@@ -162,8 +128,7 @@ static enum status convert_param(device *d, const layout *from_layout, const voi
     return cpu_copy_region(&s, &c, from, to);
 }
 
-static enum status run_given_params(group *g, enum pass pass, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status run_given_params(group *g, enum pass pass, const struct group_args *args)
 {
     struct group_args own = *args;
     char *place = args->workspace;
@@ -179,7 +144,7 @@ static enum status run_given_params(group *g, enum pass pass, const struct group
         place += round_up(wanted->n_bytes, 64);
     }
     own.workspace = place;
-    TRY(run_family(g, pass, &own, step));
+    TRY(g->all_converted_bytes ? run_converted(g, pass, &own) : g->kernels->run[pass](g, &own));
     for (int k = 0; weights && k < OP_MAX_PARAMS; k++)
         if (g->given_param[k] && args->param_grad[k])
             TRY(convert_param(g->device, g->layouts.param[k], own.param_grad[k], g->given_param[k],
@@ -189,13 +154,13 @@ static enum status run_given_params(group *g, enum pass pass, const struct group
 
 /* ---- the backend's functions ---- */
 
-/* The family that serves the op, or one that does the same work better for these tensors. */
-static const struct kernel_family *choose_family(device *d, const struct group_spec *spec,
-                                                 const struct group_layouts *layouts)
+/* The kernels of the op, or others that do the same work faster for these tensors. */
+static const struct op_kernels *choose_kernels(device *d, const struct group_spec *spec,
+                                               const struct group_layouts *layouts)
 {
     const group asked = {.device = d, .spec = *spec, .layouts = *layouts};
     if (spec->op.op != OP_CONV2D)
-        return families[spec->op.op];
+        return kernels_of_op[spec->op.op];
     if (small_conv_suits(&asked))
         return &cpu_small_conv;
     if (image_conv_suits(&asked))
@@ -205,11 +170,18 @@ static const struct kernel_family *choose_family(device *d, const struct group_s
     return winograd_suits(&asked) ? &cpu_winograd : &cpu_conv;
 }
 
-static enum status create_in(group *g, struct group_layouts *layouts)
+static enum status lay_out(group *g, struct group_layouts *layouts)
 {
+    bool all_converted = true; /* then the backward pass reads no input of the caller's */
     g->layouts = *layouts;
-    TRY(convert_layouts(g));
-    TRY(g->family->create(g));
+    for (int k = 0; k < g->spec.op.n_inputs; k++) {
+        TRY(convert_layout(g, &g->layouts.input[k], &g->converted_bytes[k]));
+        g->all_converted_bytes += g->converted_bytes[k];
+        all_converted = all_converted && g->converted_bytes[k];
+    }
+    TRY(convert_layout(g, &g->layouts.residual, &g->converted_residual_bytes));
+    g->all_converted_bytes += g->converted_residual_bytes;
+    TRY(g->kernels->create(g));
     layouts->output = g->layouts.output;
     g->own_saved_bytes = g->needs.saved_bytes;
     if (g->all_converted_bytes) {
@@ -217,7 +189,7 @@ static enum status create_in(group *g, struct group_layouts *layouts)
         g->needs.backward_workspace_bytes += g->all_converted_bytes;
         if (g->needs.statistics_count)
             g->needs.forward_workspace_bytes += g->all_converted_bytes;
-        if (all_inputs_converted(g))
+        if (all_converted)
             g->needs.reads_input = false;
         g->needs.in_place_gradient = g->needs.output_is_input = false;
     }
@@ -228,17 +200,17 @@ static enum status create_group(device *d, const struct group_spec *spec,
                                 struct group_layouts *layouts, group **out)
 {
     cpu_use_threads(d);
-    const struct kernel_family *family = choose_family(d, spec, layouts);
-    if (!family)
+    const struct op_kernels *kernels = choose_kernels(d, spec, layouts);
+    if (!kernels)
         return status_fail(STATUS_FAILED, "the cpu backend does not run %s",
                            op_get_info(spec->op.op)->name);
-    group *g = calloc(1, family->group_bytes);
+    group *g = calloc(1, kernels->group_bytes);
     if (!g)
-        return status_no_memory(family->group_bytes);
+        return status_no_memory(kernels->group_bytes);
     g->device = d;
-    g->family = family;
+    g->kernels = kernels;
     g->spec = *spec;
-    enum status st = create_in(g, layouts);
+    enum status st = lay_out(g, layouts);
     if (st != STATUS_OK) {
         cpu_group_free(g);
         return st;
@@ -265,8 +237,8 @@ enum status cpu_group_create(device *d, const struct group_spec *spec,
 
 void cpu_group_free(group *g)
 {
-    if (g->family->destroy)
-        g->family->destroy(g);
+    if (g->kernels->destroy)
+        g->kernels->destroy(g);
     free(g);
 }
 
@@ -288,7 +260,10 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
     if (g->device->describe_only)
         return cpu_refuse_to_run();
     cpu_use_threads(g->device);
+    g->step = step;
     if (g->all_param_bytes)
-        return run_given_params(g, pass, args, step);
-    return run_family(g, pass, args, step);
+        return run_given_params(g, pass, args);
+    if (g->all_converted_bytes)
+        return run_converted(g, pass, args);
+    return g->kernels->run[pass](g, args);
 }

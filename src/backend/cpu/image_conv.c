@@ -39,7 +39,7 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* The op over the folded image: its extent is what the windows reach. */
+/* The op over the folded image: its extent is the reach of the windows. */
 static enum status fold_op(const struct op_case *op, struct op_case *folded)
 {
     const struct op_attrs *a = &op->attrs;
@@ -120,13 +120,13 @@ static void fold_image(const struct image_conv *g, const float *image, float *fo
                      folded + n * v.n_stride + y * to->dim[3] * v.block);
 }
 
-/* ---- the family ---- */
+/* ---- the kernels ---- */
 
 static enum status create_inner(struct image_conv *g)
 {
     group *inner = &g->inner.base;
     inner->device = g->base.device;
-    inner->family = &cpu_conv;
+    inner->kernels = &cpu_conv;
     inner->spec = g->base.spec;
     TRY(fold_op(&g->base.spec.op, &inner->spec.op));
     TRY(layout_get_blocked(inner->device, &inner->spec.op.input[0], &inner->layouts.input[0]));
@@ -170,8 +170,7 @@ static struct group_args inner_args(const struct image_conv *g, const struct gro
     return inner;
 }
 
-static enum status forward(group *base, const struct group_args *args,
-                           const struct step_state *step)
+static enum status forward(group *base, const struct group_args *args)
 {
     struct image_conv *g = image_conv_of(base);
     struct group_args inner = inner_args(g, args);
@@ -181,23 +180,22 @@ static enum status forward(group *base, const struct group_args *args,
     memset(folded, 0, (size_t)g->inner.base.layouts.param[0]->n_bytes);
     for (int64_t i = 0; i < plain_weights(g); i++)
         folded[g->weight_place[i]] = plain[i];
-    return product_forward(&g->inner.base, &inner, step);
+    return product_forward(&g->inner.base, &inner);
 }
 
-static enum status backward_weights(group *base, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *base, const struct group_args *args)
 {
     struct image_conv *g = image_conv_of(base);
     struct group_args inner = inner_args(g, args);
     float *plain = args->param_grad[0];
     const float *folded = inner.param_grad[0];
-    TRY(product_backward_weights(&g->inner.base, &inner, step));
+    TRY(product_backward_weights(&g->inner.base, &inner));
     for (int64_t i = 0; i < plain_weights(g); i++)
         plain[i] = folded[g->weight_place[i]];
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_image_conv = {
+const struct op_kernels cpu_image_conv = {
     .group_bytes = sizeof(struct image_conv),
     .create = create,
     .destroy = destroy,

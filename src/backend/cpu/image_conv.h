@@ -8,6 +8,6 @@
  * wanted. */
 bool image_conv_suits(const group *g);
 
-extern const struct kernel_family cpu_image_conv;
+extern const struct op_kernels cpu_image_conv;
 
 #endif

@@ -1,4 +1,4 @@
-/* internal.h: what the files of the CPU backend share.
+/* internal.h: shared by the files of the CPU backend.
  *
  * Tensors of rank 4 are blocked by channel: [n, C/B, h, w, B] with B the vector width of the
  * machine (8 floats with AVX2, 16 with AVX-512), channels rounded up to a multiple of B. The added
@@ -85,6 +85,8 @@ bool layout_same_bytes(const layout *a, const layout *b);
 enum status layout_get_params(group *g, const dnnl_dims_t dims, dnnl_format_tag_t tag) MUST_USE;
 
 int64_t round_up(int64_t n, int64_t multiple);
+/* Part i of n floats that are cut evenly at whole vectors. */
+struct range floats_part(int64_t n, int parts, int i);
 
 /* Whole tensors between a layout and row-major floats. Rounded-up elements become zero. */
 enum status layout_pack(device *d, const layout *l, const float *plain, float *packed) MUST_USE;
@@ -119,6 +121,18 @@ struct primitive {
 /* An activation folded into a primitive, and oneDNN's scratch memory handed over by us. */
 enum status primitive_attributes(enum activation activation, dnnl_primitive_attr_t *out) MUST_USE;
 
+/* Whether the own kernels and oneDNN's can apply it while they write their output. */
+static inline bool can_fold(enum activation a)
+{
+    return a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
+}
+
+/* An op's window in oneDNN's own, longer arrays; its dilation of 0 means none. */
+struct cpu_window {
+    dnnl_dims_t stride, kernel, dilates, before, after;
+};
+struct cpu_window cpu_window(const struct op_attrs *a);
+
 /* From an operation descriptor. On STATUS_OK with *found false oneDNN has no implementation, or
  * only its reference one (and allow_reference is false). */
 enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
@@ -133,36 +147,37 @@ enum status primitive_run(const struct primitive *p, const device *d, void *cons
 void primitive_deinit(struct primitive *p);
 const dnnl_memory_desc_t *primitive_md(const struct primitive *p, dnnl_query_t what);
 
-/* ---- one file per family of ops ---- */
+/* ---- groups and the kernels that run them ---- */
 
-/* What every group has; each family's own struct begins with it. */
+/* Every group; the structs of kernels that need more begin with it. */
 struct group {
     device *device;
-    const struct kernel_family *family;
+    const struct op_kernels *kernels;
     struct group_spec spec;
     struct group_layouts layouts;
     struct group_needs needs;
-    /* Inputs that came plain though the family wants them blocked (groups.c); 0: not converted. */
+    const struct step_state *step; /* of the pass that runs; for random numbers */
+    /* Inputs that came plain though the kernels want them blocked (groups.c); 0: not converted. */
     int64_t converted_bytes[OP_MAX_INPUTS], converted_residual_bytes, all_converted_bytes;
-    int64_t own_saved_bytes; /* what the family saves, before the converted inputs */
-    /* Params that came in another layout than the family wants (groups.c); NULL: in the same. */
+    int64_t own_saved_bytes; /* of the kernels alone, before the converted inputs */
+    /* Params that came in another layout than the kernels want (groups.c); NULL: in the same. */
     const layout *given_param[OP_MAX_PARAMS];
-    int64_t all_param_bytes; /* of those, as the family wants them */
+    int64_t all_param_bytes; /* of those, as the kernels want them */
 };
 
-/* The functions of one family. `create` fills the group's layouts and needs. */
-struct kernel_family {
+/* The kernels of one op, or of several that are alike; a file for each. `create` fills the group's
+ * layouts and needs. */
+struct op_kernels {
     size_t group_bytes;
     bool wants_blocked; /* inputs of rank 4 must be blocked */
     enum status (*create)(group *g);
     void (*destroy)(group *g); /* NULL: nothing but the struct */
-    enum status (*run[PASS_COUNT])(group *g, const struct group_args *args,
-                                   const struct step_state *step);
+    enum status (*run[PASS_COUNT])(group *g, const struct group_args *args);
 };
 
-extern const struct kernel_family cpu_conv, cpu_linear, cpu_max_pool, cpu_average_pool,
-    cpu_mean_pool, cpu_batch_norm, cpu_local_response_norm, cpu_activation, cpu_dropout, cpu_add,
-    cpu_concat, cpu_flatten, cpu_loss;
+extern const struct op_kernels cpu_conv, cpu_linear, cpu_max_pool, cpu_average_pool, cpu_mean_pool,
+    cpu_batch_norm, cpu_local_response_norm, cpu_activation, cpu_dropout, cpu_add, cpu_concat,
+    cpu_flatten, cpu_loss;
 
 /* The layout that an op which keeps its input's form gives its output. */
 enum status layout_like(device *d, const layout *like, const struct shape *shape,
@@ -172,7 +187,7 @@ enum status layout_like(device *d, const layout *like, const struct shape *shape
 enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out) MUST_USE;
 void cpu_group_destroy(group *g);
-void cpu_group_free(group *g); /* whoever owns it */
+void cpu_group_free(group *g); /* also one that a describing device keeps */
 void cpu_group_get_needs(const group *g, struct group_needs *needs);
 enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                           const struct step_state *step) MUST_USE;
@@ -182,7 +197,8 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
 /* Such a device keeps its groups until it is closed, and one serves all that are alike. NULL: there
  * is none yet. */
 group *described_find(device *d, const struct group_spec *spec, struct group_layouts *layouts);
-/* Hands a group over to the device: what it was asked with, and the layouts that came of it. */
+/* Hands a group over to the device, with the layouts that were asked for and those that were given.
+ */
 enum status described_add(device *d, const struct group_layouts *asked,
                           const struct group_layouts *given, group *g) MUST_USE;
 void described_destroy_all(device *d);

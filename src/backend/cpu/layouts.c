@@ -9,7 +9,14 @@ int64_t round_up(int64_t n, int64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-static enum status note_places(layout *l);
+struct range floats_part(int64_t n, int parts, int i)
+{
+    int64_t vectors = n / LOOPS_MAX_LANES;
+    return (struct range){vectors * i / parts * LOOPS_MAX_LANES,
+                          i + 1 == parts ? n : vectors * (i + 1) / parts * LOOPS_MAX_LANES};
+}
+
+static enum status find_places(const layout *l, int64_t *place[SHAPE_MAX_RANK]);
 
 /* ---- as text ---- */
 
@@ -111,7 +118,7 @@ static enum status add(device *d, const layout *wanted, const layout **out)
     *l = *wanted;
     l->n_bytes = (int64_t)dnnl_memory_desc_get_size(&wanted->desc);
     if (l->kind == LAYOUT_WEIGHTS && !d->describe_only) {
-        enum status st = note_places(l);
+        enum status st = find_places(l, l->axis_place);
         if (st != STATUS_OK) {
             free(l);
             return st;
@@ -235,11 +242,6 @@ void layout_view(const device *d, const layout *l, struct view *v)
 
 /* ---- packing: an element's place is a sum of one term per axis ---- */
 
-/* place[a][i]: what index i of axis a adds to the offset, in floats. */
-struct places {
-    int64_t *axis[SHAPE_MAX_RANK];
-};
-
 /* The place of index i along descriptor axis a: the outer stride times the block number, plus the
  * place inside the (possibly nested) inner blocks. */
 static int64_t descriptor_place(const dnnl_memory_desc_t *desc, int axis, int64_t i)
@@ -281,41 +283,34 @@ int64_t layout_place(const layout *l, const int64_t at[SHAPE_MAX_RANK])
     return place;
 }
 
-static enum status find_places(const layout *l, struct places *p)
+/* place[a][i]: what index i of axis a adds to an element's place, in floats. One block of memory,
+ * which begins at place[0]. */
+static enum status find_places(const layout *l, int64_t *place[SHAPE_MAX_RANK])
 {
     int64_t total = 1; /* never an allocation of nothing */
     for (int a = 0; a < l->shape.rank; a++)
         total += l->shape.dim[a];
-    p->axis[0] = malloc((size_t)total * sizeof *p->axis[0]);
-    if (!p->axis[0])
-        return status_no_memory((size_t)total * sizeof *p->axis[0]);
+    place[0] = malloc((size_t)total * sizeof *place[0]);
+    if (!place[0])
+        return status_no_memory((size_t)total * sizeof *place[0]);
     for (int a = 0; a < l->shape.rank; a++) {
         if (a > 0)
-            p->axis[a] = p->axis[a - 1] + l->shape.dim[a - 1];
+            place[a] = place[a - 1] + l->shape.dim[a - 1];
         for (int64_t i = 0; i < l->shape.dim[a]; i++)
-            p->axis[a][i] = shape_place(l, a, i);
+            place[a][i] = shape_place(l, a, i);
     }
     return STATUS_OK;
 }
 
-static enum status note_places(layout *l)
-{
-    struct places p = {0};
-    TRY(find_places(l, &p));
-    for (int a = 0; a < l->shape.rank; a++)
-        l->axis_place[a] = p.axis[a];
-    return STATUS_OK;
-}
-
 /* Goes through all elements in row-major order; to_plain says which way they are copied. */
-static void copy_elements(const layout *l, const struct places *p, float *packed, float *plain,
-                          bool to_plain)
+static void copy_elements(const layout *l, int64_t *const axis_place[SHAPE_MAX_RANK], float *packed,
+                          float *plain, bool to_plain)
 {
     int64_t dim[SHAPE_MAX_RANK] = {1, 1, 1, 1}, zero = 0;
     const int64_t *place[SHAPE_MAX_RANK] = {&zero, &zero, &zero, &zero};
     for (int a = 0, at = SHAPE_MAX_RANK - l->shape.rank; a < l->shape.rank; a++, at++) {
         dim[at] = l->shape.dim[a];
-        place[at] = p->axis[a];
+        place[at] = axis_place[a];
     }
     for (int64_t a = 0; a < dim[0]; a++)
         for (int64_t b = 0; b < dim[1]; b++)
@@ -337,11 +332,11 @@ enum status layout_pack(device *d, const layout *l, const float *plain, float *p
         memcpy(packed, plain, (size_t)l->n_bytes);
         return STATUS_OK;
     }
-    struct places p;
-    TRY(find_places(l, &p));
+    int64_t *place[SHAPE_MAX_RANK];
+    TRY(find_places(l, place));
     memset(packed, 0, (size_t)l->n_bytes);
-    copy_elements(l, &p, packed, (float *)(uintptr_t)plain, false);
-    free(p.axis[0]);
+    copy_elements(l, place, packed, (float *)(uintptr_t)plain, false);
+    free(place[0]);
     return STATUS_OK;
 }
 
@@ -352,9 +347,9 @@ enum status layout_unpack(device *d, const layout *l, const float *packed, float
         memcpy(plain, packed, (size_t)l->n_bytes);
         return STATUS_OK;
     }
-    struct places p;
-    TRY(find_places(l, &p));
-    copy_elements(l, &p, (float *)(uintptr_t)packed, plain, true);
-    free(p.axis[0]);
+    int64_t *place[SHAPE_MAX_RANK];
+    TRY(find_places(l, place));
+    copy_elements(l, place, (float *)(uintptr_t)packed, plain, true);
+    free(place[0]);
     return STATUS_OK;
 }

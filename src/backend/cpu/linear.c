@@ -59,7 +59,7 @@ static enum status create(group *base)
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_linear = {
+const struct op_kernels cpu_linear = {
     .group_bytes = sizeof(struct product_group),
     .create = create,
     .destroy = product_destroy,

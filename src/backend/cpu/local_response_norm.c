@@ -53,9 +53,8 @@ static float *rows_of(const group *g, const struct group_args *args, int64_t *ro
     return (float *)args->workspace + 3 * *row * omp_get_thread_num();
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct op_attrs *a = &g->spec.op.attrs;
     struct view v;
     layout_view(g->device, g->layouts.input[0], &v);
@@ -93,9 +92,8 @@ static void row_gradient(const struct op_attrs *a, int64_t channels, const float
     }
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct view v;
     layout_view(g->device, g->layouts.input[0], &v);
     if (!args->input_grad[0])
@@ -113,7 +111,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_local_response_norm = {
+const struct op_kernels cpu_local_response_norm = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

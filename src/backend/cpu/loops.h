@@ -22,7 +22,7 @@ struct lane_plane {
     int lanes;
 };
 
-/* What batch norm's gradient sums over a plane: dz = (sum of dy) activation'(y), where y is
+/* The sums of batch norm's gradient over a plane: dz = (sum of dy) activation'(y), where y is
  * scale x + offset if `y` is NULL. dz is stored unless that is NULL; sum += dz and
  * product += dz (x - mean), per lane. */
 struct norm_sums {
@@ -90,7 +90,7 @@ struct cpu_loops {
      * window's place at the first output. */
     void (*image_row)(const struct image_window *w, enum activation a, int64_t count,
                       const float *x, const float *weights, const float *bias, float *y);
-    /* What a row of output gradients adds to the weights' gradient dw [c][r][s][lanes]. */
+    /* Adds a row of output gradients to the weights' gradient dw [c][r][s][lanes]. */
     void (*image_gradient)(const struct image_window *w, int64_t count, const float *x,
                            const float *dy, float *dw);
 

@@ -34,9 +34,8 @@ static float log_sum(const float *row, int64_t classes, float *largest)
     return (float)log(sum);
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     int64_t n = g->spec.op.input[0].dim[0], classes = g->spec.op.input[0].dim[1];
     const float *logits = args->input[0];
     float *losses = args->output;
@@ -50,9 +49,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     int64_t n = g->spec.op.input[0].dim[0], classes = g->spec.op.input[0].dim[1];
     float scale = (float)(1 / (double)g->spec.global_batch);
     const float *logits = args->input[0];
@@ -71,7 +69,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_loss = {
+const struct op_kernels cpu_loss = {
     .group_bytes = sizeof(struct group),
     .create = create,
     .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD] = backward},

@@ -26,9 +26,8 @@ static enum status create(group *g)
     return STATUS_OK;
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct pool_plane p = plane_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);
@@ -43,9 +42,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct pool_plane p = plane_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);
@@ -64,7 +62,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_max_pool = {
+const struct op_kernels cpu_max_pool = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

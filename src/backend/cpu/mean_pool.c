@@ -8,7 +8,7 @@ struct extents {
     int64_t h, w, p, q; /* of the tensors */
     /* A piece's windows are those of the whole: its extents, and where the piece begins in them. */
     int64_t in[2], out[2], first_in[2], first_out[2];
-    int64_t area; /* what divides the sums; 0: the window's own */
+    int64_t area; /* that divides the sums; 0: the window's own */
 };
 
 static struct extents extents_of(const group *g)
@@ -93,9 +93,8 @@ static void backward_block(const struct cpu_loops *loops, const struct extents *
         }
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct extents e = extents_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);
@@ -108,9 +107,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status backward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct extents e = extents_of(g);
     struct view in, out;
     layout_view(g->device, g->layouts.input[0], &in);
@@ -125,7 +123,7 @@ static enum status backward(group *g, const struct group_args *args, const struc
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_mean_pool = {
+const struct op_kernels cpu_mean_pool = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

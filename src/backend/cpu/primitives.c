@@ -20,6 +20,19 @@ enum status primitive_attributes(enum activation activation, dnnl_primitive_attr
     return cpu_check(st, "post ops");
 }
 
+struct cpu_window cpu_window(const struct op_attrs *a)
+{
+    struct cpu_window w = {0};
+    for (int i = 0; i < 2; i++) {
+        w.stride[i] = a->stride[i];
+        w.kernel[i] = a->kernel[i];
+        w.dilates[i] = a->dilation[i] > 1 ? a->dilation[i] - 1 : 0;
+        w.before[i] = a->pad_before[i];
+        w.after[i] = a->pad_after[i];
+    }
+    return w;
+}
+
 enum status primitive_describe(device *d, const void *op_desc, enum activation activation,
                                const struct primitive *hint, bool allow_reference,
                                struct primitive *p, bool *found)

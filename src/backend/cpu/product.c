@@ -10,11 +10,6 @@ static struct product_group *product_of(group *g)
     return (struct product_group *)g;
 }
 
-static bool folds_into_primitive(enum activation a)
-{
-    return a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
-}
-
 /* A reorder between two descriptors of the same tensor; left empty if they are equal. */
 static enum status create_reorder(device *d, const dnnl_memory_desc_t *from,
                                   const dnnl_memory_desc_t *to, struct primitive *p)
@@ -96,7 +91,7 @@ static bool same_extents(const layout *given, const dnnl_memory_desc_t *wanted)
                0;
 }
 
-/* Weights stay as given, or become what the forward primitive wants: those that were given over
+/* Weights stay as given, or take the layout that the forward primitive wants: those given over
  * other extents (rounded up or not) are converted by groups.c. */
 static enum status lay_out_weights(struct product_group *g)
 {
@@ -173,7 +168,7 @@ enum status product_create(struct product_group *g, const struct product_tensors
                            product_describe *const describe[PASS_COUNT], bool allow_reference,
                            bool *found)
 {
-    if (!folds_into_primitive(g->base.spec.activation))
+    if (!can_fold(g->base.spec.activation))
         g->after = g->base.spec.activation;
     TRY(describe_all(g, tensors, describe, allow_reference, found));
     if (!*found) {
@@ -209,12 +204,12 @@ static enum status prepare_weights(struct product_group *g, struct primitive *re
     return primitive_run(reorder, g->base.device, (void *const[]){weights, *out}, scratch);
 }
 
-/* A blocked tensor as plain, in the workspace; the tensor itself where none is asked for. */
-static const void *as_plain(const group *g, const layout *plain, const void *tensor,
-                            char **workspace)
+/* A blocked tensor as plain, in the workspace; the tensor itself where none is asked for. oneDNN
+ * takes all arguments as pointers that could be written to. */
+static void *as_plain(const group *g, const layout *plain, const void *tensor, char **workspace)
 {
     if (!plain)
-        return tensor;
+        return (void *)(uintptr_t)tensor;
     float *to = take(workspace, plain->n_bytes);
     convert_to_plain(g->device, &plain->shape, tensor, to);
     return to;
@@ -232,22 +227,15 @@ static void from_plain(const group *g, const layout *plain, const void *from, vo
         convert_to_blocked(g->device, &plain->shape, from, tensor);
 }
 
-static void *writable(const void *p)
+enum status product_forward(group *base, const struct group_args *args)
 {
-    return (void *)(uintptr_t)p; /* oneDNN takes all arguments as plain pointers */
-}
-
-enum status product_forward(group *base, const struct group_args *args,
-                            const struct step_state *step)
-{
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
     void *weights;
-    const void *source = as_plain(base, g->plain_source, args->input[0], &workspace);
+    void *source = as_plain(base, g->plain_source, args->input[0], &workspace);
     void *target = plain_place(g->plain_target, args->output, &workspace);
     TRY(prepare_weights(g, &g->to_forward, args->param[0], &workspace, &weights));
-    void *const pointers[] = {writable(source), weights, target, args->param[1]};
+    void *const pointers[] = {source, weights, target, args->param[1]};
     TRY(primitive_run(&g->forward, base->device, pointers, workspace));
     from_plain(base, g->plain_target, target, args->output);
     if (g->after != ACTIVATION_NONE)
@@ -255,36 +243,32 @@ enum status product_forward(group *base, const struct group_args *args,
     return STATUS_OK;
 }
 
-enum status product_backward_data(group *base, const struct group_args *args,
-                                  const struct step_state *step)
+enum status product_backward_data(group *base, const struct group_args *args)
 {
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
     void *weights, *to = plain_place(g->plain_source, args->input_grad[0], &workspace);
-    const void *from = as_plain(base, g->plain_target, args->output_grad[0], &workspace);
+    void *from = as_plain(base, g->plain_target, args->output_grad[0], &workspace);
     TRY(prepare_weights(g, &g->to_data, args->param[0], &workspace, &weights));
-    void *const pointers[] = {writable(from), weights, to};
+    void *const pointers[] = {from, weights, to};
     TRY(primitive_run(&g->data, base->device, pointers, workspace));
     from_plain(base, g->plain_source, to, args->input_grad[0]);
     return STATUS_OK;
 }
 
-enum status product_backward_weights(group *base, const struct group_args *args,
-                                     const struct step_state *step)
+enum status product_backward_weights(group *base, const struct group_args *args)
 {
-    (void)step;
     struct product_group *g = product_of(base);
     char *workspace = args->workspace;
-    const void *source = as_plain(base, g->plain_source, args->input[0], &workspace);
-    const void *from = as_plain(base, g->plain_target, args->output_grad[0], &workspace);
+    void *source = as_plain(base, g->plain_source, args->input[0], &workspace);
+    void *from = as_plain(base, g->plain_target, args->output_grad[0], &workspace);
     void *gradient = args->param_grad[0], *reorder_scratch = NULL;
     if (g->from_gradient.desc) {
         const dnnl_memory_desc_t *md = primitive_md(&g->from_gradient, dnnl_query_src_md);
         gradient = take(&workspace, (int64_t)dnnl_memory_desc_get_size(md));
         reorder_scratch = take(&workspace, g->from_gradient.scratch_bytes);
     }
-    void *const pointers[] = {writable(source), writable(from), gradient, args->param_grad[1]};
+    void *const pointers[] = {source, from, gradient, args->param_grad[1]};
     TRY(primitive_run(&g->weights, base->device, pointers, workspace));
     if (g->from_gradient.desc)
         TRY(primitive_run(&g->from_gradient, base->device,

@@ -1,7 +1,7 @@
 /* product.h: convolution and linear layers: three oneDNN primitives each, over one set of weights.
  *
  * The weights are kept as the forward primitive wants them; where a gradient primitive wants them
- * otherwise, they are reordered into the workspace first. What differs between the two ops is only
+ * otherwise, they are reordered into the workspace first. The two ops differ only in
  * how the primitives are described. */
 #ifndef CLEAVE_BACKEND_CPU_PRODUCT_H
 #define CLEAVE_BACKEND_CPU_PRODUCT_H
@@ -45,13 +45,10 @@ enum status product_create(struct product_group *g, const struct product_tensors
                            product_describe *const describe[PASS_COUNT], bool allow_reference,
                            bool *found) MUST_USE;
 
-/* The functions of both families. */
+/* The functions of both. */
 void product_destroy(group *base);
-enum status product_forward(group *base, const struct group_args *args,
-                            const struct step_state *step);
-enum status product_backward_data(group *base, const struct group_args *args,
-                                  const struct step_state *step);
-enum status product_backward_weights(group *base, const struct group_args *args,
-                                     const struct step_state *step);
+enum status product_forward(group *base, const struct group_args *args);
+enum status product_backward_data(group *base, const struct group_args *args);
+enum status product_backward_weights(group *base, const struct group_args *args);
 
 #endif

@@ -1,9 +1,9 @@
 /* Regions of tensors copied or added to others, and whole runs of memory.
  *
  * Most copies are between tensors of one kind, where whole rows lie together: a plain tensor, or
- * the whole blocks of a blocked one, which is a plain tensor [n, C/B, h, w B] of blocks. What is
- * left of them, and copies between kinds, go row by row of one channel; weights, which have formats
- * of oneDNN's own, element by element. */
+ * the whole blocks of a blocked one, which is a plain tensor [n, C/B, h, w B] of blocks. The
+ * rest of those, and copies between kinds, go row by row of one channel; weights, which have
+ * formats of oneDNN's own, element by element. */
 #include "backend/cpu/internal.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static int threads_for(const device *d, int64_t n)
     return n < SERIAL_FLOATS ? 1 : d->threads;
 }
 
-/* What all ways share: a copy or an addition on a device. */
+/* A copy or an addition on a device. */
 struct move {
     const device *device;
     bool add;
@@ -30,19 +30,12 @@ static void move_run(const struct move *m, int64_t n, const float *from, float *
         memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-static struct range part_of(int64_t n, int parts, int i)
-{
-    int64_t vectors = n / LOOPS_MAX_LANES;
-    return (struct range){vectors * i / parts * LOOPS_MAX_LANES,
-                          i + 1 == parts ? n : vectors * (i + 1) / parts * LOOPS_MAX_LANES};
-}
-
 static void move_flat(const struct move *m, int64_t n, const float *from, float *to)
 {
     int parts = threads_for(m->device, n);
 #pragma omp parallel for num_threads(parts) schedule(static)
     for (int i = 0; i < parts; i++) {
-        struct range r = part_of(n, parts, i);
+        struct range r = floats_part(n, parts, i);
         move_run(m, r.end - r.begin, from + r.begin, to + r.begin);
     }
 }
@@ -228,8 +221,8 @@ static void move_blocks(const struct move *m, const struct region_copy *c, const
     }
 }
 
-/* A copy that brings the last channel brings the zeros behind it, too: nobody else would, and the
- * memory may have held something else before. */
+/* A copy that brings the last channel brings the zeros behind it, too: no other function would, and
+ * the memory may have held something else before. */
 static void clear_added_channels(const struct move *m, const struct region_copy *c, float *to)
 {
     const struct shape *shape = &c->to_layout->shape;
@@ -324,10 +317,10 @@ enum status cpu_clear(stream *s, void *to, int64_t n_bytes)
     int parts = threads_for(s->device, n);
 #pragma omp parallel for num_threads(parts) schedule(static)
     for (int i = 0; i < parts; i++) {
-        struct range r = part_of(n, parts, i);
+        struct range r = floats_part(n, parts, i);
         memset((float *)to + r.begin, 0, (size_t)(r.end - r.begin) * sizeof(float));
     }
-    int64_t whole = n * (int64_t)sizeof(float); /* what is left of a float */
+    int64_t whole = n * (int64_t)sizeof(float); /* the rest, less than a float */
     memset((char *)to + whole, 0, (size_t)(n_bytes - whole));
     return STATUS_OK;
 }

@@ -96,12 +96,11 @@ static void forward_image(const struct small *s, const struct group_args *args, 
                                     ((n * s->blocks + b) * s->height + p) * s->width * lanes);
 }
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct small s = sizes_of(g);
     enum activation a = g->spec.activation;
-    bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
+    bool folds = can_fold(a);
 #pragma omp parallel for num_threads(g->device->threads) schedule(static)
     for (int64_t n = 0; n < s.n; n++)
         forward_image(&s, args, folds ? a : ACTIVATION_NONE, n);
@@ -133,10 +132,8 @@ static void sum_chunk(const struct small *s, const struct group_args *args, int6
     }
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     const struct small s = sizes_of(g);
     int64_t lanes = s.loops->lanes, per_block = s.weights + lanes;
     float *sums = (float *)args->workspace + g->device->threads * s.padded;
@@ -157,7 +154,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_small_conv = {
+const struct op_kernels cpu_small_conv = {
     .group_bytes = sizeof(struct group),
     .create = create,
     .run = {[PASS_FORWARD] = forward, [PASS_BACKWARD_WEIGHTS] = backward_weights},

@@ -8,6 +8,6 @@
  * no gradient of the image wanted. oneDNN has no blocked weight gradient for these. */
 bool small_conv_suits(const group *g);
 
-extern const struct kernel_family cpu_small_conv;
+extern const struct op_kernels cpu_small_conv;
 
 #endif

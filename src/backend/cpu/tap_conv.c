@@ -1,7 +1,7 @@
 /* Convolution of tiny images with many channels, as matrix products of one window element (a tap)
  * at a time.
  *
- * Where an image has only a few places, most of a window lies in the padding, and what is left is
+ * Where an image has only a few places, most of a window lies in the padding, and the rest is
  * little work over many weights. Tensors are repacked with places outermost, [h, w, n, c], so that
  * the images of neighbouring places are the rows of one matrix. Then, for every tap (r, s) and
  * every run of output places q..q+len of one row that it reaches,
@@ -136,7 +136,7 @@ static bool next_run(const struct taps *t, struct tap_walk *w, struct tap_run *r
     return false;
 }
 
-/* What is done with every run of every tap; `first` of its tap. */
+/* Called for every run of every tap; `first` of its tap. */
 typedef enum status run_function(const struct taps *t, const struct tap_run *run, float *weights,
                                  bool first);
 
@@ -187,9 +187,8 @@ static enum status multiply_weights(const struct taps *t, const struct tap_run *
 
 /* ---- the passes ---- */
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     const float *bias = args->param[1];
     size_t row_bytes = (size_t)t.y.channels * sizeof(float);
@@ -207,10 +206,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward_data(group *g, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status backward_data(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     pack(g->device, &t.y, args->output_grad[0]);
     memset(t.x.at, 0, (size_t)floats_of(&t.x) * sizeof(float));
@@ -219,10 +216,8 @@ static enum status backward_data(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     struct taps t = taps_of(g, args->workspace);
     float *db = args->param_grad[1];
     pack(g->device, &t.x, args->input[0]);
@@ -237,7 +232,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_tap_conv = {
+const struct op_kernels cpu_tap_conv = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

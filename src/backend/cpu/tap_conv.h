@@ -9,6 +9,6 @@
  * one matrix product per window element beats oneDNN's and Winograd's convolutions. */
 bool tap_conv_suits(const group *g);
 
-extern const struct kernel_family cpu_tap_conv;
+extern const struct op_kernels cpu_tap_conv;
 
 #endif

@@ -225,7 +225,7 @@ static void transform_block(const struct convolution *c, transform *f,
           place);
 }
 
-/* What the chunks of tiles of one pass have in common. */
+/* Common to the chunks of tiles of one pass. */
 struct chunk_pass {
     const struct convolution *c;
     enum activation activation;
@@ -282,15 +282,14 @@ static void convolve(struct chunk_pass *pass, bool turned, const float *w, float
     }
 }
 
-/* Added to what has no bias. */
+/* Added where there is no bias. */
 static const float no_bias[MAX_CHANNELS];
 
-static enum status forward(group *g, const struct group_args *args, const struct step_state *step)
+static enum status forward(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = forward_of(g);
     enum activation a = g->spec.activation;
-    bool folds = a == ACTIVATION_RELU || a == ACTIVATION_RELU6;
+    bool folds = can_fold(a);
     struct chunk_pass pass = {.c = &c,
                               .activation = folds ? a : ACTIVATION_NONE,
                               .x = args->input[0],
@@ -302,10 +301,8 @@ static enum status forward(group *g, const struct group_args *args, const struct
     return STATUS_OK;
 }
 
-static enum status backward_data(group *g, const struct group_args *args,
-                                 const struct step_state *step)
+static enum status backward_data(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = data_gradient_of(g);
     struct chunk_pass pass = {.c = &c,
                               .activation = ACTIVATION_NONE,
@@ -318,7 +315,7 @@ static enum status backward_data(group *g, const struct group_args *args,
 
 /* ---- the gradient of the weights ---- */
 
-/* What the threads share while they sum over the tiles. */
+/* Shared by the threads while they sum over the tiles. */
 struct weight_sums {
     const struct convolution *c;
     const float *x, *dy;
@@ -390,10 +387,8 @@ static void sum_bias_gradient(const struct convolution *c, const float *dy, floa
     }
 }
 
-static enum status backward_weights(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_weights(group *g, const struct group_args *args)
 {
-    (void)step;
     struct convolution c = forward_of(g);
     int64_t lanes = g->device->loops->lanes, chunk = gradient_chunk(&c), block = chunk * lanes;
     int64_t sums = PLACES * c.c_blocks * even(c.k_blocks) * lanes * lanes;
@@ -421,7 +416,7 @@ static enum status backward_weights(group *g, const struct group_args *args,
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_winograd = {
+const struct op_kernels cpu_winograd = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create,

@@ -7,6 +7,6 @@
 /* Whether the group is one that this way serves, and faster than oneDNN's direct kernels. */
 bool winograd_suits(const group *g);
 
-extern const struct kernel_family cpu_winograd;
+extern const struct op_kernels cpu_winograd;
 
 #endif

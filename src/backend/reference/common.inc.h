@@ -1,4 +1,4 @@
-/* What all kernels share: reading arguments, and what is folded into an output. */
+/* Shared by all kernels: reading arguments, and folding into an output. */
 
 static const REAL *input_of(const struct kernel_call *call, int i)
 {

@@ -166,7 +166,7 @@ enum status reference_layout_plain(device *d, const struct shape *shape, const l
         return STATUS_OK;
     enum status st = STATUS_OK;
     pthread_mutex_lock(&d->lock);
-    *out = find_layout(bucket, shape); /* somebody may have been quicker */
+    *out = find_layout(bucket, shape); /* another thread may have been quicker */
     if (!*out)
         st = add_layout(d, bucket, shape, out);
     pthread_mutex_unlock(&d->lock);

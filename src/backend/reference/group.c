@@ -1,4 +1,4 @@
-/* Groups: what each op needs beyond its tensors, and which kernel a pass runs. */
+/* Groups: the needs of each op beyond its tensors, and which kernel a pass runs. */
 #include "backend/reference/internal.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ enum reads { READS_NOTHING = 0, READS_INPUT = 1, READS_OUTPUT = 2 };
 typedef int64_t amount(const struct op_case *op);
 
 struct needs_row {
-    unsigned reads;            /* enum reads: what backward reads, folded activation aside */
+    unsigned reads;            /* enum reads: by backward, folded activation aside */
     amount *saved;             /* NULL: none, likewise below */
     amount *forward_workspace; /* in training and in evaluation */
     amount *backward_workspace;
@@ -198,7 +198,7 @@ static enum status check_args(const group *g, enum pass pass, const struct group
     return STATUS_OK;
 }
 
-/* Sets call->output_grad: what came in, or, where the op folds by itself, the folded gradient. */
+/* Sets call->output_grad: the given one, or, where the op folds by itself, the folded gradient. */
 static enum status fold_output_grad(const group *g, const struct group_args *args,
                                     struct kernel_call *call)
 {

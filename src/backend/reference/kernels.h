@@ -1,4 +1,4 @@
-/* kernels.h: what the two compilations of the reference kernels (float, double) offer. */
+/* kernels.h: the two compilations of the reference kernels (float, double). */
 #ifndef CLEAVE_BACKEND_REFERENCE_KERNELS_H
 #define CLEAVE_BACKEND_REFERENCE_KERNELS_H
 

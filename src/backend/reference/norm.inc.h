@@ -118,7 +118,7 @@ static enum status batch_norm_forward(const struct kernel_call *call)
     return STATUS_OK;
 }
 
-/* What the gradient sums over a channel: g, and g (x - mean). */
+/* The sums of the gradient over a channel: g, and g (x - mean). */
 struct norm_sums {
     double sum, product;
 };

@@ -93,6 +93,12 @@ static struct span global_span(const struct op_case *op, int axis, int64_t place
 
 typedef struct span span_rule(const struct op_case *op, int axis, int64_t place);
 
+static span_rule *const span_rules[OP_KIND_COUNT] = {
+    [OP_AVERAGE_POOL] = average_span,
+    [OP_GLOBAL_POOL] = global_span,
+    [OP_ADAPTIVE_POOL] = adaptive_span,
+};
+
 static double average_divisor(const struct op_case *op, const struct span *h, const struct span *w)
 {
     if (op->op == OP_AVERAGE_POOL && op->attrs.count_padding)
@@ -102,9 +108,10 @@ static double average_divisor(const struct op_case *op, const struct span *h, co
     return (double)(h->count * w->count);
 }
 
-static enum status average_forward(const struct kernel_call *call, span_rule *span)
+static enum status average_forward(const struct kernel_call *call)
 {
     const struct op_case *op = &call->spec->op;
+    span_rule *span = span_rules[op->op];
     const struct dims in = dims_of(&op->input[0]), out = dims_of(&op->output);
     const REAL *input = input_of(call, 0);
     for (int64_t p = 0; p < out.h; p++)
@@ -123,9 +130,10 @@ static enum status average_forward(const struct kernel_call *call, span_rule *sp
     return STATUS_OK;
 }
 
-static enum status average_backward(const struct kernel_call *call, span_rule *span)
+static enum status average_backward(const struct kernel_call *call)
 {
     const struct op_case *op = &call->spec->op;
+    span_rule *span = span_rules[op->op];
     const struct dims in = dims_of(&op->input[0]), out = dims_of(&op->output);
     const REAL *output_grad = call->output_grad;
     REAL *input_grad = call->args->input_grad[0];
@@ -144,34 +152,4 @@ static enum status average_backward(const struct kernel_call *call, span_rule *s
         copy_rounded(in.h * in.w, sum, input_grad + i * in.h * in.w);
     }
     return STATUS_OK;
-}
-
-static enum status average_pool_forward(const struct kernel_call *call)
-{
-    return average_forward(call, average_span);
-}
-
-static enum status average_pool_backward(const struct kernel_call *call)
-{
-    return average_backward(call, average_span);
-}
-
-static enum status adaptive_pool_forward(const struct kernel_call *call)
-{
-    return average_forward(call, adaptive_span);
-}
-
-static enum status adaptive_pool_backward(const struct kernel_call *call)
-{
-    return average_backward(call, adaptive_span);
-}
-
-static enum status global_pool_forward(const struct kernel_call *call)
-{
-    return average_forward(call, global_span);
-}
-
-static enum status global_pool_backward(const struct kernel_call *call)
-{
-    return average_backward(call, global_span);
 }

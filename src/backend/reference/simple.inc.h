@@ -45,7 +45,7 @@ static int64_t dropout_index(const struct kernel_call *call, int64_t i)
     return index;
 }
 
-/* What element i is multiplied with: 0 or 1 / (1 - p). */
+/* The factor of element i: 0 or 1 / (1 - p). */
 static double dropout_factor(const struct kernel_call *call, int64_t i)
 {
     const uint64_t index = (uint64_t)dropout_index(call, i);

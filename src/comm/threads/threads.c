@@ -1,7 +1,7 @@
-/* Workers as threads of one process: see hub.h. */
+/* Workers as threads of one process: see rendezvous.h. */
 #include "comm/control.h"
 #include "comm/order.h"
-#include "comm/threads/hub.h"
+#include "comm/threads/rendezvous.h"
 #include "comm/threads/table.h"
 
 #include <stdlib.h>
@@ -9,19 +9,19 @@
 
 static const int64_t longest_spin_ns = (int64_t)(COMM_SPIN_S * 1e9);
 
-static struct hub_end *end_of(comm *c)
+static struct thread_rank *rank_of(comm *c)
 {
-    return (struct hub_end *)c;
+    return (struct thread_rank *)c;
 }
 
-static struct hub_op *op_of(comm_op *op)
+static struct rendezvous_op *op_of(comm_op *op)
 {
-    return (struct hub_op *)op;
+    return (struct rendezvous_op *)op;
 }
 
 /* ---- transfers and reductions ---- */
 
-static enum status post_transfer(comm *c, enum meeting_kind kind, int from, int to, int64_t tag,
+static enum status post_transfer(comm *c, enum rendezvous_kind kind, int from, int to, int64_t tag,
                                  void *data, int64_t n_bytes, comm_op *op)
 {
     int peer = from == c->rank ? to : from;
@@ -30,13 +30,13 @@ static enum status post_transfer(comm *c, enum meeting_kind kind, int from, int 
                            (long long)tag, (long long)n_bytes, from, to);
     int members[] = {from, to};
     struct comm_reduction r = {.n_members = 2, .members = members, .count = n_bytes, .tag = tag};
-    return hub_post(end_of(c), kind, &r, from == c->rank ? 0 : 1, data, op_of(op));
+    return rendezvous_post(rank_of(c), kind, &r, from == c->rank ? 0 : 1, data, op_of(op));
 }
 
 static enum status threads_start_send(comm *c, int peer, int64_t tag, const void *data,
                                       int64_t n_bytes, comm_op *op)
 {
-    TRY(post_transfer(c, MEETING_TRANSFER, c->rank, peer, tag, (void *)(uintptr_t)data, n_bytes,
+    TRY(post_transfer(c, RENDEZVOUS_TRANSFER, c->rank, peer, tag, (void *)(uintptr_t)data, n_bytes,
                       op));
     c->sent_bytes += n_bytes;
     c->sent_messages++;
@@ -46,7 +46,7 @@ static enum status threads_start_send(comm *c, int peer, int64_t tag, const void
 static enum status threads_start_receive(comm *c, int peer, int64_t tag, void *data,
                                          int64_t n_bytes, comm_op *op)
 {
-    return post_transfer(c, MEETING_TRANSFER, peer, c->rank, tag, data, n_bytes, op);
+    return post_transfer(c, RENDEZVOUS_TRANSFER, peer, c->rank, tag, data, n_bytes, op);
 }
 
 static enum status threads_start_reduce(comm *c, const struct comm_reduction *r, void *data,
@@ -55,7 +55,7 @@ static enum status threads_start_reduce(comm *c, const struct comm_reduction *r,
     (void)workspace; /* sums are made in the members' own memory */
     int position;
     TRY(order_check(c, r, &position));
-    TRY(hub_post(end_of(c), MEETING_REDUCE, r, position, data, op_of(op)));
+    TRY(rendezvous_post(rank_of(c), RENDEZVOUS_REDUCE, r, position, data, op_of(op)));
     c->sent_bytes += comm_reduce_sent_bytes(r, position);
     c->sent_messages += order_sent_messages(r, position);
     return STATUS_OK;
@@ -69,21 +69,21 @@ static int64_t threads_reduce_workspace_bytes(const struct comm_reduction *r)
 
 static enum status threads_poll(comm *c, comm_op *op, bool *done)
 {
-    return hub_poll(end_of(c), op_of(op), done);
+    return rendezvous_poll(rank_of(c), op_of(op), done);
 }
 
 static enum status threads_pause(comm *c, double seconds)
 {
-    struct hub_end *end = end_of(c);
-    TRY(hub_check(end->hub));
-    bell_wait(&end->bell, &end->ear, end->busy ? 0 : seconds);
-    end->busy = false;
-    return hub_check(end->hub);
+    struct thread_rank *self = rank_of(c);
+    TRY(group_check(self->group));
+    eventcount_wait(&self->event, &self->waiter, self->busy ? 0 : seconds);
+    self->busy = false;
+    return group_check(self->group);
 }
 
 static void threads_wake(comm *c)
 {
-    bell_ring(&end_of(c)->bell);
+    eventcount_signal(&rank_of(c)->event);
 }
 
 /* ---- control messages: transfers of another kind, matched in order ---- */
@@ -91,73 +91,54 @@ static void threads_wake(comm *c)
 static enum status control_start_send(comm *c, int peer, const void *data, int64_t n_bytes,
                                       comm_op *op)
 {
-    return post_transfer(c, MEETING_CONTROL, c->rank, peer, 0, (void *)(uintptr_t)data, n_bytes,
+    return post_transfer(c, RENDEZVOUS_CONTROL, c->rank, peer, 0, (void *)(uintptr_t)data, n_bytes,
                          op);
 }
 
 static enum status control_start_receive(comm *c, int peer, void *data, int64_t n_bytes,
                                          comm_op *op)
 {
-    return post_transfer(c, MEETING_CONTROL, peer, c->rank, 0, data, n_bytes, op);
+    return post_transfer(c, RENDEZVOUS_CONTROL, peer, c->rank, 0, data, n_bytes, op);
 }
 
 static void control_withdraw(comm *c, comm_op *op)
 {
-    hub_withdraw(end_of(c), op_of(op));
+    rendezvous_withdraw(rank_of(c), op_of(op));
 }
 
-static const struct control_ways ways = {
+static const struct control_calls control = {
     .start_send = control_start_send,
     .start_receive = control_start_receive,
     .withdraw = control_withdraw,
 };
-
-static enum status threads_exchange(comm *c, const void *mine, int64_t n_bytes, void *all)
-{
-    return control_exchange(c, &ways, end_of(c)->control_ops, mine, n_bytes, all);
-}
-
-static enum status threads_broadcast(comm *c, int root, void *data, int64_t n_bytes)
-{
-    return control_broadcast(c, &ways, end_of(c)->control_ops, root, data, n_bytes);
-}
-
-static enum status threads_send(comm *c, int peer, const void *data, int64_t n_bytes)
-{
-    return control_send(c, &ways, end_of(c)->control_ops, peer, data, n_bytes);
-}
-
-static enum status threads_receive(comm *c, int peer, void *data, int64_t n_bytes)
-{
-    return control_receive(c, &ways, end_of(c)->control_ops, peer, data, n_bytes);
-}
 
 /* ---- beginning and ending ---- */
 
 static void threads_abort(comm *c, enum status cause, const char *why)
 {
     (void)cause; /* each worker's own status is at hand in the same process */
-    hub_abort(end_of(c)->hub, why);
+    group_abort(rank_of(c)->group, why);
 }
 
-static void free_end(struct hub_end *end)
+/* The group and the first n of its ranks. */
+static void free_group(struct thread_group *group, int n)
 {
-    bell_deinit(&end->bell);
-    free(end->control_ops);
-    free(end);
+    for (int i = 0; i < n; i++) {
+        free(group->ranks[i]->c.control_ops);
+        free(group->ranks[i]);
+    }
+    group_destroy(group);
 }
 
-/* The ends of others may still ring this one's bell: the last one takes all away. */
+/* Other ranks may still signal this one: the last to be destroyed frees them all. */
 static void threads_destroy(comm *c)
 {
     if (!c)
         return;
-    struct hub *hub = end_of(c)->hub;
-    if (atomic_fetch_sub(&hub->n_ends, 1) > 1)
+    struct thread_group *group = rank_of(c)->group;
+    if (atomic_fetch_sub(&group->n_ranks, 1) > 1)
         return;
-    for (int i = 0; i < hub->size; i++)
-        free_end(hub->ends[i]);
-    hub_destroy(hub);
+    free_group(group, group->size);
 }
 
 const struct comm_table threads_table = {
@@ -170,35 +151,39 @@ const struct comm_table threads_table = {
     .poll = threads_poll,
     .pause = threads_pause,
     .wake = threads_wake,
-    .exchange = threads_exchange,
-    .broadcast = threads_broadcast,
-    .send = threads_send,
-    .receive = threads_receive,
+    .exchange = control_exchange,
+    .broadcast = control_broadcast,
+    .send = control_send,
+    .receive = control_receive,
     .abort = threads_abort,
     .check_peers = NULL,
     .destroy = threads_destroy,
 };
 
-static enum status make_end(struct hub *hub, int rank, double timeout_s, struct hub_end **out)
+static enum status make_rank(struct thread_group *group, int rank, double timeout_s,
+                             struct thread_rank **out)
 {
-    struct hub_end *end = aligned_alloc(_Alignof(struct hub_end), sizeof *end);
-    if (!end)
-        return status_no_memory(sizeof *end);
-    memset(end, 0, sizeof *end);
-    end->c = (struct comm){
-        .table = &threads_table, .rank = rank, .size = hub->size, .timeout_s = timeout_s};
-    end->hub = hub;
-    if (hub->size <= bell_cores())
-        end->ear = (struct bell_ear){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
-    size_t n_bytes = 2 * (size_t)hub->size * sizeof *end->control_ops;
-    end->control_ops = malloc(n_bytes);
-    enum status st = end->control_ops ? bell_init(&end->bell, false) : status_no_memory(n_bytes);
-    if (st != STATUS_OK) {
-        free(end->control_ops);
-        free(end);
-        return st;
+    struct thread_rank *self = aligned_alloc(_Alignof(struct thread_rank), sizeof *self);
+    if (!self)
+        return status_no_memory(sizeof *self);
+    memset(self, 0, sizeof *self);
+    self->c = (struct comm){.table = &threads_table,
+                            .control = &control,
+                            .rank = rank,
+                            .size = group->size,
+                            .timeout_s = timeout_s};
+    self->group = group;
+    if (group->size <= comm_count_cores())
+        self->waiter =
+            (struct eventcount_waiter){.spin_ns = longest_spin_ns, .max_spin_ns = longest_spin_ns};
+    size_t n_bytes = 2 * (size_t)group->size * sizeof *self->c.control_ops;
+    self->c.control_ops = malloc(n_bytes);
+    if (!self->c.control_ops) {
+        free(self);
+        return status_no_memory(n_bytes);
     }
-    *out = end;
+    eventcount_init(&self->event, false);
+    *out = self;
     return STATUS_OK;
 }
 
@@ -206,18 +191,16 @@ enum status comm_threads_create(int size, double timeout_s, comm **ends)
 {
     if (size < 1)
         return status_fail(STATUS_USAGE, "%d workers: at least one is needed", size);
-    struct hub *hub;
-    TRY(hub_create(size, &hub));
+    struct thread_group *group;
+    TRY(group_create(size, &group));
     for (int i = 0; i < size; i++) {
-        enum status st = make_end(hub, i, timeout_s, &hub->ends[i]);
+        enum status st = make_rank(group, i, timeout_s, &group->ranks[i]);
         if (st != STATUS_OK) {
-            while (i-- > 0)
-                free_end(hub->ends[i]);
-            hub_destroy(hub);
+            free_group(group, i);
             return st;
         }
-        ends[i] = &hub->ends[i]->c;
+        ends[i] = &group->ranks[i]->c;
     }
-    atomic_init(&hub->n_ends, size);
+    atomic_init(&group->n_ranks, size);
     return STATUS_OK;
 }

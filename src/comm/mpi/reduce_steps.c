@@ -1,4 +1,4 @@
-#include "comm/mpi/moves.h"
+#include "comm/mpi/reduce_steps.h"
 
 enum { LEAST_SEGMENT_BYTES = 16384, LARGEST_SEGMENT_BYTES = 262144, SEGMENTS = 4 };
 
@@ -16,7 +16,7 @@ static int64_t slice_elements(const struct comm_reduction *r)
     return (r->count + slices(r) - 1) / slices(r);
 }
 
-int64_t moves_segment(const struct comm_reduction *r)
+int64_t reduce_segment(const struct comm_reduction *r)
 {
     int64_t type_bytes = order_type_bytes(r->type);
     int64_t n_bytes = slice_elements(r) * type_bytes / SEGMENTS;
@@ -25,16 +25,16 @@ int64_t moves_segment(const struct comm_reduction *r)
     return n_bytes / type_bytes;
 }
 
-int64_t moves_segment_count(const struct comm_reduction *r)
+int64_t reduce_segment_count(const struct comm_reduction *r)
 {
-    int64_t segment = moves_segment(r);
+    int64_t segment = reduce_segment(r);
     return (slice_elements(r) + segment - 1) / segment;
 }
 
 static struct order_range part(const struct comm_reduction *r, int slice, int64_t segment)
 {
     struct order_range range = order_cut(r->count, slices(r), slice);
-    int64_t length = moves_segment(r);
+    int64_t length = reduce_segment(r);
     range.begin += segment * length;
     if (range.begin > range.end)
         range.begin = range.end;
@@ -48,10 +48,10 @@ static int modulo(int i, int n)
     return (i % n + n) % n;
 }
 
-/* The first n - 1 moves add: slice s goes from member s + 1 all the way round to member s. The last
+/* The first n - 1 steps add: slice s goes from member s + 1 all the way round to member s. The last
  * n - 1 hand it out from there. */
-static bool ring_move(const struct comm_reduction *r, int n, int p, int64_t segment, int number,
-                      struct move *out)
+static bool ring_step(const struct comm_reduction *r, int n, int p, int64_t segment, int number,
+                      struct reduce_step *out)
 {
     if (number >= 2 * (n - 1))
         return false;
@@ -64,17 +64,17 @@ static bool ring_move(const struct comm_reduction *r, int n, int p, int64_t segm
     return true;
 }
 
-/* Up: for d = 1, 2, 4 .. adds what comes from p + d, until it is this member's turn to send to
+/* Up: for d = 1, 2, 4 .. adds the part of p + d, until it is this member's turn to send to
  * p - d. Down: receives the sum from there, and sends it on to the same p + d, farthest first. */
-static bool tree_move(const struct comm_reduction *r, int p, int64_t segment, int number,
-                      struct move *out)
+static bool tree_step(const struct comm_reduction *r, int p, int64_t segment, int number,
+                      struct reduce_step *out)
 {
     int n = r->n_members, children = 0, d = 1;
     for (; d < n && p % (2 * d) == 0; d *= 2)
         children += p + d < n;
     bool root = p == 0;
     struct order_range range = part(r, 0, segment);
-    *out = (struct move){.to = -1, .from = -1, .sent = range, .received = range};
+    *out = (struct reduce_step){.to = -1, .from = -1, .sent = range, .received = range};
     if (number < children) {
         out->from = p + (1 << number);
         out->adds = true;
@@ -97,12 +97,12 @@ static bool tree_move(const struct comm_reduction *r, int p, int64_t segment, in
 }
 
 /* Members of a node send all slices to its first; the first ones make a ring; then back. */
-static bool node_move(const struct comm_reduction *r, int p, int64_t segment, int number,
-                      struct move *out)
+static bool node_step(const struct comm_reduction *r, int p, int64_t segment, int number,
+                      struct reduce_step *out)
 {
     int first = p / r->node_size * r->node_size, n = order_nodes(r);
     int end = first + r->node_size < r->n_members ? first + r->node_size : r->n_members;
-    *out = (struct move){.to = -1, .from = -1};
+    *out = (struct reduce_step){.to = -1, .from = -1};
     if (p != first) {
         if (number >= 2 * n)
             return false;
@@ -113,7 +113,7 @@ static bool node_move(const struct comm_reduction *r, int p, int64_t segment, in
             out->from = first;
         return true;
     }
-    int others = end - first - 1, ring_moves = 2 * (n - 1);
+    int others = end - first - 1, ring_steps = 2 * (n - 1);
     if (number < others * n) {
         out->from = first + 1 + number / n;
         out->received = part(r, number % n, segment);
@@ -121,28 +121,28 @@ static bool node_move(const struct comm_reduction *r, int p, int64_t segment, in
         return true;
     }
     number -= others * n;
-    if (ring_move(r, n, p / r->node_size, segment, number, out)) {
+    if (ring_step(r, n, p / r->node_size, segment, number, out)) {
         out->to *= r->node_size;
         out->from *= r->node_size;
         return true;
     }
-    number -= ring_moves;
+    number -= ring_steps;
     if (number >= others * n)
         return false;
-    *out = (struct move){.to = first + 1 + number / n, .from = -1};
+    *out = (struct reduce_step){.to = first + 1 + number / n, .from = -1};
     out->sent = part(r, number % n, segment);
     return true;
 }
 
-bool moves_get(const struct comm_reduction *r, int position, int64_t segment, int number,
-               struct move *out)
+bool reduce_step_get(const struct comm_reduction *r, int position, int64_t segment, int number,
+                     struct reduce_step *out)
 {
     switch (r->method) {
     case COMM_TREE:
-        return tree_move(r, position, segment, number, out);
+        return tree_step(r, position, segment, number, out);
     case COMM_HIERARCHICAL:
-        return node_move(r, position, segment, number, out);
+        return node_step(r, position, segment, number, out);
     default:
-        return ring_move(r, r->n_members, position, segment, number, out);
+        return ring_step(r, r->n_members, position, segment, number, out);
     }
 }

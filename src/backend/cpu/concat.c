@@ -41,7 +41,8 @@ static void copy_part(const struct view *whole, const struct view *part, int64_t
     }
 }
 
-static void join(group *g, float *whole, float *const *parts, bool to_whole)
+/* Between the whole and the parts; where parts[k] is NULL, part k is left out. */
+static void copy_parts(group *g, float *whole, float *const *parts, bool to_whole)
 {
     struct view w;
     layout_view(g->device, g->layouts.output, &w);
@@ -63,29 +64,25 @@ static void join(group *g, float *whole, float *const *parts, bool to_whole)
         clear_added_channels(g->device, g->layouts.output, whole);
 }
 
-static enum status forward_concat(group *g, const struct group_args *args,
-                                  const struct step_state *step)
+static enum status forward_concat(group *g, const struct group_args *args)
 {
-    (void)step;
     float *parts[OP_MAX_INPUTS];
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         parts[k] = (float *)(uintptr_t)args->input[k];
-    join(g, args->output, parts, true);
+    copy_parts(g, args->output, parts, true);
     return STATUS_OK;
 }
 
-static enum status backward_concat(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status backward_concat(group *g, const struct group_args *args)
 {
-    (void)step;
     float *parts[OP_MAX_INPUTS];
     for (int k = 0; k < g->spec.op.n_inputs; k++)
         parts[k] = args->input_grad[k];
-    join(g, (float *)(uintptr_t)args->output_grad[0], parts, false);
+    copy_parts(g, (float *)(uintptr_t)args->output_grad[0], parts, false);
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_concat = {
+const struct op_kernels cpu_concat = {
     .group_bytes = sizeof(struct group),
     .wants_blocked = true,
     .create = create_concat,
@@ -104,25 +101,21 @@ static enum status create_flatten(group *g)
     return layout_get_plain(g->device, &g->spec.op.output, &g->layouts.output);
 }
 
-static enum status forward_flatten(group *g, const struct group_args *args,
-                                   const struct step_state *step)
+static enum status forward_flatten(group *g, const struct group_args *args)
 {
-    (void)step;
     convert_to_plain(g->device, &g->spec.op.input[0], args->input[0], args->output);
     return STATUS_OK;
 }
 
-static enum status backward_flatten(group *g, const struct group_args *args,
-                                    const struct step_state *step)
+static enum status backward_flatten(group *g, const struct group_args *args)
 {
-    (void)step;
     if (args->input_grad[0])
         convert_to_blocked(g->device, &g->spec.op.input[0], args->output_grad[0],
                            args->input_grad[0]);
     return STATUS_OK;
 }
 
-const struct kernel_family cpu_flatten = {
+const struct op_kernels cpu_flatten = {
     .group_bytes = sizeof(struct group),
     .create = create_flatten,
     .run = {[PASS_FORWARD] = forward_flatten, [PASS_BACKWARD] = backward_flatten},

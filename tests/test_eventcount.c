@@ -1,7 +1,7 @@
-/* How one thread waits for another: it looks on for a while, gives its core to others meanwhile,
- * and sleeps then. */
+/* How one thread waits for another: it spins for a while, yields its core to others meanwhile, and
+ * sleeps then. */
 #include "base/timer.h"
-#include "comm/bell.h"
+#include "comm/eventcount.h"
 #include "testing.h"
 
 #include <pthread.h>
@@ -11,9 +11,9 @@
 
 static const int64_t MS = 1000000;
 
-struct listener {
-    struct bell bell;
-    struct bell_ear ear;
+struct sleeper {
+    struct eventcount event;
+    struct eventcount_waiter waiter;
     double seconds; /* that it waits, at most */
     int core;       /* -1: any */
     pthread_t thread;
@@ -29,39 +29,38 @@ static void stay_on(int core)
 
 static void *listen(void *user)
 {
-    struct listener *l = user;
+    struct sleeper *l = user;
     if (l->core >= 0)
         stay_on(l->core);
-    bell_wait(&l->bell, &l->ear, l->seconds);
+    eventcount_wait(&l->event, &l->waiter, l->seconds);
     return NULL;
 }
 
-static void start(struct listener *l)
+static void start(struct sleeper *l)
 {
-    assert_ok(bell_init(&l->bell, false));
+    eventcount_init(&l->event, false);
     assert_int_equal(pthread_create(&l->thread, NULL, listen, l), 0);
 }
 
-static void end(struct listener *l)
+static void end(struct sleeper *l)
 {
-    bell_ring(&l->bell);
+    eventcount_signal(&l->event);
     assert_int_equal(pthread_join(l->thread, NULL), 0);
-    bell_deinit(&l->bell);
 }
 
 /* Whether it sleeps after so long. */
 static bool sleeps_after(int64_t spin_ns, useconds_t us)
 {
-    struct listener l = {
-        .ear = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 60, .core = -1};
+    struct sleeper l = {
+        .waiter = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 60, .core = -1};
     start(&l);
     (void)usleep(us);
-    bool sleeps = atomic_load(&l.bell.asleep);
+    bool sleeps = atomic_load(&l.event.asleep);
     end(&l);
     return sleeps;
 }
 
-static void test_looks_on_before_it_sleeps(void **state)
+static void test_spins_before_it_sleeps(void **state)
 {
     (void)state;
     assert_false(sleeps_after(10000 * MS, 50000));
@@ -69,38 +68,36 @@ static void test_looks_on_before_it_sleeps(void **state)
     assert_true(sleeps_after(0, 200000));
 }
 
-/* Nobody rings: it comes back when the time is up, whether it looks on or sleeps then. */
-static void test_waits_no_longer_than_it_should(void **state)
+/* Without a signal it returns when the time is up, whether it spins or sleeps then. */
+static void test_waits_no_longer_than_asked(void **state)
 {
     (void)state;
-    for (int looks_on = 0; looks_on < 2; looks_on++) {
-        int64_t spin_ns = looks_on ? 10000 * MS : MS, start_ns = timer_now_ns();
-        struct listener l = {
-            .ear = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 0.02, .core = -1};
+    for (int spins = 0; spins < 2; spins++) {
+        int64_t spin_ns = spins ? 10000 * MS : MS, start_ns = timer_now_ns();
+        struct sleeper l = {
+            .waiter = {.spin_ns = spin_ns, .max_spin_ns = spin_ns}, .seconds = 0.02, .core = -1};
         start(&l);
         assert_int_equal(pthread_join(l.thread, NULL), 0);
         int64_t waited_ns = timer_now_ns() - start_ns;
         assert_true(waited_ns >= 20 * MS && waited_ns < 5000 * MS);
-        bell_deinit(&l.bell);
     }
 }
 
-/* Long waits make it look on for less, short ones for more again. */
-static void test_looks_on_as_long_as_it_pays(void **state)
+/* Long waits make it spin for less, short ones for more again. */
+static void test_spins_as_long_as_it_pays(void **state)
 {
     (void)state;
-    struct bell bell;
-    struct bell_ear ear = {.spin_ns = MS, .max_spin_ns = MS};
-    assert_ok(bell_init(&bell, false));
-    bell_wait(&bell, &ear, 0.005);
-    assert_int_equal(ear.spin_ns, MS / 2);
+    struct eventcount event;
+    struct eventcount_waiter waiter = {.spin_ns = MS, .max_spin_ns = MS};
+    eventcount_init(&event, false);
+    eventcount_wait(&event, &waiter, 0.005);
+    assert_int_equal(waiter.spin_ns, MS / 2);
     for (int i = 0; i < 20; i++)
-        bell_wait(&bell, &ear, 0.002);
-    assert_true(ear.spin_ns > 0 && ear.spin_ns <= MS / 50);
+        eventcount_wait(&event, &waiter, 0.002);
+    assert_true(waiter.spin_ns > 0 && waiter.spin_ns <= MS / 50);
     for (int i = 0; i < 20; i++)
-        bell_wait(&bell, &ear, 1e-6);
-    assert_int_equal(ear.spin_ns, MS);
-    bell_deinit(&bell);
+        eventcount_wait(&event, &waiter, 1e-6);
+    assert_int_equal(waiter.spin_ns, MS);
 }
 
 static double cpu_s_of(pthread_t thread)
@@ -112,11 +109,11 @@ static double cpu_s_of(pthread_t thread)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of what this thread and a listener that looks on get of a core, this one's share. */
+/* This thread's share of a core beside a waiter that spins. */
 static double share_beside(int core)
 {
-    struct listener l = {
-        .ear = {.spin_ns = 10000 * MS, .max_spin_ns = 10000 * MS}, .seconds = 60, .core = core};
+    struct sleeper l = {
+        .waiter = {.spin_ns = 10000 * MS, .max_spin_ns = 10000 * MS}, .seconds = 60, .core = core};
     start(&l);
     (void)usleep(20000);
     double start_s = cpu_s_of(pthread_self()), listener_s = cpu_s_of(l.thread), mine_s = 0;
@@ -145,9 +142,9 @@ static void test_gives_its_core_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_looks_on_before_it_sleeps),
-        cmocka_unit_test(test_waits_no_longer_than_it_should),
-        cmocka_unit_test(test_looks_on_as_long_as_it_pays),
+        cmocka_unit_test(test_spins_before_it_sleeps),
+        cmocka_unit_test(test_waits_no_longer_than_asked),
+        cmocka_unit_test(test_spins_as_long_as_it_pays),
         cmocka_unit_test(test_gives_its_core_away),
     };
     return test_run(tests);
