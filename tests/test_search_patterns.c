@@ -2,7 +2,7 @@
 #include "random_graphs.h"
 
 #include "search/draw.h"
-#include "search/roads.h"
+#include "search/topology.h"
 
 #include <math.h>
 

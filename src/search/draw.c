@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-enum { BUCKET_BYTES = 25 << 20 };
-
 struct drawing {
     struct plan *plan;
     const struct graph *graph;
@@ -96,7 +94,7 @@ enum status draw_plan(const char *name, const struct draw_stage *stages, int n_s
                             .micro_batches = micro_batches,
                             .schedule = schedule,
                             .window = window,
-                            .bucket_bytes = r->bucket_bytes ? r->bucket_bytes : BUCKET_BYTES};
+                            .bucket_bytes = r->bucket_bytes ? r->bucket_bytes : PLAN_BUCKET_BYTES};
     TRY_GOTO(st, draw(&d, name, stages), failed);
     *out = d.plan;
     return STATUS_OK;

@@ -24,8 +24,8 @@ static enum status find_inverse(struct pattern_maker *m, const struct plan_layer
             return STATUS_OK;
         }
     int *piece_of;
-    TRY(arena_alloc_array(m->memory, (size_t)m->roads->n_workers, sizeof *piece_of, &piece_of));
-    for (int w = 0; w < m->roads->n_workers; w++)
+    TRY(arena_alloc_array(m->memory, (size_t)m->topology->n_workers, sizeof *piece_of, &piece_of));
+    for (int w = 0; w < m->topology->n_workers; w++)
         piece_of[w] = -1;
     for (int i = 0; i < layer->n_pieces; i++)
         piece_of[layer->workers[i]] = i;
@@ -105,7 +105,7 @@ static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *
                                    cut->sizes, ranges, {NULL, NULL, NULL}};
     int64_t extent = map->axis[axis].extent;
     TRY(find_covers(m->memory, ranges, cut->n_parts, extent, &out->known.covers));
-    if (m->roads->on_cpu)
+    if (m->topology->on_cpu)
         TRY(count_parts(m->memory, ranges, cut->n_parts, extent, &out->known));
     if (m->n_ranges < ROOM)
         m->ranges[m->n_ranges++] = *out;
@@ -151,11 +151,12 @@ static bool regions_alike(const struct pattern_regions *r, int i, int k)
 
 static enum status find_runs(const struct pattern_maker *m, struct pattern_regions *at)
 {
-    const struct roads *r = m->roads;
+    const struct topology *r = m->topology;
     int *run;
-    TRY(arena_alloc_array(m->memory, (size_t)r->n_seen, sizeof *run, &run));
-    for (int i = r->n_seen - 1; i >= 0; i--) {
-        bool last = i + 1 == r->n_seen || r->node_of[r->seen[i]] != r->node_of[r->seen[i + 1]];
+    TRY(arena_alloc_array(m->memory, (size_t)r->n_sampled, sizeof *run, &run));
+    for (int i = r->n_sampled - 1; i >= 0; i--) {
+        bool last =
+            i + 1 == r->n_sampled || r->node_of[r->sampled[i]] != r->node_of[r->sampled[i + 1]];
         run[i] = last || !regions_alike(at, i, i + 1) ? 1 : 1 + run[i + 1];
     }
     at->run = run;
@@ -165,8 +166,8 @@ static enum status find_runs(const struct pattern_maker *m, struct pattern_regio
 static enum status fill_regions(const struct pattern_maker *m, const struct axis_parts *axes,
                                 struct pattern *out)
 {
-    const struct roads *r = m->roads;
-    size_t n = (size_t)r->n_seen;
+    const struct topology *r = m->topology;
+    size_t n = (size_t)r->n_sampled;
     float *ends;
     double *volume;
     TRY(arena_alloc_array(m->memory, 2 * SHAPE_MAX_RANK * n, sizeof *ends, &ends));
@@ -177,7 +178,7 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
         out->at.begin[a] = ends;
         out->at.end[a] = ends + n;
         for (size_t i = 0; i < n; i++) {
-            struct range range = find_range(&axes[a], m->piece_of[r->seen[i]]);
+            struct range range = find_range(&axes[a], m->piece_of[r->sampled[i]]);
             ends[i] = (float)range.begin;
             ends[n + i] = (float)range.end;
             volume[i] *= (double)(range.end - range.begin);
@@ -185,7 +186,7 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
         ends += 2 * n;
     }
     for (size_t i = 0; i < n; i++)
-        out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->seen[i]]);
+        out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->sampled[i]]);
     out->at.volume = volume;
     return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
@@ -280,10 +281,10 @@ static double count_meeting(const struct pattern *p, const struct pattern_region
     return n;
 }
 
-static bool same_regions(const struct roads *r, const struct pattern *own,
+static bool same_regions(const struct topology *r, const struct pattern *own,
                          const struct pattern *read)
 {
-    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_seen * sizeof(float);
+    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_sampled * sizeof(float);
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
@@ -292,14 +293,14 @@ struct last_asked {
     double messages, n_bytes, seconds;
 };
 
-static double host_messages_s(const struct roads *r, double messages, double n_bytes,
+static double host_messages_s(const struct topology *r, double messages, double n_bytes,
                               struct last_asked *last)
 {
     if (messages <= 0 || n_bytes <= 0)
         return 0;
     if (messages != last->messages || n_bytes != last->n_bytes)
         *last = (struct last_asked){messages, n_bytes,
-                                    messages * roads_host_message_s(r, n_bytes / messages)};
+                                    messages * topology_host_message_s(r, n_bytes / messages)};
     return last->seconds;
 }
 
@@ -309,11 +310,11 @@ struct flows {
     double seconds; /* of the busiest worker */
 };
 
-static void flow_of_worker(const struct roads *r, int i, const struct pattern *own,
+static void flow_of_worker(const struct topology *r, int i, const struct pattern *own,
                            const struct pattern *read, double element_bytes,
                            struct last_asked last[2], struct flows *f)
 {
-    int w = r->seen[i];
+    int w = r->sampled[i];
     double both = overlap(&read->at, &own->at, i);
     double in = own->copies * read->at.volume[i] - both;
     double out = own->at.volume[i] > 0 ? read_by_all(read, &own->at, i) - both : 0;
@@ -334,23 +335,23 @@ static void flow_of_worker(const struct roads *r, int i, const struct pattern *o
 
 /* What workers of a node read that others of the node own. Workers that read the same are taken
  * together; each has its own already. */
-static double flow_within(const struct road_node *node, const struct pattern *own,
+static double flow_within(const struct topology_node *node, const struct pattern *own,
                           const struct pattern *read)
 {
-    float sums[ROADS_MOST_SEEN], weight[ROADS_MOST_SEEN];
-    const int *run = read->at.run + node->first_seen;
+    float sums[TOPOLOGY_MOST_SAMPLED], weight[TOPOLOGY_MOST_SAMPLED];
+    const int *run = read->at.run + node->first_sampled;
     double sum = 0;
-    for (int k = 0; k < node->n_seen; k++)
+    for (int k = 0; k < node->n_sampled; k++)
         sums[k] = 0;
-    for (int i = 0; i < node->n_seen; i += run[i]) {
-        for (int k = 0; k < node->n_seen; k++)
+    for (int i = 0; i < node->n_sampled; i += run[i]) {
+        for (int k = 0; k < node->n_sampled; k++)
             weight[k] = (float)(run[i] - (k >= i && k < i + run[i]));
-        add_overlaps(&read->at, node->first_seen + i, &own->at, node->first_seen, node->n_seen,
-                     weight, sums);
+        add_overlaps(&read->at, node->first_sampled + i, &own->at, node->first_sampled,
+                     node->n_sampled, weight, sums);
     }
-    for (int k = 0; k < node->n_seen; k++)
+    for (int k = 0; k < node->n_sampled; k++)
         sum += sums[k];
-    return sum * ((double)(node->n - 1) / (node->n_seen > 1 ? node->n_seen - 1 : 1));
+    return sum * ((double)(node->n - 1) / (node->n_sampled > 1 ? node->n_sampled - 1 : 1));
 }
 
 /* What is left of all; sums in single precision have an error. */
@@ -360,19 +361,19 @@ static double without_noise(double all, double part)
 }
 
 /* One direction through one node: the busiest port, core or card. */
-static double move_through(const struct roads *r, const struct road_node *node,
+static double move_through(const struct topology *r, const struct topology_node *node,
                            const struct pattern *own, const struct pattern *read,
                            double element_bytes, bool *far)
 {
     struct flows f = {0, 0, 0, 0};
     struct last_asked last[2] = {{0, 0, 0}, {0, 0, 0}};
-    for (int i = 0; i < node->n_seen; i++)
-        flow_of_worker(r, node->first_seen + i, own, read, element_bytes, last, &f);
+    for (int i = 0; i < node->n_sampled; i++)
+        flow_of_worker(r, node->first_sampled + i, own, read, element_bytes, last, &f);
     if (r->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
         return f.seconds;
     f.in_near = flow_within(node, own, read);
     double in_far = without_noise(f.in, f.in_near), out_far = without_noise(f.out, f.in_near);
-    double scale = (double)node->n / node->n_seen * element_bytes;
+    double scale = (double)node->n / node->n_sampled * element_bytes;
     *far |= in_far > 0;
     return larger(f.seconds, larger(scale * in_far / node->in_bytes_per_s,
                                     scale * out_far / node->out_bytes_per_s));
@@ -380,20 +381,20 @@ static double move_through(const struct roads *r, const struct road_node *node,
 
 /* Regions that travel are copied into place, and gradients added: five times their bytes pass the
  * memory there and back. */
-static double copy_s(const struct roads *r, const struct pattern *read, double element_bytes)
+static double copy_s(const struct topology *r, const struct pattern *read, double element_bytes)
 {
     return 5 * element_bytes * read->copy_s + 4 * r->launch_s;
 }
 
-double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,
-                      double element_bytes)
+double pattern_move_s(const struct topology *r, const struct pattern *own,
+                      const struct pattern *read, double element_bytes)
 {
     double slowest = 0;
     bool far = false;
     if (same_regions(r, own, read))
         return 0;
     for (int g = 0; g < r->n_nodes; g++)
-        if (r->nodes[g].n_seen > 0)
+        if (r->nodes[g].n_sampled > 0)
             slowest =
                 larger(slowest, move_through(r, &r->nodes[g], own, read, element_bytes, &far));
     double latency_s = r->on_cpu ? r->machine->wake_s : far ? r->far_s : r->near_s;

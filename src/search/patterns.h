@@ -5,20 +5,20 @@
  *             worker 1: rows 14..27            worker 1: rows 13..27        one row each way
  *
  * Pieces of a mesh differ by axis, so sums over all workers are products of sums over axes, and
- * only the workers that roads.h looks at are ever intersected one by one.
+ * only the workers that topology.h looks at are ever intersected one by one.
  */
 #ifndef CLEAVE_SEARCH_PATTERNS_H
 #define CLEAVE_SEARCH_PATTERNS_H
 
 #include "plan/plan.h"
-#include "search/roads.h"
+#include "search/topology.h"
 
 /* Where the regions of the workers that are looked at begin and end on each axis, and how many
  * elements they have. Side by side by worker, so that one region is intersected with those of all
  * workers of a node at once; and in single precision, which is exact for extents below 2^24. Unused
  * axes: 0 .. 1; a worker without a region: all 0. */
 struct pattern_regions {
-    const float *begin[SHAPE_MAX_RANK], *end[SHAPE_MAX_RANK]; /* by number in roads->seen */
+    const float *begin[SHAPE_MAX_RANK], *end[SHAPE_MAX_RANK]; /* by number in topology->sampled */
     const double *volume;
     const int *run; /* how many from here on are alike, of the same node */
 };
@@ -43,7 +43,7 @@ struct pattern {
 
 /* Makes patterns of one layer after another, and remembers ranges within a layer. */
 struct pattern_maker {
-    const struct roads *roads;
+    const struct topology *topology;
     arena *memory;
     const int *piece_of; /* by worker, of the layer at hand; -1: none */
     int n_ranges, n_inverses;
@@ -68,7 +68,7 @@ enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
                          struct pattern *out) MUST_USE;
 
 /* Seconds to move from those who own to those who read, and the gradient back. */
-double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,
-                      double element_bytes);
+double pattern_move_s(const struct topology *r, const struct pattern *own,
+                      const struct pattern *read, double element_bytes);
 
 #endif

@@ -20,7 +20,7 @@ enum {
 struct piping {
     const struct pipelines_request *request;
     arena *memory;
-    struct roads roads; /* of all workers */
+    struct topology topology; /* of all workers */
     struct stage_blocks blocks;
     int unit, n_slots; /* workers of a slot */
     /* By slot and number of slots: of the device that has least memory; INFINITY: not known. */
@@ -40,13 +40,13 @@ struct piping {
 /* Whether n workers from a on are arranged, made and linked like those from b on. */
 static bool arranged_alike(const struct piping *p, int a, int b, int n)
 {
-    const struct roads *r = &p->roads;
+    const struct topology *r = &p->topology;
     bool crosses = r->node_of[a] != r->node_of[a + n - 1]; /* then cards count */
     for (int i = 0; i < n; i++) {
         bool breaks_a = i > 0 && r->node_of[a + i] != r->node_of[a + i - 1];
         bool breaks_b = i > 0 && r->node_of[b + i] != r->node_of[b + i - 1];
-        if (breaks_a != breaks_b || !roads_workers_alike(r, a + i, b + i) ||
-            (crosses && !roads_cards_alike(r, a + i, b + i)))
+        if (breaks_a != breaks_b || !topology_workers_alike(r, a + i, b + i) ||
+            (crosses && !topology_cards_alike(r, a + i, b + i)))
             return false;
     }
     return true;
@@ -81,7 +81,7 @@ static enum status add_setting(struct piping *p, int first, int n, bool only_bat
 
 static enum status make_settings(struct piping *p)
 {
-    const struct roads *r = &p->roads;
+    const struct topology *r = &p->topology;
     for (int slot = 0; slot < p->n_slots; slot++)
         for (int n = 1; slot + n <= p->n_slots; n++) {
             int first = slot * p->unit, workers = n * p->unit, *of = p->setting_of[slot][n];
@@ -188,7 +188,7 @@ static struct split_cost split_cross_cost(void *user, int at, int slot, int n, i
 {
     const struct piping *p = user;
     double n_bytes = p->blocks.sample_bytes[at] * (double)p->samples;
-    double s = stage_cross_s(&p->roads, slot * p->unit, n * p->unit, next_n * p->unit, n_bytes);
+    double s = stage_cross_s(&p->topology, slot * p->unit, n * p->unit, next_n * p->unit, n_bytes);
     /* Links go both ways, but gpipe does not use them at once, and the others rarely do. */
     double times = p->schedule == PLAN_PIPEDREAM ? 1 : p->full - 1;
     return (struct split_cost){2 * s, 2 * times * s};
@@ -338,7 +338,8 @@ static void find_limits(struct piping *p)
     for (int slot = 0; slot < p->n_slots; slot++) {
         double least = INFINITY;
         for (int i = slot * p->unit; i < p->n_slots * p->unit; i++) {
-            double bytes = (double)machine_device_memory(p->roads.machine, p->roads.device[i]);
+            double bytes =
+                (double)machine_device_memory(p->topology.machine, p->topology.device[i]);
             least = bytes > 0 ? fmin(least, bytes) : least;
             if ((i + 1) % p->unit == 0)
                 p->limit_bytes[slot][(i + 1) / p->unit - slot] = least;
@@ -350,7 +351,7 @@ static enum status start(struct piping *p)
 {
     struct pricing_request r = p->request->pricing;
     struct pricing *whole;
-    TRY(roads_create(r.machine, r.transport, 0, r.n_workers, p->memory, &p->roads));
+    TRY(topology_create(r.machine, r.transport, 0, r.n_workers, p->memory, &p->topology));
     p->unit = find_unit(r.n_workers);
     p->n_slots = r.n_workers / p->unit;
     find_limits(p);

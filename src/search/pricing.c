@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = 4;
+static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
 
 double pricing_total(const struct pricing_request *request, const struct pricing_cost *cost)
 {
@@ -30,7 +30,7 @@ struct sort {
 
 struct maker {
     struct pricing *p;
-    struct roads roads;
+    struct topology topology;
     struct pattern_maker patterns;
     struct layer_pricer pricer;
     struct choice_wish wish;
@@ -185,7 +185,7 @@ static enum status price_edge(struct maker *m, const struct sort *from, const st
     for (int x = 0; x < rows; x++)
         for (int y = 0; y < columns; y++)
             *table++ =
-                pattern_move_s(&m->roads, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
+                pattern_move_s(&m->topology, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
     return STATUS_OK;
 }
 
@@ -259,7 +259,7 @@ static enum status find_speeds(const struct maker *m, const double **out)
     bool differ = false;
     TRY(arena_alloc_array(m->p->memory, (size_t)r->n_workers, sizeof *speed, &speed));
     for (int i = 0; i < r->n_workers; i++) {
-        int kind = r->machine->devices[m->roads.device[i]].kind;
+        int kind = r->machine->devices[m->topology.device[i]].kind;
         speed[i] = r->machine->kinds[kind].reached_flops_per_s;
         differ |= speed[i] != speed[0];
     }
@@ -273,10 +273,10 @@ static enum status fill(struct maker *m)
     struct pricing_request *r = &p->request;
     struct choice_layer *layers;
     r->samples = r->samples ? r->samples : r->graph->batch;
-    TRY(roads_create(r->machine, r->transport, r->first_device, r->n_workers, p->memory,
-                     &m->roads));
-    m->patterns = (struct pattern_maker){.roads = &m->roads, .memory = p->memory};
-    m->pricer = (struct layer_pricer){r, &m->roads, p->memory, &m->patterns, NULL};
+    TRY(topology_create(r->machine, r->transport, r->first_device, r->n_workers, p->memory,
+                        &m->topology));
+    m->patterns = (struct pattern_maker){.topology = &m->topology, .memory = p->memory};
+    m->pricer = (struct layer_pricer){r, &m->topology, p->memory, &m->patterns, NULL};
     TRY(arena_alloc_array(p->memory, (size_t)r->n_workers, sizeof(int), &m->pricer.members));
     m->wish = (struct choice_wish){.graph = r->graph,
                                    .samples = r->samples,

@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = 4;
-static const double BUCKET_BYTES = 25 << 20;
+static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
 
 /* ---- pieces ---- */
 
@@ -42,7 +41,7 @@ static double box_volume(const struct loop_nest *nest, const struct box *box)
 
 static int kind_of(const struct layer_pricer *p, int worker)
 {
-    return p->roads->machine->devices[p->roads->device[worker]].kind;
+    return p->topology->machine->devices[p->topology->device[worker]].kind;
 }
 
 /* The largest piece that a device of this kind has; false: it has none. */
@@ -162,7 +161,7 @@ static enum status price_kind(const struct layer_pricer *p, const struct layer_c
                               const struct choice *choice, const struct plan_layer *cuts, int kind,
                               struct pricing_cost *out, bool *has)
 {
-    bool alike = p->roads->machine->n_kinds == 1;
+    bool alike = p->topology->machine->n_kinds == 1;
     *has = false;
     for (int i = 0; i < c->n_nodes; i++) {
         struct box box;
@@ -182,7 +181,7 @@ static enum status price_computing(const struct layer_pricer *p, const struct la
                                    const struct choice *choice, const struct plan_layer *cuts,
                                    struct pricing_cost *out)
 {
-    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+    for (int kind = 0; kind < p->topology->machine->n_kinds; kind++) {
         struct pricing_cost cost = {0};
         bool has;
         TRY(price_kind(p, c, choice, cuts, kind, &cost, &has));
@@ -222,7 +221,7 @@ static int find_members(const struct plan_layer *layer, unsigned mask, int *memb
 static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n,
                        unsigned alone)
 {
-    const struct roads *r = p->roads;
+    const struct topology *r = p->topology;
     int node = r->node_of[p->members[0]], pieces = 0, members = 0;
     if (r->n_nodes == 1)
         return 1;
@@ -277,12 +276,12 @@ static double region_bytes(const struct range *region, int rank)
 static double sync_s(const struct layer_pricer *p, const struct plan_layer *layer,
                      struct param_loops loops, double n_bytes)
 {
-    double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : BUCKET_BYTES;
+    double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : PLAN_BUCKET_BYTES;
     int n = find_members(layer, loops.shared, p->members);
     if (n < 2)
         return 0;
     int alike = count_alike(p, layer, n, loops.alone);
-    return roads_ring_s(p->roads, p->members, n, alike, bucket) * n_bytes / bucket;
+    return topology_sum_s(p->topology, COMM_RING, p->members, n, alike, bucket) * n_bytes / bucket;
 }
 
 static double kind_update_s(const struct layer_pricer *p, int kind, double n_bytes)
@@ -309,9 +308,9 @@ static double update_s(const struct layer_pricer *p, const struct loop_nest *nes
                        double n_bytes)
 {
     double longest_s = 0;
-    if (p->roads->machine->n_kinds == 1)
+    if (p->topology->machine->n_kinds == 1)
         return kind_update_s(p, 0, n_bytes);
-    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+    for (int kind = 0; kind < p->topology->machine->n_kinds; kind++) {
         struct range region[SHAPE_MAX_RANK];
         struct box box;
         int piece = find_piece_of_kind(p, layer, kind);
@@ -360,10 +359,10 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     largest_box(layer, nest, &box);
     double channels = (double)(box.range[1].end - box.range[1].begin);
     int n = find_members(layer, over, p->members);
-    double wake_s = p->roads->on_cpu ? p->roads->machine->wake_s : 0;
-    out->statistics_s +=
-        2 * (wake_s + roads_gather_s(p->roads, p->members, n, count_alike(p, layer, n, 0),
-                                     2 * channels * (double)sizeof(double)));
+    double wake_s = p->topology->on_cpu ? p->topology->machine->wake_s : 0;
+    out->statistics_s += 2 * (wake_s + topology_sum_s(p->topology, COMM_GATHER, p->members, n,
+                                                      count_alike(p, layer, n, 0),
+                                                      2 * channels * (double)sizeof(double)));
 }
 
 /* ---- memory ---- */
@@ -405,7 +404,7 @@ static enum status price_inside(const struct layer_pricer *p, const struct layer
         return STATUS_OK;
     TRY(pattern_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
     TRY(pattern_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
-    out->inside_s = pattern_move_s(p->roads, &own, &read, ELEMENT_BYTES);
+    out->inside_s = pattern_move_s(p->topology, &own, &read, ELEMENT_BYTES);
     return STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ struct layer_case {
 
 struct layer_pricer {
     const struct pricing_request *request;
-    const struct roads *roads;
+    const struct topology *topology;
     arena *memory;
     struct pattern_maker *maker;
     int *members; /* scratch, by worker */

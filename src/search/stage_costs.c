@@ -142,7 +142,7 @@ struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stag
 /* ---- from stage to stage ---- */
 
 /* How many of n workers from `first` on are on a node. */
-static int count_on(const struct road_node *node, int first, int n)
+static int count_on(const struct topology_node *node, int first, int n)
 {
     int begin = first > node->first ? first : node->first;
     int end = first + n < node->first + node->n ? first + n : node->first + node->n;
@@ -150,7 +150,7 @@ static int count_on(const struct road_node *node, int first, int n)
 }
 
 /* The least of n workers from `first` on. */
-static double slowest_port(const struct roads *r, const double *bytes_per_s, int first, int n)
+static double slowest_port(const struct topology *r, const double *bytes_per_s, int first, int n)
 {
     double least = bytes_per_s[first];
     for (int i = first + 1; !r->ports_alike && i < first + n; i++)
@@ -159,7 +159,7 @@ static double slowest_port(const struct roads *r, const double *bytes_per_s, int
 }
 
 /* Every worker sends, or gets, an even share. */
-double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n, double n_bytes)
+double stage_cross_s(const struct topology *r, int first_worker, int n, int next_n, double n_bytes)
 {
     int next = first_worker + n;
     double slowest = 0;
@@ -168,10 +168,10 @@ double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n,
         return 0;
     if (r->on_cpu && r->node_of[first_worker] == r->node_of[next + next_n - 1]) {
         int more = n > next_n ? n : next_n, less = n > next_n ? next_n : n;
-        return ceil((double)more / less) * roads_host_message_s(r, n_bytes / more);
+        return ceil((double)more / less) * topology_host_message_s(r, n_bytes / more);
     }
     for (int g = r->node_of[first_worker]; g <= r->node_of[next + next_n - 1]; g++) {
-        const struct road_node *node = &r->nodes[g];
+        const struct topology_node *node = &r->nodes[g];
         double from = (double)count_on(node, first_worker, n) / n;
         double to = (double)count_on(node, next, next_n) / next_n;
         slowest = fmax(slowest, n_bytes * from * (1 - to) / node->out_bytes_per_s);

@@ -3,7 +3,7 @@
 #define CLEAVE_SEARCH_STAGE_COSTS_H
 
 #include "search/pricing.h"
-#include "search/roads.h"
+#include "search/topology.h"
 
 /* The layers cut in one way on one range of workers, with sums over their first l layers. */
 struct stage_setting {
@@ -43,6 +43,6 @@ struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stag
                                 int first, int end);
 
 /* Seconds from n workers to the next_n behind them, one way. */
-double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n, double n_bytes);
+double stage_cross_s(const struct topology *r, int first_worker, int n, int next_n, double n_bytes);
 
 #endif

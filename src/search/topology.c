@@ -1,0 +1,193 @@
+#include "search/topology.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { POINTS_PER_OCTAVE = 2 };
+
+/* ---- workers and nodes ---- */
+
+static double link_speed(const struct machine *m, int link)
+{
+    return link < 0 ? (double)INFINITY : m->links[link].bytes_per_s;
+}
+
+static enum status find_workers(struct topology *r, int first_device)
+{
+    const struct machine *m = r->machine;
+    size_t n = (size_t)r->n_workers;
+    int *device, *node_of;
+    double *in, *out, *in_s, *out_s, *copy;
+    TRY(arena_alloc_array(r->memory, n, sizeof *device, &device));
+    TRY(arena_alloc_array(r->memory, n, sizeof *node_of, &node_of));
+    TRY(arena_alloc_array(r->memory, n, sizeof *in, &in));
+    TRY(arena_alloc_array(r->memory, n, sizeof *out, &out));
+    TRY(arena_alloc_array(r->memory, n, sizeof *in_s, &in_s));
+    TRY(arena_alloc_array(r->memory, n, sizeof *out_s, &out_s));
+    TRY(arena_alloc_array(r->memory, n, sizeof *copy, &copy));
+    r->ports_alike = true;
+    for (int i = 0; i < r->n_workers; i++) {
+        int d = device[i] = (first_device + i) % m->n_devices;
+        const struct machine_kind *kind = &m->kinds[m->devices[d].kind];
+        in[i] = link_speed(m, m->device_in[d]);
+        out[i] = link_speed(m, m->device_out[d]);
+        in_s[i] = 1 / in[i];
+        out_s[i] = 1 / out[i];
+        r->ports_alike &= in[i] == in[0] && out[i] == out[0];
+        copy[i] = kind->reached_bytes_per_s;
+        r->launch_s = fmax(r->launch_s, kind->launch_s);
+        r->on_cpu |= kind->class == MACHINE_CPU;
+    }
+    r->device = device;
+    r->node_of = node_of;
+    r->in_bytes_per_s = in;
+    r->out_bytes_per_s = out;
+    r->in_s_per_byte = in_s;
+    r->out_s_per_byte = out_s;
+    r->copy_bytes_per_s = copy;
+    TRY(arena_alloc_array(r->memory, n, sizeof *r->nodes, &r->nodes));
+    for (int i = 0; i < r->n_workers; i++) {
+        int node = m->devices[device[i]].node;
+        if (i == 0 || node != m->devices[device[i - 1]].node)
+            r->nodes[r->n_nodes++] =
+                (struct topology_node){.first = i,
+                                       .in_bytes_per_s = link_speed(m, m->node_in[node]),
+                                       .out_bytes_per_s = link_speed(m, m->node_out[node])};
+        node_of[i] = r->n_nodes - 1;
+        r->nodes[r->n_nodes - 1].n++;
+    }
+    return STATUS_OK;
+}
+
+/* ---- the sample ---- */
+
+static bool links_alike(const struct machine *m, int a, int b)
+{
+    if (a < 0 || b < 0)
+        return a == b;
+    return m->links[a].bytes_per_s == m->links[b].bytes_per_s &&
+           m->links[a].latency_s == m->links[b].latency_s;
+}
+
+bool topology_workers_alike(const struct topology *r, int a, int b)
+{
+    const struct machine *m = r->machine;
+    int x = r->device[a], y = r->device[b];
+    return m->devices[x].kind == m->devices[y].kind &&
+           links_alike(m, m->device_in[x], m->device_in[y]) &&
+           links_alike(m, m->device_out[x], m->device_out[y]);
+}
+
+bool topology_cards_alike(const struct topology *r, int a, int b)
+{
+    const struct machine *m = r->machine;
+    int x = m->devices[r->device[a]].node, y = m->devices[r->device[b]].node;
+    return links_alike(m, m->node_in[x], m->node_in[y]) &&
+           links_alike(m, m->node_out[x], m->node_out[y]);
+}
+
+static bool nodes_alike(const struct topology *r, const struct topology_node *x,
+                        const struct topology_node *y)
+{
+    if (x->n != y->n || !topology_cards_alike(r, x->first, y->first))
+        return false;
+    for (int i = 0; i < x->n; i++)
+        if (!topology_workers_alike(r, x->first + i, y->first + i))
+            return false;
+    return true;
+}
+
+/* The first two nodes (one has a neighbour on each side), and of others the first of each sort. */
+static bool is_sampled(const struct topology *r, int node)
+{
+    if (node < 2)
+        return true;
+    for (int i = 0; i < node; i++)
+        if (nodes_alike(r, &r->nodes[i], &r->nodes[node]))
+            return false;
+    return true;
+}
+
+static enum status choose_sample(struct topology *r)
+{
+    int *sampled;
+    int most = r->n_nodes == 1 ? TOPOLOGY_MOST_SAMPLED : TOPOLOGY_MOST_SAMPLED / 2;
+    TRY(arena_alloc_array(r->memory, (size_t)r->n_workers, sizeof *sampled, &sampled));
+    for (int g = 0; g < r->n_nodes; g++) {
+        struct topology_node *node = &r->nodes[g];
+        node->first_sampled = r->n_sampled;
+        if (!is_sampled(r, g))
+            continue;
+        node->n_sampled = node->n < most ? node->n : most;
+        for (int i = 0; i < node->n_sampled; i++)
+            sampled[r->n_sampled++] = node->n_sampled == node->n
+                                          ? node->first + i
+                                          : node->first + i * (node->n - 1) / (node->n_sampled - 1);
+    }
+    r->sampled = sampled;
+    return STATUS_OK;
+}
+
+/* ---- messages ---- */
+
+static double host_message_s(const struct topology *r, double n_bytes)
+{
+    const struct cost_call call = {
+        .transport = r->transport, .method = COMM_GATHER, .n_members = 2};
+    return cost_on_host(r->machine, &call, n_bytes).seconds;
+}
+
+double topology_host_message_s(const struct topology *r, double n_bytes)
+{
+    if (n_bytes < 1)
+        return n_bytes > 0 ? r->host_message_s[0] : 0;
+    double at = log2(n_bytes) * POINTS_PER_OCTAVE;
+    int i = (int)at;
+    if (i + 1 >= TOPOLOGY_CURVE_POINTS)
+        return host_message_s(r, n_bytes);
+    return r->host_message_s[i] + (at - i) * (r->host_message_s[i + 1] - r->host_message_s[i]);
+}
+
+static void find_latencies(struct topology *r)
+{
+    const struct machine *m = r->machine;
+    for (int g = 0; g < r->n_nodes; g++) {
+        int first = r->nodes[g].first, next = r->nodes[(g + 1) % r->n_nodes].first;
+        if (r->nodes[g].n > 1)
+            r->near_s = fmax(r->near_s, cost_latency_s(m, r->device[first], r->device[first + 1]));
+        if (r->n_nodes > 1)
+            r->far_s = fmax(r->far_s, cost_latency_s(m, r->device[first], r->device[next]));
+    }
+}
+
+enum status topology_create(const struct machine *machine, const char *transport, int first_device,
+                            int n_workers, arena *memory, struct topology *out)
+{
+    *out = (struct topology){
+        .machine = machine, .transport = transport, .memory = memory, .n_workers = n_workers};
+    TRY(find_workers(out, first_device));
+    TRY(choose_sample(out));
+    find_latencies(out);
+    for (int i = 0; out->on_cpu && i < TOPOLOGY_CURVE_POINTS; i++)
+        out->host_message_s[i] = host_message_s(out, exp2((double)i / POINTS_PER_OCTAVE));
+    TRY(arena_alloc_array(memory, (size_t)n_workers, sizeof *out->members, &out->members));
+    TRY(arena_alloc(memory, sizeof *out->cost, &out->cost));
+    return cost_create(machine, memory, out->cost);
+}
+
+double topology_sum_s(const struct topology *r, enum comm_method method, const int *members, int n,
+                      int alike, double n_bytes)
+{
+    if (n < 2 || n_bytes <= 0)
+        return 0;
+    const struct cost_call call = {.transport = r->transport,
+                                   .reduces = true,
+                                   .method = method,
+                                   .element_bytes = COST_ELEMENT_BYTES,
+                                   .n_bytes = (int64_t)n_bytes,
+                                   .n_members = n};
+    for (int i = 0; i < n; i++)
+        r->members[i] = r->device[members[i]];
+    cost_call(r->machine, &call, r->members, r->cost);
+    return cost_alone_s(r->machine, &call, r->cost, alike);
+}
