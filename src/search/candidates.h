@@ -89,8 +89,9 @@ struct candidate_request {
     double most_worker_s; /* workers * step: what is above may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
-    /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped
-     * early), tried_noise and tried_behind. NULL: the clock decides. */
+    /* Runs these plans for real, in turns, and compares them with the first one: sets their tried_s
+     * (of none, if it was stopped early), tried_noise and tried_behind. The first one and any other
+     * fit into memory together. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
@@ -127,16 +128,12 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_ROUGH 0.03
 #define CANDIDATES_GIVEN_UP 0.02
 #define CANDIDATES_GUESSED 0.05
-/* After a trial: no more of a step than this. */
+/* After a trial a simpler plan may be slower than the fastest one by so much of a step. */
 #define CANDIDATES_TRIED 0.01
-/* How far predictions of plans of this host are off against each other, with costs that were
- * measured at different moments of a machine that is not always equally fast
- * (docs/measurements/recommend.md). */
-#define CANDIDATES_CLOCK_ERROR 0.10
-/* Who is in a trial: by the clock not slower than the choice by more than this factor. All plans of
- * several workers were seen predicted 1.4 and 1.7 times too slow, because the machine was slow
- * while their costs were measured; a trial is soon done with those that really are, so at least so
- * many are in it. */
+/* A trial takes plans that are by the clock not slower than its choice by more than this factor.
+ * All plans of several workers were once predicted 1.4 and 1.7 times too slow, because the machine
+ * was slow while their costs were measured; a trial soon drops those that really are slow, so it
+ * takes at least so many. */
 #define CANDIDATES_NEAR 1.5
 enum { CANDIDATES_LEAST_TRIED = 6, CANDIDATES_MOST_TRIED = 8 };
 /* Estimates are off by less than this factor, where they are held against that of data. */
@@ -151,18 +148,19 @@ enum status candidates_add(const struct candidate_request *request, struct candi
 /* As far as its clocked time and its memory in a step tell. */
 bool candidates_may_win(const struct candidate_request *request, const struct candidate *c);
 
-/* Of a step, by all that is known: by the clock. After a trial both it and the clock are witnesses,
- * each as good as it is exact: on a noisy machine ten seconds of training may say less than the
- * clock; and by what the trial is sure of that the clock is off, it is off. Then it is what a step
- * takes on the machine as it was during the trial. */
+/* Of a step: as tried, else by the clock. */
 double candidates_known_s(const struct candidate_set *s, int i);
 
-/* Sets best and fastest; whoever is chosen is held to the memory of the whole run. */
+/* Sets best and fastest; the chosen plan fits into memory in the whole run. */
 enum status candidates_choose(const struct candidate_request *request,
                               struct candidate_set *s) MUST_USE;
-/* Has the best few tried, and chooses among them. */
+/* Has the best few tried, data parallelism first among them, and chooses one of them: the fastest,
+ * or a simpler one that is nearly as fast. If memory does not hold data parallelism and the clock's
+ * choice at the same time, the clock decides. */
 enum status candidates_try(const struct candidate_request *request,
                            struct candidate_set *s) MUST_USE;
+/* Of the host's memory, where it is scarcest. */
+double candidates_memory_share(const struct candidate *c);
 /* The memory of the short last batch and of the test, too. */
 enum status candidates_check_memory(const struct candidate_request *request,
                                     struct candidate *c) MUST_USE;

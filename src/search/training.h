@@ -1,5 +1,5 @@
-/* training.h: a training that goes on for a moment whenever it is let, and sleeps in between: what
- * is done meanwhile meets the machine in the same weather.
+/* training.h: a training that runs a slice of a few steps whenever it is asked to, and sleeps in
+ * between: what runs meanwhile meets the machine as fast or as slow as the training does.
  *
  *     TRY(training_open(&request, &t));                    // built; it sleeps
  *     TRY(training_let(t));                                // a slice of it
