@@ -4,7 +4,7 @@
 #include "model/network.h"
 #include "plan/plan.h"
 #include "search/candidates.h"
-#include "search/estimate.h"
+#include "search/plan_price.h"
 #include "search/explain.h"
 #include "search/searched.h"
 #include "testing.h"
@@ -709,11 +709,11 @@ static void test_estimates(void **state)
     assert_ok(candidates_list_named(&d.request, 4, &list));
     assert_true(list.n > 20);
     for (int i = 0; i < list.n; i++) {
-        struct plan_estimate e;
+        struct plan_price e;
         struct predict_request r;
         struct prediction *p;
         const struct candidate *c = &list.list[i];
-        assert_ok(estimate_plan(d.graph, c->plan, d.machine, (struct cost_scales){0}, &e));
+        assert_ok(plan_price(d.graph, c->plan, d.machine, (struct cost_scales){0}, &e));
         assert_ok(prepare(&d, c->plan, &r));
         assert_ok(predict_plan(&r, &p));
         assert_that(e.bound_s <= p->clock.step_s, "%s: bound %g, clock %g", c->name, e.bound_s,

@@ -1,7 +1,7 @@
 #include "search/candidates.h"
 
 #include "base/timer.h"
-#include "search/estimate.h"
+#include "search/plan_price.h"
 #include "search/searched.h"
 
 #include <math.h>
@@ -119,8 +119,8 @@ static enum status estimate_from(struct finder *f, int first)
 {
     for (int i = first; i < f->list.n; i++) {
         struct candidate *c = &f->list.list[i];
-        struct plan_estimate e;
-        TRY(estimate_plan(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
+        struct plan_price e;
+        TRY(plan_price(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
         c->bound_s = e.bound_s;
         c->estimate_s = c->step_s = e.step_s;
         c->fits = true;

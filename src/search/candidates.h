@@ -2,7 +2,7 @@
  *
  * Candidates are the named strategies with their variants (named.c), the per-layer optimum
  * (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and lowering
- * them takes longer than all the rest; so each is estimated first (estimate.h), they go through the
+ * them takes longer than all the rest; so each is estimated first (plan_price.h), they go through the
  * clock from the most promising on, and those that cannot win any more stay estimates:
  *
  *     data    always through the clock, first
@@ -59,7 +59,7 @@ struct candidate {
     struct plan *plan;
     bool stale; /* trains with older weights: not to the losses of one worker */
     enum candidate_state state;
-    double bound_s, estimate_s; /* of a step, without the clock (estimate.h) */
+    double bound_s, estimate_s; /* of a step, without the clock (plan_price.h) */
     double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
     double wander;              /* of that error, what all plans on this host have in common */
     double compute_s, wait_s;   /* of a step, mean over workers; clocked */

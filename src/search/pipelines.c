@@ -188,7 +188,8 @@ static struct split_cost split_cross_cost(void *user, int at, int slot, int n, i
 {
     const struct piping *p = user;
     double n_bytes = p->blocks.sample_bytes[at] * (double)p->samples;
-    double s = stage_cross_s(&p->topology, slot * p->unit, n * p->unit, next_n * p->unit, n_bytes);
+    double s = stage_cross_s(&p->topology, slot * p->unit, n * p->unit, (slot + n) * p->unit,
+                             next_n * p->unit, n_bytes);
     /* Links go both ways, but gpipe does not use them at once, and the others rarely do. */
     double times = p->schedule == PLAN_PIPEDREAM ? 1 : p->full - 1;
     return (struct split_cost){2 * s, 2 * times * s};

@@ -35,65 +35,11 @@ struct maker {
     struct layer_pricer pricer;
     struct choice_wish wish;
     const struct search_options *options;
-    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
-    const int *n_readers;       /* by node */
+    struct layer_readers readers;
     int n_sorts;
     struct sort **sorts;
     int *sort_of; /* by layer */
 };
-
-static enum status look_around(struct maker *m)
-{
-    const struct graph *g = m->p->request.graph;
-    bool *needs;
-    int *readers;
-    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *needs, &needs));
-    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *readers, &readers));
-    for (int i = 0; i < g->n_nodes; i++) {
-        needs[i] = g->nodes[i].n_params > 0;
-        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
-            needs[i] |= needs[g->nodes[i].input[k]];
-            readers[g->nodes[i].input[k]]++;
-        }
-    }
-    m->needs_gradient = needs;
-    m->n_readers = readers;
-    return STATUS_OK;
-}
-
-/* A sum of two that is folded into one of the nodes before it, if they are cut alike. */
-static bool is_folded_sum(const struct maker *m, int node)
-{
-    const struct graph *g = m->p->request.graph;
-    const struct graph_node *n = &g->nodes[node];
-    if (n->op.n_inputs != 2 || !(op_get_info(n->op.op)->flags & OP_PASSES_GRADIENT))
-        return false;
-    for (int k = 0; k < 2; k++)
-        if (op_get_info(g->nodes[n->input[k]].op.op)->flags & OP_TAKES_RESIDUAL &&
-            m->n_readers[n->input[k]] == 1)
-            return true;
-    return false;
-}
-
-static void fill_case(const struct maker *m, const struct choice_layer *layer,
-                      struct layer_case *out)
-{
-    const struct graph *g = m->p->request.graph;
-    const struct graph_node *first = &g->nodes[layer->node[0]];
-    memset(out, 0, sizeof *out);
-    out->layer = layer;
-    out->n_nodes = layer->n_nodes;
-    for (int i = 0; i < layer->n_nodes; i++) {
-        out->op[i] = g->nodes[layer->node[i]].op;
-        for (int k = 0; k < out->op[i].n_inputs; k++)
-            out->op[i].input[k].dim[0] = m->wish.samples;
-        out->op[i].output.dim[0] = m->wish.samples;
-    }
-    for (int k = 0; k < first->op.n_inputs; k++)
-        out->input_gradient |= m->needs_gradient[first->input[k]];
-    out->folded_sum = is_folded_sum(m, layer->node[0]);
-    out->n_readers = m->n_readers[layer->node[layer->n_nodes - 1]];
-}
 
 static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
 {
@@ -158,7 +104,7 @@ static enum status price_layers(struct maker *m, const struct choice_layer *laye
     TRY(arena_alloc_array(p->memory, n, sizeof *p->layers, &p->layers));
     for (int i = 0; i < p->n_layers; i++) {
         int k = 0;
-        fill_case(m, &layers[i], its);
+        layer_case_fill(&m->readers, &layers[i], its);
         while (k < m->n_sorts && !equal_cases(&m->sorts[k]->its, its))
             k++;
         if (k == m->n_sorts && is_stopped(m))
@@ -286,7 +232,7 @@ static enum status fill(struct maker *m)
                                    .max_choices = r->max_choices,
                                    .only_batch = r->only_batch};
     TRY(find_speeds(m, &m->wish.speed));
-    TRY(look_around(m));
+    TRY(layer_readers_find(r->graph, r->samples, p->memory, &m->readers));
     TRY(choice_find_layers(r->graph, p->memory, &layers, &p->n_layers, &p->layer_of));
     TRY(price_layers(m, layers));
     TRY(price_edges(m));

@@ -31,6 +31,8 @@ struct pricing_request {
     int64_t samples;             /* of a (micro-)batch; 0: the graph's batch */
     int n_states;                /* of the optimizer, per weight */
     int64_t bucket_bytes;        /* 0: 25 MiB */
+    enum plan_sync sync;         /* how gradients are summed; a ring by default */
+    int node_size;               /* PLAN_HIERARCHICAL: workers of a node */
     double hidden_sync;          /* 0 .. 1 */
     int max_choices;             /* of a layer; 0: 400 */
     bool only_batch;             /* cut along the batch alone */

@@ -28,5 +28,23 @@ struct layer_pricer {
 enum status layer_price(const struct layer_pricer *p, const struct layer_case *c,
                         const struct choice *choice, struct plan_layer *cuts,
                         struct pricing_cost *out) MUST_USE;
+/* The same for cuts that need be no choice: cuts[i] is that of node i, its workers are numbers of
+ * the topology. */
+enum status layer_price_cuts(const struct layer_pricer *p, const struct layer_case *c,
+                             const struct plan_layer *cuts, struct pricing_cost *out) MUST_USE;
+
+/* The readers of the outputs of a graph's nodes, for (micro-)batches of so many samples. */
+struct layer_readers {
+    const struct graph *graph;
+    int64_t samples;
+    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
+    const int *count;           /* by node */
+};
+
+enum status layer_readers_find(const struct graph *g, int64_t samples, arena *memory,
+                               struct layer_readers *out) MUST_USE;
+/* All but the loop nests. */
+void layer_case_fill(const struct layer_readers *r, const struct choice_layer *layer,
+                     struct layer_case *out);
 
 #endif

@@ -1,5 +1,7 @@
 #include "search/stage_costs.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -159,18 +161,20 @@ static double slowest_port(const struct topology *r, const double *bytes_per_s, 
 }
 
 /* Every worker sends, or gets, an even share. */
-double stage_cross_s(const struct topology *r, int first_worker, int n, int next_n, double n_bytes)
+double stage_cross_s(const struct topology *r, int first_worker, int n, int next, int next_n,
+                     double n_bytes)
 {
-    int next = first_worker + n;
+    int first_node = r->node_of[int_min(first_worker, next)];
+    int last_node = r->node_of[int_max(first_worker + n, next + next_n) - 1];
     double slowest = 0;
     bool far = false;
     if (n_bytes <= 0)
         return 0;
-    if (r->on_cpu && r->node_of[first_worker] == r->node_of[next + next_n - 1]) {
-        int more = n > next_n ? n : next_n, less = n > next_n ? next_n : n;
+    if (r->on_cpu && first_node == last_node) {
+        int more = int_max(n, next_n), less = int_min(n, next_n);
         return ceil((double)more / less) * topology_host_message_s(r, n_bytes / more);
     }
-    for (int g = r->node_of[first_worker]; g <= r->node_of[next + next_n - 1]; g++) {
+    for (int g = first_node; g <= last_node; g++) {
         const struct topology_node *node = &r->nodes[g];
         double from = (double)count_on(node, first_worker, n) / n;
         double to = (double)count_on(node, next, next_n) / next_n;

@@ -42,7 +42,8 @@ struct stage_cost {
 struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stage_blocks *blocks,
                                 int first, int end);
 
-/* Seconds from n workers to the next_n behind them, one way. */
-double stage_cross_s(const struct topology *r, int first_worker, int n, int next_n, double n_bytes);
+/* Seconds from n workers, from first_worker on, to the next_n from `next` on, one way. */
+double stage_cross_s(const struct topology *r, int first_worker, int n, int next, int next_n,
+                     double n_bytes);
 
 #endif

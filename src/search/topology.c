@@ -175,19 +175,20 @@ enum status topology_create(const struct machine *machine, const char *transport
     return cost_create(machine, memory, out->cost);
 }
 
-double topology_sum_s(const struct topology *r, enum comm_method method, const int *members, int n,
-                      int alike, double n_bytes)
+double topology_sum_s(const struct topology *t, const struct topology_sum *sum, const int *members,
+                      double n_bytes)
 {
-    if (n < 2 || n_bytes <= 0)
+    if (sum->n < 2 || n_bytes <= 0)
         return 0;
-    const struct cost_call call = {.transport = r->transport,
+    const struct cost_call call = {.transport = t->transport,
                                    .reduces = true,
-                                   .method = method,
+                                   .method = sum->method,
+                                   .node_size = sum->node_size,
                                    .element_bytes = COST_ELEMENT_BYTES,
                                    .n_bytes = (int64_t)n_bytes,
-                                   .n_members = n};
-    for (int i = 0; i < n; i++)
-        r->members[i] = r->device[members[i]];
-    cost_call(r->machine, &call, r->members, r->cost);
-    return cost_alone_s(r->machine, &call, r->cost, alike);
+                                   .n_members = sum->n};
+    for (int i = 0; i < sum->n; i++)
+        t->members[i] = t->device[members[i]];
+    cost_call(t->machine, &call, t->members, t->cost);
+    return cost_alone_s(t->machine, &call, t->cost, sum->alike);
 }

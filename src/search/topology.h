@@ -53,9 +53,14 @@ bool topology_cards_alike(const struct topology *r, int a, int b);
 /* Seconds of a message of n_bytes between workers of a CPU host. */
 double topology_host_message_s(const struct topology *r, double n_bytes);
 
-/* A sum over `members`, while `alike` such sums go on at the same time on every node that these
+/* A sum over n members, while `alike` such sums go on at the same time on every node that these
  * members are on. */
-double topology_sum_s(const struct topology *r, enum comm_method method, const int *members, int n,
-                      int alike, double n_bytes);
+struct topology_sum {
+    enum comm_method method;
+    int node_size; /* COMM_HIERARCHICAL */
+    int n, alike;
+};
+double topology_sum_s(const struct topology *t, const struct topology_sum *sum, const int *members,
+                      double n_bytes);
 
 #endif
