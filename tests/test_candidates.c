@@ -4,9 +4,9 @@
 #include "model/network.h"
 #include "plan/plan.h"
 #include "search/candidates.h"
-#include "search/plan_price.h"
 #include "search/explain.h"
-#include "search/searched.h"
+#include "search/plan_price.h"
+#include "search/candidates_searched.h"
 #include "testing.h"
 
 #include <math.h>
@@ -236,12 +236,12 @@ static void set_even(struct plan *plan)
 static struct candidate_list search_beside(const struct desk *d, struct plan *beside)
 {
     struct candidate_list list = {0};
-    struct searched_costs costs = {.known = true, .transport = "threads", .n_states = 1};
+    struct known_costs costs = {.known = true, .transport = "threads", .n_states = 1};
     const struct search_options never = {0};
     assert_ok(arena_create(&list.memory));
     if (beside)
         assert_ok(candidate_append(&list, "beside", FAMILY_DATA, beside));
-    assert_ok(searched_list(&d->request, &costs, &never, &never, &list));
+    assert_ok(candidates_list_searched(&d->request, &costs, &never, &never, &list));
     return list;
 }
 
@@ -364,16 +364,16 @@ static void test_costs_of_other_kinds(void **state)
 {
     (void)state;
     static const bool here[] = {false, true};
-    struct searched_costs costs = {.known = true, .kinds_here = here};
+    struct known_costs costs = {.known = true, .kinds_here = here};
     const struct cost_source *sources;
     struct machine *m;
     assert_ok(machine_parse("1x2:p100+k40", &m));
     assert_int_equal(m->n_kinds, 2);
     assert_ok(profile_open(NULL, &costs.profile));
-    assert_ok(searched_find_sources(&costs, m, m->memory, &sources));
+    assert_ok(known_costs_find_sources(&costs, m, m->memory, &sources));
     assert_true(!sources[0].profile && sources[1].profile == costs.profile);
     costs.kinds_here = NULL; /* the machine is this host */
-    assert_ok(searched_find_sources(&costs, m, m->memory, &sources));
+    assert_ok(known_costs_find_sources(&costs, m, m->memory, &sources));
     assert_true(sources[0].profile && sources[1].profile);
     profile_close(costs.profile);
     machine_destroy(m);

@@ -5,8 +5,8 @@
 #include "model/network.h"
 #include "predict/predict.h"
 #include "search/pipelines.h"
-#include "search/split.h"
 #include "search/stage_costs.h"
+#include "search/stage_split.h"
 
 #include <math.h>
 

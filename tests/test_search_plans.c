@@ -5,7 +5,7 @@
 
 #include "model/network.h"
 #include "predict/predict.h"
-#include "search/draw.h"
+#include "search/compose.h"
 #include "search/explain.h"
 #include "search/layers.h"
 
@@ -66,8 +66,8 @@ static void test_random_choices_can_be_lowered(void **state)
             struct plan *plan;
             for (int l = 0; l < p->n_layers; l++)
                 choice[l] = draw_number(&d, 0, p->layers[l].n_choices - 1);
-            struct draw_stage stage = {p, 0, p->n_layers, choice, false};
-            if (draw_plan("random", &stage, 1, 1, PLAN_GPIPE, 1, &plan) != STATUS_OK)
+            struct composed_stage stage = {p, 0, p->n_layers, choice, false};
+            if (compose_plan("random", &stage, 1, 1, PLAN_GPIPE, 1, &plan) != STATUS_OK)
                 fail_msg("seed %llu, graph %u: %s", (unsigned long long)SEED, i, status_message());
             assert_true(search_sum(&p->problem, choice) > 0);
             assert_true(clock_step_s(&s, plan) > 0);

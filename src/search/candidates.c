@@ -1,8 +1,8 @@
 #include "search/candidates.h"
 
 #include "base/timer.h"
+#include "search/candidates_searched.h"
 #include "search/plan_price.h"
-#include "search/searched.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ struct finder {
     bool search_cut; /* the searches were */
     double off;      /* clock / estimate of plain data parallelism */
     int n_clocked, n_measured;
-    double longest_s;            /* that lowering and clocking one took */
-    double shown_s;              /* when progress was, while searching */
-    struct searched_costs costs; /* for the searches */
+    double longest_s;         /* that lowering and clocking one took */
+    double shown_s;           /* when progress was, while searching */
+    struct known_costs costs; /* for the searches */
 };
 
 /* ---- time ---- */
@@ -108,7 +108,7 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     f->n_clocked += c->state != CANDIDATE_CLOCKED;
     take_prediction(c, p);
     if (!f->costs.known)
-        searched_take_costs(&f->costs, &r, p);
+        known_costs_take(&f->costs, &r, p);
     prediction_destroy(p);
     return STATUS_OK;
 }
@@ -340,7 +340,7 @@ static enum status list_searched(struct finder *f)
         return STATUS_OK;
     const struct search_options layers = {.stop = stop_layers, .user = f};
     const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
-    TRY(searched_list(f->request, &f->costs, &layers, &pipelines, &f->list));
+    TRY(candidates_list_searched(f->request, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
 }
 

@@ -1,9 +1,9 @@
 /* candidates.h: every plan that is worth a look, run through the clock, and the one to use.
  *
- * Candidates are the named strategies with their variants (named.c), the per-layer optimum
- * (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and lowering
- * them takes longer than all the rest; so each is estimated first (plan_price.h), they go through the
- * clock from the most promising on, and those that cannot win any more stay estimates:
+ * Candidates are the named strategies with their variants (candidates_named.c), the per-layer
+ * optimum (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and
+ * lowering them takes longer than all the rest; so each is estimated first (plan_price.h), they go
+ * through the clock from the most promising on, and those that cannot win any more stay estimates:
  *
  *     data    always through the clock, first
  *     others  by estimate; skipped  where even the bound is above the best clocked time,
@@ -165,7 +165,7 @@ double candidates_memory_share(const struct candidate *c);
 enum status candidates_check_memory(const struct candidate_request *request,
                                     struct candidate *c) MUST_USE;
 
-/* ---- named.c ---- */
+/* ---- candidates_named.c ---- */
 
 struct candidate_list {
     arena *memory;

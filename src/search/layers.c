@@ -1,7 +1,7 @@
 #include "search/layers.h"
 
 #include "base/timer.h"
-#include "search/draw.h"
+#include "search/compose.h"
 
 #include <math.h>
 #include <string.h>
@@ -186,8 +186,8 @@ static enum status search(const struct layers_request *r, const struct pricing *
     a->step_s = search_sum(&p->problem, choice);
     a->memory_bytes = memory_of(p, choice);
     TRY(explain(p, choice, a));
-    struct draw_stage stage = {p, 0, p->n_layers, choice, false};
-    return draw_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
+    struct composed_stage stage = {p, 0, p->n_layers, choice, false};
+    return compose_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
 }
 
 enum status search_layers_priced(const struct layers_request *request, const struct pricing *p,

@@ -22,8 +22,8 @@
  * each other no faster than every (b + 1)-th part of a round trip to the end and back; gpipe has
  * all under way, and holds their activations.
  *
- * split.h has the dynamic programme (after section 3.1 of Narayanan et al. 2019), which is exact
- * for this cost.
+ * stage_split.h has the dynamic programme (after section 3.1 of Narayanan et al. 2019), which is
+ * exact for this cost.
  */
 #ifndef CLEAVE_SEARCH_PIPELINES_H
 #define CLEAVE_SEARCH_PIPELINES_H

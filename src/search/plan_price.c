@@ -33,7 +33,7 @@ struct plan_pricer {
     /* Of the stage at hand; its workers are numbered from 0 on. */
     struct pricing_request request;
     struct topology topology;
-    struct pattern_maker patterns;
+    struct sharding_maker shardings;
     struct layer_pricer pricer;
     int stage, *own_number; /* by worker */
 };
@@ -120,7 +120,7 @@ static enum status price_layer(struct plan_pricer *p, const struct choice_layer 
         TRY(take_cut(p, layer->node[i], &cuts[i]));
         sum->flops_s += count_flops(p, layer->node[i]);
     }
-    pattern_maker_forget(&p->patterns);
+    sharding_maker_forget(&p->shardings);
     TRY(layer_price_cuts(&p->pricer, &c, cuts, &cost));
     sum->forward_s += cost.forward_s;
     sum->backward_s += cost.backward_s + (cuts[0].recompute ? cost.forward_s : 0);
@@ -133,7 +133,7 @@ static enum status price_layer(struct plan_pricer *p, const struct choice_layer 
 
 /* ---- edges ---- */
 
-static enum status find_pattern(struct plan_pricer *p, int node, int input, struct pattern *out)
+static enum status find_sharding(struct plan_pricer *p, int node, int input, struct sharding *out)
 {
     struct op_case op = p->graph->nodes[node].op;
     struct plan_layer cut;
@@ -143,9 +143,9 @@ static enum status find_pattern(struct plan_pricer *p, int node, int input, stru
     op.output.dim[0] = p->readers.samples;
     op_get_loops(&op, &nest);
     TRY(take_cut(p, node, &cut));
-    pattern_maker_forget(&p->patterns);
-    return pattern_make(&p->patterns, &nest, input < 0 ? &nest.output : &nest.input[input], &cut,
-                        out);
+    sharding_maker_forget(&p->shardings);
+    return sharding_make(&p->shardings, &nest, input < 0 ? &nest.output : &nest.input[input], &cut,
+                         out);
 }
 
 /* What node number `to` reads, and the gradient back. */
@@ -153,13 +153,13 @@ static enum status price_edge(struct plan_pricer *p, int to, int input)
 {
     int from = p->graph->nodes[to].input[input];
     const struct plan_layer *maker = &p->plan->layers[from], *reader = &p->plan->layers[to];
-    struct pattern own, read;
+    struct sharding own, read;
     if (from == 0) /* the images: every worker loads what it reads */
         return STATUS_OK;
     if (maker->stage == reader->stage) {
-        TRY(find_pattern(p, from, -1, &own));
-        TRY(find_pattern(p, to, input, &read));
-        p->sums[p->stage].moves_s += pattern_move_s(&p->topology, &own, &read, ELEMENT_BYTES);
+        TRY(find_sharding(p, from, -1, &own));
+        TRY(find_sharding(p, to, input, &read));
+        p->sums[p->stage].moves_s += sharding_move_s(&p->topology, &own, &read, ELEMENT_BYTES);
         return STATUS_OK;
     }
     const struct plan_stage *a = &p->plan->stages[maker->stage];
@@ -269,8 +269,8 @@ static enum status price(struct plan_pricer *p, struct plan_price *out)
                                           .sync = plan->sync,
                                           .node_size = plan->workers_per_node};
     p->full = (double)p->graph->batch / (double)samples;
-    p->patterns = (struct pattern_maker){.topology = &p->topology, .memory = p->memory};
-    p->pricer = (struct layer_pricer){&p->request, &p->topology, p->memory, &p->patterns, NULL};
+    p->shardings = (struct sharding_maker){.topology = &p->topology, .memory = p->memory};
+    p->pricer = (struct layer_pricer){&p->request, &p->topology, p->memory, &p->shardings, NULL};
     size_t n = (size_t)plan->n_workers;
     TRY(arena_alloc_array(p->memory, n, sizeof(int), &p->pricer.members));
     TRY(arena_alloc_array(p->memory, n, sizeof *p->own_number, &p->own_number));

@@ -406,10 +406,10 @@ static void count_kept(const struct layer_case *c, bool partial, const struct pl
 static enum status price_inside(const struct layer_pricer *p, const struct layer_case *c,
                                 const struct plan_layer *cuts, struct pricing_cost *out)
 {
-    struct pattern own, read;
-    TRY(pattern_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
-    TRY(pattern_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
-    out->inside_s = pattern_move_s(p->topology, &own, &read, ELEMENT_BYTES);
+    struct sharding own, read;
+    TRY(sharding_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
+    TRY(sharding_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
+    out->inside_s = sharding_move_s(p->topology, &own, &read, ELEMENT_BYTES);
     return STATUS_OK;
 }
 

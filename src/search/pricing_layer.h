@@ -2,8 +2,8 @@
 #ifndef CLEAVE_SEARCH_PRICING_LAYER_H
 #define CLEAVE_SEARCH_PRICING_LAYER_H
 
-#include "search/patterns.h"
 #include "search/pricing.h"
+#include "search/sharding.h"
 
 /* A layer's nodes, resized to the (micro-)batch, and what of its surroundings counts. */
 struct layer_case {
@@ -20,7 +20,7 @@ struct layer_pricer {
     const struct pricing_request *request;
     const struct topology *topology;
     arena *memory;
-    struct pattern_maker *maker;
+    struct sharding_maker *maker;
     int *members; /* scratch, by worker */
 };
 

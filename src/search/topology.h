@@ -47,11 +47,11 @@ enum status topology_create(const struct machine *machine, const char *transport
 
 /* Whether two workers are devices of one kind behind equal ports; whether the nodes that they are
  * on have equal cards. */
-bool topology_workers_alike(const struct topology *r, int a, int b);
-bool topology_cards_alike(const struct topology *r, int a, int b);
+bool topology_workers_alike(const struct topology *t, int a, int b);
+bool topology_cards_alike(const struct topology *t, int a, int b);
 
 /* Seconds of a message of n_bytes between workers of a CPU host. */
-double topology_host_message_s(const struct topology *r, double n_bytes);
+double topology_host_message_s(const struct topology *t, double n_bytes);
 
 /* A sum over n members, while `alike` such sums go on at the same time on every node that these
  * members are on. */

@@ -1,4 +1,4 @@
-#include "search/patterns.h"
+#include "search/sharding.h"
 
 #include <string.h>
 
@@ -8,14 +8,14 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-void pattern_maker_forget(struct pattern_maker *m)
+void sharding_maker_forget(struct sharding_maker *m)
 {
     m->n_ranges = m->n_inverses = 0;
 }
 
 /* ---- making ---- */
 
-static enum status find_inverse(struct pattern_maker *m, const struct plan_layer *layer)
+static enum status find_inverse(struct sharding_maker *m, const struct plan_layer *layer)
 {
     enum { ROOM = sizeof m->inverses / sizeof *m->inverses };
     for (int i = 0; i < m->n_inverses; i++)
@@ -30,7 +30,7 @@ static enum status find_inverse(struct pattern_maker *m, const struct plan_layer
     for (int i = 0; i < layer->n_pieces; i++)
         piece_of[layer->workers[i]] = i;
     if (m->n_inverses < ROOM)
-        m->inverses[m->n_inverses++] = (struct pattern_inverse){layer->workers, piece_of};
+        m->inverses[m->n_inverses++] = (struct sharding_inverse){layer->workers, piece_of};
     m->piece_of = piece_of;
     return STATUS_OK;
 }
@@ -60,7 +60,7 @@ static enum status find_covers(arena *memory, const struct range *ranges, int n,
 }
 
 static enum status count_parts(arena *memory, const struct range *ranges, int n, int64_t extent,
-                               struct pattern_axis *out)
+                               struct sharding_axis *out)
 {
     int32_t *begun, *ended;
     TRY(arena_alloc_array(memory, (size_t)extent + 2, sizeof *begun, &begun));
@@ -78,13 +78,13 @@ static enum status count_parts(arena *memory, const struct range *ranges, int n,
     return STATUS_OK;
 }
 
-static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *nest,
+static enum status find_ranges(struct sharding_maker *m, const struct loop_nest *nest,
                                const struct tensor_map *map, int axis, const struct plan_cut *cut,
-                               struct pattern_ranges *out)
+                               struct sharding_ranges *out)
 {
     enum { ROOM = sizeof m->ranges / sizeof *m->ranges };
     for (int i = 0; i < m->n_ranges; i++) {
-        const struct pattern_ranges *r = &m->ranges[i];
+        const struct sharding_ranges *r = &m->ranges[i];
         if (r->loop == cut->loop && r->n_parts == cut->n_parts && r->axis == axis &&
             r->sizes == cut->sizes && r->map == map) {
             *out = *r;
@@ -101,8 +101,8 @@ static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *
         op_get_piece_region(nest, map, &box, region);
         ranges[i] = region[axis];
     }
-    *out = (struct pattern_ranges){map,        axis,   cut->loop,         cut->n_parts,
-                                   cut->sizes, ranges, {NULL, NULL, NULL}};
+    *out = (struct sharding_ranges){map,        axis,   cut->loop,         cut->n_parts,
+                                    cut->sizes, ranges, {NULL, NULL, NULL}};
     int64_t extent = map->axis[axis].extent;
     TRY(find_covers(m->memory, ranges, cut->n_parts, extent, &out->known.covers));
     if (m->topology->on_cpu)
@@ -141,7 +141,7 @@ static struct range find_range(const struct axis_parts *axis, int piece)
     return axis->ranges[piece / axis->divisor % axis->n_parts];
 }
 
-static bool regions_alike(const struct pattern_regions *r, int i, int k)
+static bool regions_alike(const struct sharding_regions *r, int i, int k)
 {
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         if (r->begin[a][i] != r->begin[a][k] || r->end[a][i] != r->end[a][k])
@@ -149,7 +149,7 @@ static bool regions_alike(const struct pattern_regions *r, int i, int k)
     return true;
 }
 
-static enum status find_runs(const struct pattern_maker *m, struct pattern_regions *at)
+static enum status find_runs(const struct sharding_maker *m, struct sharding_regions *at)
 {
     const struct topology *r = m->topology;
     int *run;
@@ -163,8 +163,8 @@ static enum status find_runs(const struct pattern_maker *m, struct pattern_regio
     return STATUS_OK;
 }
 
-static enum status fill_regions(const struct pattern_maker *m, const struct axis_parts *axes,
-                                struct pattern *out)
+static enum status fill_regions(const struct sharding_maker *m, const struct axis_parts *axes,
+                                struct sharding *out)
 {
     const struct topology *r = m->topology;
     size_t n = (size_t)r->n_sampled;
@@ -191,18 +191,18 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
     return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
 
-enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
-                         const struct tensor_map *map, const struct plan_layer *layer,
-                         struct pattern *out)
+enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest,
+                          const struct tensor_map *map, const struct plan_layer *layer,
+                          struct sharding *out)
 {
     struct axis_parts axes[SHAPE_MAX_RANK];
     int distinct = 1;
-    *out = (struct pattern){.copies = 1, .tiles = true};
+    *out = (struct sharding){.copies = 1, .tiles = true};
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         axes[a] = (struct axis_parts){.extent = 1};
     for (int a = 0; a < map->rank; a++) {
         const struct plan_cut *cut = find_cut(&map->axis[a], layer, &axes[a].divisor);
-        struct pattern_ranges found = {0};
+        struct sharding_ranges found = {0};
         axes[a].extent = map->axis[a].extent;
         if (!cut)
             continue;
@@ -230,7 +230,7 @@ static float length(float a_begin, float a_end, float b_begin, float b_end)
 }
 
 /* What region i of both has in common. */
-static double overlap(const struct pattern_regions *x, const struct pattern_regions *y, int i)
+static double overlap(const struct sharding_regions *x, const struct sharding_regions *y, int i)
 {
     float l[SHAPE_MAX_RANK];
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
@@ -240,8 +240,8 @@ static double overlap(const struct pattern_regions *x, const struct pattern_regi
 
 /* Adds what region i has in common with each of n others from `first` on, times weight[]; the
  * compiler takes several at once. */
-static void add_overlaps(const struct pattern_regions *x, int i,
-                         const struct pattern_regions *others, int first, int n,
+static void add_overlaps(const struct sharding_regions *x, int i,
+                         const struct sharding_regions *others, int first, int n,
                          const float *weight, float *sums)
 {
     const float *b0 = others->begin[0] + first, *e0 = others->end[0] + first;
@@ -256,7 +256,7 @@ static void add_overlaps(const struct pattern_regions *x, int i,
 }
 
 /* What all readers together read of the region that worker i owns. */
-static double read_by_all(const struct pattern *read, const struct pattern_regions *own, int i)
+static double read_by_all(const struct sharding *read, const struct sharding_regions *own, int i)
 {
     double volume = read->repeats;
     if (read->tiles)
@@ -270,8 +270,8 @@ static double read_by_all(const struct pattern *read, const struct pattern_regio
     return volume;
 }
 
-/* How many of a pattern's different regions meet region i of another. */
-static double count_meeting(const struct pattern *p, const struct pattern_regions *with, int i)
+/* How many of a sharding's different regions meet region i of another. */
+static double count_meeting(const struct sharding *p, const struct sharding_regions *with, int i)
 {
     double n = 1;
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
@@ -281,8 +281,8 @@ static double count_meeting(const struct pattern *p, const struct pattern_region
     return n;
 }
 
-static bool same_regions(const struct topology *r, const struct pattern *own,
-                         const struct pattern *read)
+static bool same_regions(const struct topology *r, const struct sharding *own,
+                         const struct sharding *read)
 {
     size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_sampled * sizeof(float);
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
@@ -310,8 +310,8 @@ struct flows {
     double seconds; /* of the busiest worker */
 };
 
-static void flow_of_worker(const struct topology *r, int i, const struct pattern *own,
-                           const struct pattern *read, double element_bytes,
+static void flow_of_worker(const struct topology *r, int i, const struct sharding *own,
+                           const struct sharding *read, double element_bytes,
                            struct last_asked last[2], struct flows *f)
 {
     int w = r->sampled[i];
@@ -335,8 +335,8 @@ static void flow_of_worker(const struct topology *r, int i, const struct pattern
 
 /* What workers of a node read that others of the node own. Workers that read the same are taken
  * together; each has its own already. */
-static double flow_within(const struct topology_node *node, const struct pattern *own,
-                          const struct pattern *read)
+static double flow_within(const struct topology_node *node, const struct sharding *own,
+                          const struct sharding *read)
 {
     float sums[TOPOLOGY_MOST_SAMPLED], weight[TOPOLOGY_MOST_SAMPLED];
     const int *run = read->at.run + node->first_sampled;
@@ -362,7 +362,7 @@ static double without_noise(double all, double part)
 
 /* One direction through one node: the busiest port, core or card. */
 static double move_through(const struct topology *r, const struct topology_node *node,
-                           const struct pattern *own, const struct pattern *read,
+                           const struct sharding *own, const struct sharding *read,
                            double element_bytes, bool *far)
 {
     struct flows f = {0, 0, 0, 0};
@@ -381,13 +381,13 @@ static double move_through(const struct topology *r, const struct topology_node 
 
 /* Regions that travel are copied into place, and gradients added: five times their bytes pass the
  * memory there and back. */
-static double copy_s(const struct topology *r, const struct pattern *read, double element_bytes)
+static double copy_s(const struct topology *r, const struct sharding *read, double element_bytes)
 {
     return 5 * element_bytes * read->copy_s + 4 * r->launch_s;
 }
 
-double pattern_move_s(const struct topology *r, const struct pattern *own,
-                      const struct pattern *read, double element_bytes)
+double sharding_move_s(const struct topology *r, const struct sharding *own,
+                       const struct sharding *read, double element_bytes)
 {
     double slowest = 0;
     bool far = false;

@@ -1,4 +1,4 @@
-#include "search/split.h"
+#include "search/stage_split.h"
 
 #include "base/array.h"
 
