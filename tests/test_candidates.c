@@ -4,9 +4,9 @@
 #include "model/network.h"
 #include "plan/plan.h"
 #include "search/candidates.h"
+#include "search/candidates_searched.h"
 #include "search/explain.h"
 #include "search/plan_price.h"
-#include "search/candidates_searched.h"
 #include "testing.h"
 
 #include <math.h>
