@@ -343,7 +343,7 @@ static void test_memory(void **state)
     desk_close(&d);
 }
 
-/* The test's batch counts for whoever wins. */
+/* The test's batch counts for the winner. */
 static void test_memory_of_the_test(void **state)
 {
     (void)state;

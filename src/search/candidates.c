@@ -92,7 +92,7 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     f->local = r.local && r.profile;
     f->look_only = r.look_only;
     r.look_only = r.look_only || look_only;
-    r.n_others = 0; /* whoever wins is held to the memory of the whole run (check_winner) */
+    r.n_others = 0; /* the winner is held to the memory of the whole run later */
     enum status st = predict_plan(&r, &p);
     if (st == STATUS_USAGE) {
         status_clear();
@@ -344,14 +344,6 @@ static enum status list_searched(struct finder *f)
     return estimate_from(f, first);
 }
 
-static enum status clock_timed(struct finder *f, int i)
-{
-    double start_s = elapsed_s(f);
-    TRY(clock_candidate(f, i, true));
-    f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
-    return STATUS_OK;
-}
-
 static enum status find_all(struct finder *f)
 {
     TRY(list_first(f));
@@ -361,8 +353,11 @@ static enum status find_all(struct finder *f)
     TRY(list_more(f));
     TRY(list_searched(f));
     do { /* measuring may have made others likely */
-        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);)
-            TRY(clock_timed(f, i));
+        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);) {
+            double start_s = elapsed_s(f);
+            TRY(clock_candidate(f, i, true));
+            f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
+        }
         if (f->local && !f->look_only)
             TRY(measure_likely(f));
     } while (!is_over(f) && find_next(f) >= 0 && !is_late(f));
@@ -380,19 +375,6 @@ static int compare_rank(const void *a, const void *b)
     return (x->step_s > y->step_s) - (x->step_s < y->step_s);
 }
 
-static void drop_refused(struct finder *f)
-{
-    int kept = 0;
-    for (int i = 0; i < f->list.n; i++) {
-        struct candidate *c = &f->list.list[i];
-        if (c->state == CANDIDATE_REFUSED)
-            plan_destroy(c->plan);
-        else
-            f->list.list[kept++] = *c;
-    }
-    f->list.n = kept;
-}
-
 static int find_named(const struct candidate_set *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)
@@ -404,10 +386,18 @@ static int find_named(const struct candidate_set *s, const char *name)
 static enum status hand_over(struct finder *f, struct candidate_set *s)
 {
     const struct candidate_request *r = f->request;
-    for (int i = 0; i < f->list.n; i++) /* as the clock would have it */
-        if (f->list.list[i].state == CANDIDATE_ESTIMATED)
-            f->list.list[i].step_s = expected_s(f, &f->list.list[i]);
-    drop_refused(f);
+    int kept = 0;
+    for (int i = 0; i < f->list.n; i++) {
+        struct candidate *c = &f->list.list[i];
+        if (c->state == CANDIDATE_REFUSED) {
+            plan_destroy(c->plan);
+            continue;
+        }
+        if (c->state == CANDIDATE_ESTIMATED) /* as the clock would have it */
+            c->step_s = expected_s(f, c);
+        f->list.list[kept++] = *c;
+    }
+    f->list.n = kept;
     qsort(f->list.list, (size_t)f->list.n, sizeof *f->list.list, compare_rank);
     s->n = f->list.n;
     s->list = f->list.list;
@@ -421,20 +411,14 @@ static enum status hand_over(struct finder *f, struct candidate_set *s)
     return STATUS_OK;
 }
 
-static enum status check_request(const struct candidate_request *r)
-{
-    if (r->n_workers < 1 || r->n_workers > PLAN_MAX_WORKERS)
-        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", r->n_workers,
-                           PLAN_MAX_WORKERS);
-    return STATUS_OK;
-}
-
 enum status candidates_find(const struct candidate_request *request, struct candidate_set **out)
 {
     struct finder f = {.request = request, .start_ns = timer_now_ns()};
     struct candidate_set *s;
     arena *memory;
-    TRY(check_request(request));
+    if (request->n_workers < 1 || request->n_workers > PLAN_MAX_WORKERS)
+        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", request->n_workers,
+                           PLAN_MAX_WORKERS);
     TRY(arena_create(&memory));
     enum status st = arena_alloc(memory, sizeof *s, &s);
     if (st != STATUS_OK) {

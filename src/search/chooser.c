@@ -188,7 +188,7 @@ static double find_limit(const struct chooser *c, int n_workers)
     return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
 }
 
-/* Who trains reads the data: there may be none where they are taken to be ready. */
+/* A trial reads the data: there may be none where they are taken to be ready. */
 static bool can_try(const struct chooser *c)
 {
     const struct forecast_options *f = &c->forecast_options;

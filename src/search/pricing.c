@@ -1,3 +1,12 @@
+/* The terms of equation 1 of Jia et al. 2018 (see eliminate.c): for each layer and choice its t(i,
+ * c), for each edge and pair of choices its t(i, j, c, d).
+ *
+ *     layers of the network   conv1  conv2  conv3  fc1       conv2 and conv3 are alike: one
+ *     different layers          0      1      1     2        distinct_layer, priced once
+ *     edges                       0->1   1->1   1->2         by distinct layers, too
+ *
+ * Of every choice the regions that workers own of the output and read of the inputs (sharding.h)
+ * are made once, so that an entry of an edge's table is a comparison of two shardings. */
 #include "search/pricing.h"
 
 #include "search/pricing_layer.h"

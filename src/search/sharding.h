@@ -67,7 +67,7 @@ enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest
                           const struct tensor_map *map, const struct plan_layer *layer,
                           struct sharding *out) MUST_USE;
 
-/* Seconds to move from those who own to those who read, and the gradient back. */
+/* Seconds to move a tensor from its owners to its readers, and the gradient back. */
 double sharding_move_s(const struct topology *r, const struct sharding *own,
                        const struct sharding *read, double element_bytes);
 
