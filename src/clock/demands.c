@@ -1,5 +1,5 @@
-/* What a transfer or a reduction takes of cores and links: the cost of the call (cost.h) as demands
- * on the resources of this run. */
+/* The demands of a transfer or a reduction on cores and links: its cost (cost.h) by the resources
+ * of this run. */
 #include "clock/parts.h"
 
 enum status demands_init(struct clock_run *c)

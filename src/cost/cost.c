@@ -67,7 +67,7 @@ double cost_latency_s(const struct machine *machine, int from, int to)
 
 /* ---- sums over links ---- */
 
-/* What each member of a ring sends. */
+/* Bytes that each member of a ring sends. */
 static double ring_bytes(int n, double n_bytes)
 {
     return 2.0 * (n - 1) / n * n_bytes;
@@ -159,7 +159,8 @@ struct machine_point cost_on_host(const struct machine *machine, const struct co
     return (struct machine_point){n_bytes, s, s, 0};
 }
 
-/* What a call takes even of no bytes is taking part; of the rest each member did its chunks. */
+/* The time of a call of no bytes is that of taking part; of the rest each member does its chunks.
+ */
 static void call_on_host(const struct machine *m, const struct cost_call *call, struct cost *c)
 {
     int64_t size = call->reduces ? call->element_bytes : 1;
@@ -195,7 +196,7 @@ static int count_nodes(const struct machine *m, const int *devices, int n)
 }
 
 /* Of the time that a core was seen at work with nothing else to do, so much is left when others
- * want to compute: the rest is looking again and again whether something has come. */
+ * want to compute: the rest is polling. */
 static const double NEEDED = 0.4;
 
 /* How much longer the sums that were measured take than the ring's bytes on the slowest link. */
@@ -209,7 +210,7 @@ static double find_slowness(const struct machine_curve *curve, const struct cost
     return fmax(1, p->seconds / ring_s);
 }
 
-/* Networks take time of the cores, too: what was measured. How long a call takes follows from the
+/* Networks take time of the cores, too, which was measured. How long a call takes follows from the
  * links, unless a sum over just as many members was measured itself; other sums are slower than
  * their bytes by as much as the measured one. */
 static void add_network(const struct machine *m, const struct cost_call *call, const int *devices,

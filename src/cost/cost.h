@@ -1,4 +1,4 @@
-/* cost.h: what computing and communicating take on a machine.
+/* cost.h: the time that computing and communicating take on a machine.
  *
  * Every formula of the cost model stands here, once. The clock (clock.h) takes the bytes as demands
  * on links that many calls share; the search (search/pricing.h) prices a call that has its links to
@@ -14,8 +14,8 @@
  *                   ring over those, and B back                          for M members of a node,
  *                                                                        and the ring's
  *
- * Between workers that share a CPU host's memory a call takes what was measured there
- * (machine_curve): a time, of which every member's core works a part. Between CPU hosts it takes
+ * Between workers that share a CPU host's memory a call takes the time measured
+ * there (machine_curve), of which every member's core works a part. Between CPU hosts it takes
  * time of the cores beside the links.
  *
  *     struct cost c;
@@ -32,7 +32,7 @@
 #include "comm/comm.h"
 #include "machine/machine.h"
 
-/* Of what is planned without being lowered: a float. */
+/* Of plans that are priced without being lowered: a float. */
 enum { COST_ELEMENT_BYTES = 4 };
 
 /* The roofline: so many operations, and so many bytes to and from memory.
@@ -56,14 +56,14 @@ struct cost_call {
     int n_members;
 };
 
-/* What a call takes. */
+/* The cost of a call. */
 struct cost {
     double latency_s; /* before anything flows */
     double least_s;   /* its flow takes at least so long */
     double sent_left; /* the share of a message that is still to come when its sender goes on */
-    /* Where members do it together (comm_table.shared_work): what taking part takes each of them,
-     * the rest if one member does it alone, and the share of it that one member does when it polls
-     * once; 0: they do not. */
+    /* Where members do it together (comm_table.shared_work): the time that taking part takes each
+     * of them, the rest if one member does it alone, and the share of it that one member does when
+     * it polls once; 0: they do not. */
     double each_s, work_s, visit;
     /* Of every member's core, and for every byte that the member sends and receives. */
     double core_s, core_byte_s;

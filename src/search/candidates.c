@@ -168,14 +168,14 @@ static enum status thin_out(struct finder *f)
     return STATUS_OK;
 }
 
-/* What the clock would say, as far as the estimate knows. */
+/* The estimate, scaled so that it is right for plain data parallelism. */
 static double expected_s(const struct finder *f, const struct candidate *c)
 {
     return c->estimate_s * (f->off > 0 ? f->off : 1);
 }
 
-/* Of what may win, by the clock as it is now: what is measured may turn out slower than it was
- * guessed. INFINITY: there is none. */
+/* The best time of the plans that may win, by the clock as it is now: a measured plan may be slower
+ * than it was guessed. INFINITY: there is none. */
 static double find_best_s(const struct finder *f)
 {
     double best_s = INFINITY;
@@ -194,7 +194,7 @@ static bool is_hopeless(const struct finder *f, const struct candidate *c, doubl
     return bounded || expected_s(f, c) > most * best_s;
 }
 
-/* What may not win goes through the clock last, so that people see what they leave. A plan whose
+/* A plan that may not win goes through the clock last, so that people see its time. A plan whose
  * gradients are summed within nodes first has a twin that is estimated nearly alike: that one goes
  * before it, in case there is no time for both. */
 static double find_rank(const struct finder *f, const struct candidate *c)
@@ -219,7 +219,7 @@ static int find_next(const struct finder *f)
 
 /* ---- measuring ---- */
 
-/* The fastest, by what is known, that rests on guesses and may still be the best. */
+/* The fastest plan whose costs are guessed and that may still be the best. */
 static int find_unmeasured(const struct finder *f, double best_measured_s)
 {
     static const double DOUBT = 0.9; /* a guess may be off by so much */
@@ -243,7 +243,8 @@ static double find_best_measured(const struct finder *f)
     return best_s;
 }
 
-/* What was measured for one plan is known of the others, of which those that are near count. */
+/* Costs that were measured for one plan count for the others: those that are near are clocked
+ * again. */
 static enum status look_again(struct finder *f)
 {
     double near_s = CANDIDATES_HOPELESS * find_best_measured(f);
@@ -271,8 +272,8 @@ static enum status measure_likely(struct finder *f)
 
 /* ---- all of it ---- */
 
-/* Data parallelism on all workers, which everything is held against, and one worker, to say what
- * the others are worth. */
+/* Data parallelism on all workers, which all others are held against, and one worker, for the speed
+ * that more of them give. */
 static enum status list_first(struct finder *f)
 {
     const struct candidate_request *r = f->request;

@@ -11,11 +11,11 @@
  *                                   or where the time limit has passed
  *
  * On this host the costs behind the clock are measured where they are not known. That takes a
- * second or two for a plan, so it is done for those alone that may win with what is known so far;
- * each one that is measured makes the guesses about the others better.
+ * second or two for a plan, so it is done only for plans that may win by the costs so far; each
+ * measured plan makes the guesses about the others better.
  *
- * What wins is the fastest by the clock that fits into memory, unless a simpler one is as fast
- * within the error bar (candidates_beats). Plain data parallelism is always among them, and nothing
+ * The fastest plan by the clock that fits into memory wins, unless a simpler one is as fast within
+ * the error bar (candidates_beats). Plain data parallelism is always among them, and nothing
  * slower than it wins, however simple. On this host the best few by the clock can be run for real,
  * in turns (try_plans): then that decides.
  *
@@ -30,7 +30,7 @@
 
 #include "predict/predict.h"
 
-/* From the simplest to the most involved: what people have to understand, and what can go wrong. */
+/* From the simplest to the most involved, for people to understand and to get right. */
 enum candidate_family {
     FAMILY_SERIAL,
     FAMILY_DATA,
@@ -61,9 +61,9 @@ struct candidate {
     enum candidate_state state;
     double bound_s, estimate_s; /* of a step, without the clock (plan_price.h) */
     double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
-    double wander;              /* of that error, what all plans on this host have in common */
-    double compute_s, wait_s;   /* of a step, mean over workers; clocked */
-    bool fits;                  /* clocked; estimated ones are taken to */
+    double wander; /* the part of that error that all plans on this host have in common */
+    double compute_s, wait_s; /* of a step, mean over workers; clocked */
+    bool fits;                /* clocked; estimated ones are taken to */
     bool checked; /* that the short last batch and the test fit, too; the winner's always is */
     int64_t memory_bytes;              /* of the largest worker; unless checked, in a step */
     int64_t needed_bytes, limit_bytes; /* where it is scarcest */
@@ -86,7 +86,7 @@ struct candidate_request {
     int64_t micro_batches; /* of pipelines; 0: tried */
     struct cost_scales scales;
     double limit_s;       /* of the whole search; 0: none */
-    double most_worker_s; /* workers * step: what is above may not win; 0: no limit */
+    double most_worker_s; /* workers * step: a plan above it may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
     /* Runs these plans for real, in turns, and compares them with the first one: sets their tried_s
@@ -95,7 +95,7 @@ struct candidate_request {
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
-    bool (*stops)(void *user); /* then the best so far is what is found */
+    bool (*stops)(void *user); /* then the search ends with the best so far */
     void *user;
 };
 
@@ -118,8 +118,8 @@ enum status candidates_find(const struct candidate_request *request,
 void candidates_destroy(struct candidate_set *s); /* NULL is fine */
 
 /* Whether a is faster than b by more than the error bar of the difference. Both take the same costs
- * and are off by them alike; what counts is in what they differ: of the difference in computing and
- * of that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
+ * and are off by them alike; only their differences count: of the difference in computing and of
+ * that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
  * CANDIDATES_NOISE of a step nothing is a difference, below CANDIDATES_ROUGH where costs are not
  * measured: how much of a sum hides depends on them, too. For simplicity's sake no more is given up
  * than CANDIDATES_GIVEN_UP of a step, or CANDIDATES_GUESSED where costs are not measured. */

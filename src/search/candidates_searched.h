@@ -9,7 +9,7 @@
 #include "search/candidates.h"
 #include "search/problem.h"
 
-/* What computing costs, as the clock had it for plain data parallelism. */
+/* The costs of computing that the clock had for plain data parallelism. */
 struct known_costs {
     bool known;
     profile *profile;
@@ -30,7 +30,7 @@ enum status known_costs_find_sources(const struct known_costs *costs, const stru
 
 /* Appends the per-layer optimum for several shares of the sums of gradients that are taken to hide
  * behind backward ("per layer 90%"; "per layer": none), and the best pipelines. Being stopped is no
- * failure: what was found by then is there.
+ * failure: the plans found by then are there.
  */
 enum status candidates_list_searched(const struct candidate_request *request,
                                      const struct known_costs *costs,

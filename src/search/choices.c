@@ -385,7 +385,8 @@ static enum status list_from(struct lister *l, int use, int parts[USE_COUNT], in
     return STATUS_OK;
 }
 
-/* What is kept if there are too many: the whole, all workers, few cuts; then many pieces. */
+/* The order in which choices are kept if there are too many: the whole, all workers, few cuts; then
+ * many pieces. */
 static int64_t rank_choice(const struct choice *c, int n_workers)
 {
     if (c->n_pieces == 1 && c->place == PLACE_SPREAD)

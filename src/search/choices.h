@@ -71,8 +71,8 @@ struct choice_request {
 enum status choice_list(const struct choice_request *request, const struct choice_layer *layer,
                         arena *memory, const struct choice **choices, int *n_choices) MUST_USE;
 
-/* What the plan says for node number `member` of the layer under a choice: cuts and workers
- * (numbers from 0; `memory` holds what is allocated). stage and recompute stay as they are. */
+/* The plan's cuts and workers of node number `member` of the layer under a choice (workers are
+ * numbered from 0, the lists are allocated in `memory`). stage and recompute stay as they are. */
 enum status choice_write(const struct graph *graph, const struct choice_layer *layer, int member,
                          const struct choice *c, arena *memory, struct plan_layer *out) MUST_USE;
 

@@ -13,8 +13,8 @@ bool candidates_may_win(const struct candidate_request *r, const struct candidat
     return c->state == CANDIDATE_CLOCKED && c->fits && !dear && (r->allow_stale || !c->stale);
 }
 
-/* Relative error of its computing: the error bar less the part of waiting, and less what the host
- * wanders, which makes all plans slower alike. */
+/* Relative error of its computing: the error bar less the part of waiting, and less the part that
+ * all plans on this host have in common, which makes them slower alike. */
 static double compute_error(const struct candidate *c)
 {
     static const double WAIT_ERROR = 0.15;

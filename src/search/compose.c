@@ -22,7 +22,7 @@ static enum status compose_stages(const struct composition *d, const struct comp
     return STATUS_OK;
 }
 
-/* What the pricing owns is copied; layers with the stage's own workers share them. */
+/* Copies the lists that the pricing owns; layers with the stage's own workers share them. */
 static enum status keep_layer(const struct composition *d, struct plan_layer *layer)
 {
     const struct plan_stage *stage = &d->plan->stages[layer->stage];

@@ -64,7 +64,7 @@ static struct table *find_pair(struct draft *d, int a, int b)
     return NULL;
 }
 
-/* Edge elimination: to[a][b] += what the table has. */
+/* Edge elimination: adds the table's entries to to[a][b]. */
 static void add_pair(const struct draft *d, const struct table *t, int a, int b, double *to)
 {
     int64_t rows = d->n_choices[a], columns = d->n_choices[b];
@@ -198,7 +198,7 @@ static double size_without(struct draft *d, int node)
     int n = find_neighbours(d, node, others, TABLE_MAX_NODES);
     if (n > TABLE_MAX_NODES)
         return INFINITY;
-    double size = n <= 2 ? 0 : 1; /* those come first whatever their size */
+    double size = n <= 2 ? 0 : 1; /* those come first, however large */
     for (int i = 0; i < n; i++)
         size *= d->n_choices[others[i]];
     return size;
@@ -331,7 +331,7 @@ static int find_scope(struct draft *d, const struct table *tables, int n, int no
     return n_scope;
 }
 
-/* Puts what `tables` say of the others in place of what they say of `node` and them. */
+/* Makes one table over the neighbours of `node` out of those that it is in. */
 static enum status replace_tables(struct draft *d, int node, const double *cost,
                                   const struct table *tables, int n)
 {

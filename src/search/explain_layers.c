@@ -1,4 +1,4 @@
-/* What a layer's cut costs by the additive model (pricing.h), and what its best other cut would. */
+/* The price of a layer's cut by the additive model (pricing.h), and of its best other cut. */
 #include "search/candidates_searched.h"
 #include "search/explain.h"
 #include "search/pricing.h"
@@ -45,7 +45,7 @@ static int find_choice(const struct stage_view *v, int layer)
     return -1;
 }
 
-/* What moves to a layer and from it, there and back. */
+/* Seconds of the moves to a layer and from it, there and back. */
 struct moves {
     double to_s, from_s;
 };

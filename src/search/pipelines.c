@@ -124,8 +124,8 @@ static int count_in_flight(const struct pipeline_search *p, int behind)
     return most < p->micro_batches ? most : p->micro_batches;
 }
 
-/* Beside activations there are gradients on their way, copies for transfers, what kernels save, and
- * gaps; against what the lowering needs this was enough. */
+/* Beside activations there are gradients on their way, copies for transfers, data that kernels
+ * save, and gaps; against the memory of lowered programs this was enough. */
 static const double KEPT_MARGIN = 1.5;
 
 /* Pipedream keeps the weights that each step under way began with. */
@@ -210,7 +210,7 @@ static double split_total(void *user, int n_stages, const struct split_cost *cos
     return cost->sum + cost->longest;
 }
 
-/* ---- what comes out ---- */
+/* ---- the plans ---- */
 
 static enum status compose_found(struct pipeline_search *p, const struct split_found *f,
                                  struct pipelines_found *out)
@@ -306,7 +306,7 @@ static enum status try_micro_batches(struct pipeline_search *p, int micro_batche
     destroy_settings(p);
     if (st != STATUS_STOPPED)
         return st;
-    status_clear(); /* what was found stays */
+    status_clear(); /* the plans found so far stay */
     return STATUS_OK;
 }
 
@@ -368,7 +368,7 @@ static enum status start(struct pipeline_search *p)
     return st;
 }
 
-/* Best first; what there is no room for is destroyed. */
+/* Best first; those that there is no room for are destroyed. */
 static int hand_over(best_table best, struct pipelines_found *found, int room)
 {
     int n = 0;

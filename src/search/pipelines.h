@@ -2,9 +2,9 @@
  * schedule x recomputation, under each device's memory.
  *
  * Layers in graph order; stage s has the next layers and the next workers (devices). Stages end
- * where a single tensor passes from what is before to what is behind (anywhere, if a network has
- * few such places). What the layers of a stage cost on r workers is known from pricing: either all
- * cut along the batch, or, up to eight workers of a node, cut as the per-layer optimum for r
+ * where a single tensor passes from one layer to the next (anywhere, if a network has few such
+ * places). The costs of a stage's layers on r workers are known from pricing: either all cut along
+ * the batch, or, up to eight workers of a node, cut as the per-layer optimum for r
  * workers has it, whichever is less. Beyond 16 workers stages get sixteenths of them.
  *
  * With t(s) the time of a stage's forward and backward on one micro-batch (and of forward again,

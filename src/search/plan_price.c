@@ -62,7 +62,8 @@ static bool same_mesh(const struct plan_layer *a, const struct plan_layer *b)
     return memcmp(a->workers, b->workers, (size_t)a->n_pieces * sizeof *a->workers) == 0;
 }
 
-/* What is folded at run time is cut alike: layers of the search are divided where a plan is not. */
+/* Only nodes that are cut alike are folded: a layer of the search is divided where the cuts differ.
+ */
 static enum status divide_layers(struct plan_pricer *p)
 {
     struct choice_layer *found;
@@ -148,7 +149,7 @@ static enum status find_sharding(struct plan_pricer *p, int node, int input, str
                          out);
 }
 
-/* What node number `to` reads, and the gradient back. */
+/* The move of one input of node number `to`, and of its gradient back. */
 static enum status price_edge(struct plan_pricer *p, int to, int input)
 {
     int from = p->graph->nodes[to].input[input];
@@ -189,7 +190,7 @@ static enum status price_stage(struct plan_pricer *p, int stage)
         if (p->plan->layers[layer->node[0]].stage != stage)
             continue;
         TRY(price_layer(p, layer));
-        int first = layer->node[0]; /* its followers read what their own worker has */
+        int first = layer->node[0]; /* its followers read from their own worker */
         for (int input = 0; input < p->graph->nodes[first].op.n_inputs; input++)
             TRY(price_edge(p, first, input));
     }

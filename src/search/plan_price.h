@@ -1,9 +1,9 @@
-/* plan_price.h: what a step of a given plan takes by the additive model (pricing.h), in a
- * millisecond, and what it takes at least. Nothing is lowered, and costs are rooflines.
+/* plan_price.h: the time of a step of a given plan by the additive model (pricing.h), found in a
+ * few milliseconds, and a lower bound of it. Nothing is lowered, and costs are rooflines.
  *
  * The price decides in which order plans go through the clock, and which of them need not. With
- * t(s) the time of a stage's forward and backward on one micro-batch and of what moves inside it,
- * x(s) that of what comes from other stages, and g(s) that of updates and of those sums of
+ * t(s) the time of a stage's forward and backward on one micro-batch and of the moves inside it,
+ * x(s) that of the moves from other stages, and g(s) that of updates and of those sums of
  * gradients that do not hide behind backward, a step of m micro-batches takes (as in pipelines.h)
  *
  *     sum over s of t(s) + x(s)  +  max over s of (m - 1) t(s) + g(s)

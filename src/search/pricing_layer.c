@@ -241,7 +241,7 @@ static unsigned loops_of_tensor(const struct tensor_map *map)
     return mask;
 }
 
-/* Cut loops by what they are to a parameter: over the parts of the shared ones its gradient is
+/* Cut loops by their relation to a parameter: over the parts of the shared ones its gradient is
  * summed, and of those of a sum that does not index it (a bias) the first alone has it. */
 struct param_loops {
     unsigned shared, alone;
@@ -276,7 +276,7 @@ static const enum comm_method methods[PLAN_SYNC_COUNT] = {
     [PLAN_RING] = COMM_RING,
     [PLAN_TREE] = COMM_TREE,
     [PLAN_HIERARCHICAL] = COMM_HIERARCHICAL,
-    [PLAN_SERVER] = COMM_RING, /* of what no server keeps */
+    [PLAN_SERVER] = COMM_RING, /* of weights that no server keeps */
 };
 
 /* Gradients lie in buckets with those of other layers: a share of a full one counts. */

@@ -5,7 +5,8 @@
 #include "search/pricing.h"
 #include "search/sharding.h"
 
-/* A layer's nodes, resized to the (micro-)batch, and what of its surroundings counts. */
+/* A layer's nodes, resized to the (micro-)batch, and the facts about its surroundings that count.
+ */
 struct layer_case {
     const struct choice_layer *layer;
     int n_nodes;

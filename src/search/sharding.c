@@ -229,7 +229,7 @@ static float length(float a_begin, float a_end, float b_begin, float b_end)
     return end > begin ? end - begin : 0;
 }
 
-/* What region i of both has in common. */
+/* Elements that region i of both has in common. */
 static double overlap(const struct sharding_regions *x, const struct sharding_regions *y, int i)
 {
     float l[SHAPE_MAX_RANK];
@@ -238,7 +238,7 @@ static double overlap(const struct sharding_regions *x, const struct sharding_re
     return (double)l[0] * l[1] * ((double)l[2] * l[3]);
 }
 
-/* Adds what region i has in common with each of n others from `first` on, times weight[]; the
+/* Adds the overlap of region i with each of n others from `first` on, times weight[]; the
  * compiler takes several at once. */
 static void add_overlaps(const struct sharding_regions *x, int i,
                          const struct sharding_regions *others, int first, int n,
@@ -255,7 +255,7 @@ static void add_overlaps(const struct sharding_regions *x, int i,
                                 (length(xb2, xe2, b2[k], e2[k]) * length(xb3, xe3, b3[k], e3[k])));
 }
 
-/* What all readers together read of the region that worker i owns. */
+/* Elements that all readers together read of the region that worker i owns. */
 static double read_by_all(const struct sharding *read, const struct sharding_regions *own, int i)
 {
     double volume = read->repeats;
@@ -288,7 +288,7 @@ static bool same_regions(const struct topology *r, const struct sharding *own,
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
-/* Of n_bytes in so many messages; most workers ask what the one before them asked. */
+/* Of n_bytes in so many messages; most workers ask the same as the one before them. */
 struct last_asked {
     double messages, n_bytes, seconds;
 };
@@ -304,7 +304,7 @@ static double host_messages_s(const struct topology *r, double messages, double 
     return last->seconds;
 }
 
-/* What passes ports, in elements, of the workers of a node. */
+/* Elements that pass the ports of the workers of a node. */
 struct flows {
     double in, out, in_near;
     double seconds; /* of the busiest worker */
@@ -333,8 +333,8 @@ static void flow_of_worker(const struct topology *r, int i, const struct shardin
                                         host_messages_s(r, to, out * element_bytes, &last[1]));
 }
 
-/* What workers of a node read that others of the node own. Workers that read the same are taken
- * together; each has its own already. */
+/* Elements that workers of a node read and others of the node own. Workers that read the same are
+ * taken together; each has its own already. */
 static double flow_within(const struct topology_node *node, const struct sharding *own,
                           const struct sharding *read)
 {
@@ -354,7 +354,7 @@ static double flow_within(const struct topology_node *node, const struct shardin
     return sum * ((double)(node->n - 1) / (node->n_sampled > 1 ? node->n_sampled - 1 : 1));
 }
 
-/* What is left of all; sums in single precision have an error. */
+/* The rest of all; sums in single precision have an error. */
 static double without_noise(double all, double part)
 {
     return all - part > 1e-6 * all ? all - part : 0;

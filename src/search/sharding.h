@@ -1,11 +1,11 @@
-/* shardings.h: which regions of a tensor the workers hold or read, and what moves between two such
- * shardings; inside of pricing.h.
+/* sharding.h: the regions of a tensor that the workers hold or read, and the time of a move from
+ * one sharding to another; inside of pricing.h.
  *
  *     own     worker 0: rows 0..13      read   worker 0: rows 0..14
  *             worker 1: rows 14..27            worker 1: rows 13..27        one row each way
  *
  * Pieces of a mesh differ by axis, so sums over all workers are products of sums over axes, and
- * only the workers that topology.h looks at are ever intersected one by one.
+ * only the sampled workers of topology.h are ever intersected one by one.
  */
 #ifndef CLEAVE_SEARCH_SHARDING_H
 #define CLEAVE_SEARCH_SHARDING_H
@@ -23,7 +23,7 @@ struct sharding_regions {
     const int *run; /* how many from here on are alike, of the same node */
 };
 
-/* What is known of the parts of one axis, by place x; NULL: it is not cut. */
+/* Sums over the parts of one axis, by place x; NULL: it is not cut. */
 struct sharding_axis {
     /* How much of [0, x) all parts have together, each counted; NULL: just x. */
     const int64_t *covers;
@@ -62,7 +62,7 @@ struct sharding_maker {
 
 void sharding_maker_forget(struct sharding_maker *m);
 
-/* What the pieces of a layer touch of a tensor. */
+/* The regions of a tensor that the pieces of a layer touch. */
 enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest,
                           const struct tensor_map *map, const struct plan_layer *layer,
                           struct sharding *out) MUST_USE;

@@ -1,4 +1,5 @@
-/* stage_costs.h: what a run of layers costs as one stage on some workers; inside of pipelines.h. */
+/* stage_costs.h: the cost of a run of layers as one stage on some workers; inside of pipelines.h.
+ */
 #ifndef CLEAVE_SEARCH_STAGE_COSTS_H
 #define CLEAVE_SEARCH_STAGE_COSTS_H
 
@@ -19,7 +20,7 @@ struct stage_setting {
 struct stage_blocks {
     int n;
     int *first;           /* [n + 1] */
-    double *sample_bytes; /* [n + 1]: of one sample, what passes from before block b to behind */
+    double *sample_bytes; /* [n + 1]: of one sample, that pass from before block b to behind */
 };
 
 enum status stage_find_blocks(const struct pricing *p, arena *memory,

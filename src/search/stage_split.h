@@ -53,7 +53,7 @@ struct split_found {
 };
 
 /* found[s] for s = 1 .. max_stages (at most SPLIT_MAX_STAGES): room for max_stages + 1. Stopped, it
- * has what was found with fewer stages. */
+ * has the ways with fewer stages. */
 enum status split_solve(const struct split_problem *p, struct split_found *found) MUST_USE;
 
 #endif

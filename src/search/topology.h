@@ -1,9 +1,8 @@
-/* topology.h: the machine as the pricing sees it: what a message or a sum between workers takes,
- * alone on the links; inside of pricing.h.
+/* topology.h: the workers of a search and the machine below them: nodes, ports, latencies, and the
+ * time of a sum (cost.h) alone on the links; inside of pricing.h.
  *
- * The formulas are the clock's (clock/demands.c), for one flow at a time and for many equal ones.
- * With a thousand workers not all are looked at: nodes that are alike stand for each other, and a
- * few workers for all of a node.
+ * Of a thousand workers only a sample is looked at: nodes that are alike stand for each other, and
+ * a few workers for all of a node.
  */
 #ifndef CLEAVE_SEARCH_TOPOLOGY_H
 #define CLEAVE_SEARCH_TOPOLOGY_H

@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const double timeout_s = 600;      /* a worker may have to wait for a long step of another */
-static const double learning_rate = 1e-4; /* losses stay finite; what is learnt does not matter */
+static const double learning_rate = 1e-4; /* losses stay finite; no one uses the weights */
 enum { ENDLESS = 1 << 30 };
 
 /* The caller and the thread take turns: only one of them reads and writes this at a time. */

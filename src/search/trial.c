@@ -18,7 +18,7 @@ static const double LEAST_MARGIN = 0.05, EARLY_MARGIN = 3;
 enum { ENOUGH_ROUNDS = 8 };
 static const double WELL_KNOWN = 0.003;
 
-/* What is done with one of the plans. */
+/* The state of one of the plans. */
 struct entrant {
     char *text; /* of the plan, for the training */
     training *training;

@@ -1,5 +1,5 @@
 /* trial.h: plans trained for real on this host, in turns of a moment each, so that all of them meet
- * the machine as fast or as slow as it is; what counts is how they compare within a round.
+ * the machine as fast or as slow as it is; only comparisons within a round count.
  *
  *     struct trial_plan plans[2] = {{.name = "data", .plan = a}, ...};
  *     struct trial_request r = {.model = "lenet5", .data = "fashion-mnist", .graph = g,
@@ -35,7 +35,7 @@ struct trial_request {
     int threads; /* of each worker; 0: all cores, shared out */
     struct forecast_run run;
     /* About how long, building and the first round not counted; but every plan that stays has
-     * TRIAL_LEAST_ROUNDS, whatever they take. */
+     * TRIAL_LEAST_ROUNDS, however long they take. */
     double limit_s;
     bool quiet;
 };
