@@ -40,13 +40,13 @@ struct pipeline_search {
 /* Whether n workers from a on are arranged, made and linked like those from b on. */
 static bool arranged_alike(const struct pipeline_search *p, int a, int b, int n)
 {
-    const struct topology *r = &p->topology;
-    bool crosses = r->node_of[a] != r->node_of[a + n - 1]; /* then cards count */
+    const struct topology *t = &p->topology;
+    bool crosses = t->node_of[a] != t->node_of[a + n - 1]; /* then cards count */
     for (int i = 0; i < n; i++) {
-        bool breaks_a = i > 0 && r->node_of[a + i] != r->node_of[a + i - 1];
-        bool breaks_b = i > 0 && r->node_of[b + i] != r->node_of[b + i - 1];
-        if (breaks_a != breaks_b || !topology_workers_alike(r, a + i, b + i) ||
-            (crosses && !topology_cards_alike(r, a + i, b + i)))
+        bool breaks_a = i > 0 && t->node_of[a + i] != t->node_of[a + i - 1];
+        bool breaks_b = i > 0 && t->node_of[b + i] != t->node_of[b + i - 1];
+        if (breaks_a != breaks_b || !topology_workers_alike(t, a + i, b + i) ||
+            (crosses && !topology_cards_alike(t, a + i, b + i)))
             return false;
     }
     return true;
@@ -82,12 +82,12 @@ static enum status add_setting(struct pipeline_search *p, int first, int n, bool
 
 static enum status make_settings(struct pipeline_search *p)
 {
-    const struct topology *r = &p->topology;
+    const struct topology *t = &p->topology;
     for (int slot = 0; slot < p->n_slots; slot++)
         for (int n = 1; slot + n <= p->n_slots; n++) {
             int first = slot * p->unit, workers = n * p->unit, *of = p->setting_of[slot][n];
             bool cuts = workers > 1 && workers <= MOST_CUT_WORKERS && !p->request->only_batch &&
-                        r->node_of[first] == r->node_of[first + workers - 1];
+                        t->node_of[first] == t->node_of[first + workers - 1];
             of[0] = of[1] = -1;
             if (n == p->n_slots)
                 continue; /* one stage is no pipeline */

@@ -221,14 +221,14 @@ static int find_members(const struct plan_layer *layer, unsigned mask, int *memb
 static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n,
                        unsigned alone)
 {
-    const struct topology *r = p->topology;
-    int node = r->node_of[p->members[0]], pieces = 0, members = 0;
-    if (r->n_nodes == 1)
+    const struct topology *t = p->topology;
+    int node = t->node_of[p->members[0]], pieces = 0, members = 0;
+    if (t->n_nodes == 1)
         return 1;
     for (int i = 0; i < layer->n_pieces; i++)
-        pieces += r->node_of[layer->workers[i]] == node && (!alone || is_first(layer, i, alone));
+        pieces += t->node_of[layer->workers[i]] == node && (!alone || is_first(layer, i, alone));
     for (int i = 0; i < n; i++)
-        members += r->node_of[p->members[i]] == node;
+        members += t->node_of[p->members[i]] == node;
     return members > 0 && pieces > members ? pieces / members : 1;
 }
 

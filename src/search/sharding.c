@@ -151,12 +151,12 @@ static bool regions_alike(const struct sharding_regions *r, int i, int k)
 
 static enum status find_runs(const struct sharding_maker *m, struct sharding_regions *at)
 {
-    const struct topology *r = m->topology;
+    const struct topology *t = m->topology;
     int *run;
-    TRY(arena_alloc_array(m->memory, (size_t)r->n_sampled, sizeof *run, &run));
-    for (int i = r->n_sampled - 1; i >= 0; i--) {
+    TRY(arena_alloc_array(m->memory, (size_t)t->n_sampled, sizeof *run, &run));
+    for (int i = t->n_sampled - 1; i >= 0; i--) {
         bool last =
-            i + 1 == r->n_sampled || r->node_of[r->sampled[i]] != r->node_of[r->sampled[i + 1]];
+            i + 1 == t->n_sampled || t->node_of[t->sampled[i]] != t->node_of[t->sampled[i + 1]];
         run[i] = last || !regions_alike(at, i, i + 1) ? 1 : 1 + run[i + 1];
     }
     at->run = run;
@@ -166,8 +166,8 @@ static enum status find_runs(const struct sharding_maker *m, struct sharding_reg
 static enum status fill_regions(const struct sharding_maker *m, const struct axis_parts *axes,
                                 struct sharding *out)
 {
-    const struct topology *r = m->topology;
-    size_t n = (size_t)r->n_sampled;
+    const struct topology *t = m->topology;
+    size_t n = (size_t)t->n_sampled;
     float *ends;
     double *volume;
     TRY(arena_alloc_array(m->memory, 2 * SHAPE_MAX_RANK * n, sizeof *ends, &ends));
@@ -178,7 +178,7 @@ static enum status fill_regions(const struct sharding_maker *m, const struct axi
         out->at.begin[a] = ends;
         out->at.end[a] = ends + n;
         for (size_t i = 0; i < n; i++) {
-            struct range range = find_range(&axes[a], m->piece_of[r->sampled[i]]);
+            struct range range = find_range(&axes[a], m->piece_of[t->sampled[i]]);
             ends[i] = (float)range.begin;
             ends[n + i] = (float)range.end;
             volume[i] *= (double)(range.end - range.begin);
@@ -186,9 +186,9 @@ static enum status fill_regions(const struct sharding_maker *m, const struct axi
         ends += 2 * n;
     }
     for (size_t i = 0; i < n; i++)
-        out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->sampled[i]]);
+        out->copy_s = larger(out->copy_s, volume[i] / t->copy_bytes_per_s[t->sampled[i]]);
     out->at.volume = volume;
-    return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
+    return t->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
 
 enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest,
@@ -281,10 +281,10 @@ static double count_meeting(const struct sharding *p, const struct sharding_regi
     return n;
 }
 
-static bool same_regions(const struct topology *r, const struct sharding *own,
+static bool same_regions(const struct topology *t, const struct sharding *own,
                          const struct sharding *read)
 {
-    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_sampled * sizeof(float);
+    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)t->n_sampled * sizeof(float);
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
@@ -293,14 +293,14 @@ struct last_asked {
     double messages, n_bytes, seconds;
 };
 
-static double host_messages_s(const struct topology *r, double messages, double n_bytes,
+static double host_messages_s(const struct topology *t, double messages, double n_bytes,
                               struct last_asked *last)
 {
     if (messages <= 0 || n_bytes <= 0)
         return 0;
     if (messages != last->messages || n_bytes != last->n_bytes)
         *last = (struct last_asked){messages, n_bytes,
-                                    messages * topology_host_message_s(r, n_bytes / messages)};
+                                    messages * topology_host_message_s(t, n_bytes / messages)};
     return last->seconds;
 }
 
@@ -310,27 +310,27 @@ struct flows {
     double seconds; /* of the busiest worker */
 };
 
-static void flow_of_worker(const struct topology *r, int i, const struct sharding *own,
+static void flow_of_worker(const struct topology *t, int i, const struct sharding *own,
                            const struct sharding *read, double element_bytes,
                            struct last_asked last[2], struct flows *f)
 {
-    int w = r->sampled[i];
+    int w = t->sampled[i];
     double both = overlap(&read->at, &own->at, i);
     double in = own->copies * read->at.volume[i] - both;
     double out = own->at.volume[i] > 0 ? read_by_all(read, &own->at, i) - both : 0;
-    double in_s = in * element_bytes * r->in_s_per_byte[w];
-    double out_s = out * element_bytes * r->out_s_per_byte[w];
+    double in_s = in * element_bytes * t->in_s_per_byte[w];
+    double out_s = out * element_bytes * t->out_s_per_byte[w];
     f->in += in;
     f->out += out;
     f->seconds = larger(f->seconds, larger(in_s, out_s));
-    if (!r->on_cpu)
+    if (!t->on_cpu)
         return;
     bool has = both > 0;
     double from = in > 0 ? own->copies * count_meeting(own, &read->at, i) - has : 0;
     double to = out > 0 ? read->repeats * count_meeting(read, &own->at, i) - has : 0;
     /* A core does one after the other. */
-    f->seconds = larger(f->seconds, host_messages_s(r, from, in * element_bytes, &last[0]) +
-                                        host_messages_s(r, to, out * element_bytes, &last[1]));
+    f->seconds = larger(f->seconds, host_messages_s(t, from, in * element_bytes, &last[0]) +
+                                        host_messages_s(t, to, out * element_bytes, &last[1]));
 }
 
 /* Elements that workers of a node read and others of the node own. Workers that read the same are
@@ -361,15 +361,15 @@ static double without_noise(double all, double part)
 }
 
 /* One direction through one node: the busiest port, core or card. */
-static double move_through(const struct topology *r, const struct topology_node *node,
+static double move_through(const struct topology *t, const struct topology_node *node,
                            const struct sharding *own, const struct sharding *read,
                            double element_bytes, bool *far)
 {
     struct flows f = {0, 0, 0, 0};
     struct last_asked last[2] = {{0, 0, 0}, {0, 0, 0}};
     for (int i = 0; i < node->n_sampled; i++)
-        flow_of_worker(r, node->first_sampled + i, own, read, element_bytes, last, &f);
-    if (r->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
+        flow_of_worker(t, node->first_sampled + i, own, read, element_bytes, last, &f);
+    if (t->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
         return f.seconds;
     f.in_near = flow_within(node, own, read);
     double in_far = without_noise(f.in, f.in_near), out_far = without_noise(f.out, f.in_near);
@@ -381,22 +381,22 @@ static double move_through(const struct topology *r, const struct topology_node 
 
 /* Regions that travel are copied into place, and gradients added: five times their bytes pass the
  * memory there and back. */
-static double copy_s(const struct topology *r, const struct sharding *read, double element_bytes)
+static double copy_s(const struct topology *t, const struct sharding *read, double element_bytes)
 {
-    return 5 * element_bytes * read->copy_s + 4 * r->launch_s;
+    return 5 * element_bytes * read->copy_s + 4 * t->launch_s;
 }
 
-double sharding_move_s(const struct topology *r, const struct sharding *own,
+double sharding_move_s(const struct topology *t, const struct sharding *own,
                        const struct sharding *read, double element_bytes)
 {
     double slowest = 0;
     bool far = false;
-    if (same_regions(r, own, read))
+    if (same_regions(t, own, read))
         return 0;
-    for (int g = 0; g < r->n_nodes; g++)
-        if (r->nodes[g].n_sampled > 0)
+    for (int g = 0; g < t->n_nodes; g++)
+        if (t->nodes[g].n_sampled > 0)
             slowest =
-                larger(slowest, move_through(r, &r->nodes[g], own, read, element_bytes, &far));
-    double latency_s = r->on_cpu ? r->machine->wake_s : far ? r->far_s : r->near_s;
-    return 2 * (slowest + (slowest > 0 ? latency_s : 0)) + copy_s(r, read, element_bytes);
+                larger(slowest, move_through(t, &t->nodes[g], own, read, element_bytes, &far));
+    double latency_s = t->on_cpu ? t->machine->wake_s : far ? t->far_s : t->near_s;
+    return 2 * (slowest + (slowest > 0 ? latency_s : 0)) + copy_s(t, read, element_bytes);
 }

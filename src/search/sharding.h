@@ -68,7 +68,7 @@ enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest
                           struct sharding *out) MUST_USE;
 
 /* Seconds to move a tensor from its owners to its readers, and the gradient back. */
-double sharding_move_s(const struct topology *r, const struct sharding *own,
+double sharding_move_s(const struct topology *t, const struct sharding *own,
                        const struct sharding *read, double element_bytes);
 
 #endif

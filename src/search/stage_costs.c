@@ -152,37 +152,37 @@ static int count_on(const struct topology_node *node, int first, int n)
 }
 
 /* The least of n workers from `first` on. */
-static double slowest_port(const struct topology *r, const double *bytes_per_s, int first, int n)
+static double slowest_port(const struct topology *t, const double *bytes_per_s, int first, int n)
 {
     double least = bytes_per_s[first];
-    for (int i = first + 1; !r->ports_alike && i < first + n; i++)
+    for (int i = first + 1; !t->ports_alike && i < first + n; i++)
         least = bytes_per_s[i] < least ? bytes_per_s[i] : least;
     return least;
 }
 
 /* Every worker sends, or gets, an even share. */
-double stage_cross_s(const struct topology *r, int first_worker, int n, int next, int next_n,
+double stage_cross_s(const struct topology *t, int first_worker, int n, int next, int next_n,
                      double n_bytes)
 {
-    int first_node = r->node_of[int_min(first_worker, next)];
-    int last_node = r->node_of[int_max(first_worker + n, next + next_n) - 1];
+    int first_node = t->node_of[int_min(first_worker, next)];
+    int last_node = t->node_of[int_max(first_worker + n, next + next_n) - 1];
     double slowest = 0;
     bool far = false;
     if (n_bytes <= 0)
         return 0;
-    if (r->on_cpu && first_node == last_node) {
+    if (t->on_cpu && first_node == last_node) {
         int more = int_max(n, next_n), less = int_min(n, next_n);
-        return ceil((double)more / less) * topology_host_message_s(r, n_bytes / more);
+        return ceil((double)more / less) * topology_host_message_s(t, n_bytes / more);
     }
     for (int g = first_node; g <= last_node; g++) {
-        const struct topology_node *node = &r->nodes[g];
+        const struct topology_node *node = &t->nodes[g];
         double from = (double)count_on(node, first_worker, n) / n;
         double to = (double)count_on(node, next, next_n) / next_n;
         slowest = fmax(slowest, n_bytes * from * (1 - to) / node->out_bytes_per_s);
         slowest = fmax(slowest, n_bytes * to * (1 - from) / node->in_bytes_per_s);
         far |= from * (1 - to) > 0 || to * (1 - from) > 0;
     }
-    slowest = fmax(slowest, n_bytes / n / slowest_port(r, r->out_bytes_per_s, first_worker, n));
-    slowest = fmax(slowest, n_bytes / next_n / slowest_port(r, r->in_bytes_per_s, next, next_n));
-    return slowest + (far ? r->far_s : r->near_s);
+    slowest = fmax(slowest, n_bytes / n / slowest_port(t, t->out_bytes_per_s, first_worker, n));
+    slowest = fmax(slowest, n_bytes / next_n / slowest_port(t, t->in_bytes_per_s, next, next_n));
+    return slowest + (far ? t->far_s : t->near_s);
 }

@@ -44,7 +44,7 @@ struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stag
                                 int first, int end);
 
 /* Seconds from n workers, from first_worker on, to the next_n from `next` on, one way. */
-double stage_cross_s(const struct topology *r, int first_worker, int n, int next, int next_n,
+double stage_cross_s(const struct topology *t, int first_worker, int n, int next, int next_n,
                      double n_bytes);
 
 #endif
