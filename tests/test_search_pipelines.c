@@ -5,8 +5,8 @@
 #include "model/network.h"
 #include "predict/predict.h"
 #include "search/pipelines.h"
-#include "search/split.h"
 #include "search/stage_costs.h"
+#include "search/stage_split.h"
 
 #include <math.h>
 
@@ -303,12 +303,12 @@ static void test_slow_port_of_a_stage(void **state)
     static const double n_bytes = 1e9;
     for (int i = 0; i < 3; i++) {
         struct subject s;
-        struct roads r;
+        struct topology r;
         take_machine(&s, machines[i]);
-        assert_ok(roads_create(s.machine, "threads", 0, 4, s.machine->memory, &r));
+        assert_ok(topology_create(s.machine, "threads", 0, 4, s.machine->memory, &r));
         double slow = fmin(r.in_bytes_per_s[0], fmin(r.in_bytes_per_s[1], r.in_bytes_per_s[3]));
         assert_true(slow < r.in_bytes_per_s[2]);
-        assert_near(stage_cross_s(&r, 0, 2, 2, n_bytes), n_bytes / 2 / slow + r.near_s, 1e-9);
+        assert_near(stage_cross_s(&r, 0, 2, 2, 2, n_bytes), n_bytes / 2 / slow + r.near_s, 1e-9);
         machine_destroy(s.machine);
     }
 }

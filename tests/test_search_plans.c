@@ -5,9 +5,10 @@
 
 #include "model/network.h"
 #include "predict/predict.h"
-#include "search/draw.h"
+#include "search/compose.h"
 #include "search/explain.h"
 #include "search/layers.h"
+#include "search/plan_price.h"
 
 #include <math.h>
 
@@ -66,8 +67,8 @@ static void test_random_choices_can_be_lowered(void **state)
             struct plan *plan;
             for (int l = 0; l < p->n_layers; l++)
                 choice[l] = draw_number(&d, 0, p->layers[l].n_choices - 1);
-            struct draw_stage stage = {p, 0, p->n_layers, choice, false};
-            if (draw_plan("random", &stage, 1, 1, PLAN_GPIPE, 1, &plan) != STATUS_OK)
+            struct composed_stage stage = {p, 0, p->n_layers, choice, false};
+            if (compose_plan("random", &stage, 1, 1, PLAN_GPIPE, 1, &plan) != STATUS_OK)
                 fail_msg("seed %llu, graph %u: %s", (unsigned long long)SEED, i, status_message());
             assert_true(search_sum(&p->problem, choice) > 0);
             assert_true(clock_step_s(&s, plan) > 0);
@@ -116,30 +117,43 @@ static void test_searched_plans_can_be_lowered(void **state)
     }
 }
 
-/* What is said of a layer: the chosen is no worse than the others, and the sum is the whole. */
-static void test_explanations_add_up(void **state)
+/* Layers and edges that are equal are priced once, and each node of the graph is in one layer. */
+static void test_equal_layers_are_priced_once(void **state)
 {
     (void)state;
     struct subject s;
+    struct pricing *p;
     take_network(&s, "googlenet", 64, "1x4:p100");
-    struct layers_answer *a = search(&s, 0);
-    double own = 0, moves = 0;
+    struct pricing_request r = price(&s, 4);
+    assert_ok(pricing_create(&r, NULL, &p));
     int n_nodes = 1;
-    assert_true(a->n_priced_layers < a->n_layers && a->n_priced_edges < a->n_edges);
-    for (int i = 0; i < a->n_layers; i++) {
-        const struct layers_layer *l = &a->layers[i];
-        own += l->chosen.seconds - l->chosen.moves_s;
-        moves += l->chosen.moves_s / 2; /* an edge has two ends */
-        n_nodes += l->n_nodes;
-        for (int k = 0; k < l->n_alternatives; k++) {
-            assert_true(l->alternatives[k].seconds >= l->chosen.seconds * (1 - 1e-12));
-            assert_true(k == 0 || l->alternatives[k].seconds >= l->alternatives[k - 1].seconds);
-        }
-    }
+    assert_true(p->n_priced_layers < p->n_layers && p->n_priced_edges < p->n_edges);
+    for (int i = 0; i < p->n_layers; i++)
+        n_nodes += p->layers[i].nodes.n_nodes;
     assert_int_equal(n_nodes, s.graph->n_nodes);
-    assert_true(fabs(own + moves - a->step_s) <= 1e-9 * a->step_s);
-    layers_answer_destroy(a);
+    pricing_destroy(p);
     drop_subject(&s);
+}
+
+/* The price of a plan that the search found is the search's own sum, but for what hides. */
+static void test_price_of_a_plan(void **state)
+{
+    (void)state;
+    static const char *const networks[] = {"alexnet", "resnet18", "googlenet"};
+    static const char *const places[] = {"1x4:p100,intra=2GB/s", "2x2:p100,inter=1GB/s", "1x3:cpu"};
+    for (int i = 0; i < 3; i++) {
+        struct subject s;
+        struct plan_price priced;
+        take_network(&s, networks[i], 48, places[i]);
+        struct layers_answer *a = search(&s, 0);
+        assert_ok(plan_price(s.graph, a->plan, s.machine, (struct cost_scales){0}, &priced));
+        assert_true(priced.step_s <= a->step_s * (1 + 1e-9));
+        assert_that(priced.step_s >= (a->step_s - priced.sync_s) * (1 - 1e-9),
+                    "%s: price %g, of which %g sums; search %g", networks[i], priced.step_s,
+                    priced.sync_s, a->step_s);
+        layers_answer_destroy(a);
+        drop_subject(&s);
+    }
 }
 
 /* The times of the layers of a plan: a move is in that of one layer, not of two. */
@@ -159,13 +173,19 @@ static void test_explained_times_add_up(void **state)
     double sum_s = 0, sync_s = 0, moves_s = 0;
     assert_non_null(priced);
     assert_ok(explain_price_layers(&r, p, a->plan, priced));
+    struct pricing_request priced_as = price(&s, 4);
+    struct pricing *pricing;
+    assert_ok(pricing_create(&priced_as, NULL, &pricing));
     for (int i = 0; i < a->n_layers; i++) {
-        const struct priced_node *node = &priced[a->layers[i].nodes[0]];
+        const struct pricing_layer *l = &pricing->layers[i];
+        const struct priced_node *node = &priced[l->nodes.node[0]];
         assert_true(node->known && node->other[0]);
         sum_s += node->seconds;
-        sync_s += a->layers[i].chosen.cost.sync_s;
-        moves_s += a->layers[i].chosen.moves_s / 2;
+        sync_s += l->costs[a->choice[i]].sync_s;
+        moves_s -= l->totals[a->choice[i]];
     }
+    moves_s += a->step_s;
+    pricing_destroy(pricing);
     double hidden_s = fmax(0, sync_s - p->clock.workers[0].wait_s);
     assert_true(moves_s > 0.01 * a->step_s);
     assert_that(fabs(sum_s - (a->step_s - hidden_s)) < 1e-9 * sum_s,
@@ -400,7 +420,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_choices_can_be_lowered),
         cmocka_unit_test(test_searched_plans_can_be_lowered),
-        cmocka_unit_test(test_explanations_add_up),
+        cmocka_unit_test(test_equal_layers_are_priced_once),
+        cmocka_unit_test(test_price_of_a_plan),
         cmocka_unit_test(test_explained_times_add_up),
         cmocka_unit_test(test_bias_of_partial_sums),
         cmocka_unit_test(test_updates_on_mixed_devices),

@@ -1,5 +1,5 @@
-/* Plans trained in turns: who does more takes longer, whoever stands first; and stopping is no
- * failure. Who is left out is in test_contest. */
+/* Plans trained in turns: more work takes longer, whichever plan stands first; and stopping is no
+ * failure. Which plans are dropped is in test_trial_rounds. */
 #include "model/network.h"
 #include "plan/plan.h"
 #include "runtime/stop.h"
@@ -45,7 +45,8 @@ static void pair_close(struct pair *p)
     graph_destroy(p->graph);
 }
 
-/* Whoever stands first. Other programs on the machine may hide it in one order, hardly in both. */
+/* Whichever stands first. Other programs on the machine may hide it in one order, hardly in both.
+ */
 static void test_more_work_takes_longer(void **state)
 {
     (void)state;
@@ -65,9 +66,8 @@ static void test_more_work_takes_longer(void **state)
     pair_close(&p);
 }
 
-/* It has no further rounds: here one that is no rival, which is out after its first whatever that
- * took. */
-static void test_who_is_behind_is_left_out(void **state)
+/* A plan that is no rival is dropped after its first round whatever that took. */
+static void test_a_plan_aside_has_one_round(void **state)
 {
     (void)state;
     struct pair p;
@@ -79,6 +79,26 @@ static void test_who_is_behind_is_left_out(void **state)
     assert_int_equal(plans[1].n_rounds, 1);
     assert_true(plans[0].n_rounds >= TRIAL_LEAST_ROUNDS);
     assert_true(plans[0].step_s > 0 && plans[1].step_s > 0);
+    pair_close(&p);
+}
+
+/* Memory holds two at once: the first plan is trained beside each of the others in turn, and each
+ * is compared with it. */
+static void test_groups(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p);
+    struct trial_plan plans[3] = {{.name = "first", .plan = p.plain, .memory_share = 0.35},
+                                  {.name = "same", .plan = p.plain, .memory_share = 0.35},
+                                  {.name = "twice", .plan = p.twice, .memory_share = 0.35}};
+    p.request.limit_s = 1;
+    assert_ok(trial_run(&p.request, plans, 3));
+    for (int i = 1; i < 3; i++) {
+        assert_true(plans[i].n_rounds >= TRIAL_LEAST_ROUNDS || plans[i].behind);
+        assert_true(plans[i].step_s > 0.3 * plans[0].step_s);
+        assert_true(plans[i].n_rounds < plans[0].n_rounds);
+    }
     pair_close(&p);
 }
 
@@ -124,7 +144,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_work_takes_longer),
-        cmocka_unit_test(test_who_is_behind_is_left_out),
+        cmocka_unit_test(test_a_plan_aside_has_one_round),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_few_samples),
         cmocka_unit_test(test_stopped),
     };

@@ -202,6 +202,7 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
             weigh_neighbours(c, &c->hosts[i]);
     TRY(prepare_result(c));
     TRY(flows_init(c));
+    TRY(demands_init(c));
     return meetings_init(c);
 }
 

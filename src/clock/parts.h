@@ -3,7 +3,7 @@
  *     clock.c      sets up, sums up
  *     workers.c    the two streams of a worker, as the executor runs them
  *     meetings.c   transfers and reductions: who has come, and what they demand when all have
- *     demands.c    what a transfer or a reduction takes of cores and links
+ *     demands.c    what a transfer or a reduction takes of cores and links, by cost.h
  *     flows.c      what is under way, sharing cores and links
  *     hands.c      what members do together, each while it waits and between its instructions
  *     events.c     what happens next
@@ -12,6 +12,7 @@
 #define CLEAVE_CLOCK_PARTS_H
 
 #include "clock/clock.h"
+#include "cost/cost.h"
 
 /* ---- events.c: a heap; events of the same time come in the order in which they were added ---- */
 
@@ -243,8 +244,8 @@ struct clock_run {
     int n_buckets, *buckets;
     int *lines; /* [n_buckets]: the first meeting in line; -1: none */
     struct flow_area area;
-    double *amounts; /* [n_resources], see demands.c */
-    int *touched;
+    int *devices;     /* [n_workers], of the members of the call that is looked at */
+    struct cost cost; /* of it */
     struct clock_events events;
     struct clock_result *result;
 };
@@ -257,6 +258,7 @@ enum status meetings_begin(struct clock_run *c, int number) MUST_USE;
 /* Of the flow. */
 enum status meetings_flowed(struct clock_run *c, int flow) MUST_USE;
 
+enum status demands_init(struct clock_run *c) MUST_USE;
 /* What a meeting whose members have all come takes: latency, least time, demands. */
 enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
 

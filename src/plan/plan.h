@@ -57,6 +57,7 @@
 #include "model/graph.h"
 
 enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
+enum { PLAN_BUCKET_BYTES = 25 << 20 }; /* where nothing else is asked for */
 
 enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
 enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 
 /* Sizes of one cut sum to at most this, so that plan_part's products stay within 64 bits. */
-enum { PLAN_MAX_SIZE_SUM = 1000000000, PLAN_BUCKET_BYTES = 25 << 20 };
+enum { PLAN_MAX_SIZE_SUM = 1000000000 };
 
 extern const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1]; /* end with NULL */
 

@@ -1,5 +1,7 @@
 #include "profile/costs.h"
 
+#include "cost/cost.h"
+
 #include <math.h>
 
 /* Cold caches cost about a fifth where they cost most (two stages without micro-batches, 2 cores).
@@ -8,10 +10,8 @@ static const double MOST_ALONE = 1.25;
 
 static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
 {
-    const struct machine_kind *k = source->kind;
     double scale = convolves ? source->scales.convolutions : source->scales.others;
-    return k->launch_s + (scale > 0 ? scale : 1) *
-                             fmax(flops / k->reached_flops_per_s, bytes / k->reached_bytes_per_s);
+    return cost_compute(source->kind, &(struct cost_work){flops, bytes, scale});
 }
 
 /* False: nothing is known in this setting. */

@@ -1,8 +1,5 @@
 /* costs.h: what the computing instructions of a program cost on a device: measured, else fitted to
- * what was measured of the same family, else the roofline of the machine's device:
- *
- *     launch_s + scale * max(flops / reached_flops_per_s, bytes / reached_bytes_per_s)
- *
+ * what was measured of the same family, else the roofline of the machine's device (cost_compute).
  * Every instruction gets a cost; its origin says which of the three it is.
  */
 #ifndef CLEAVE_PROFILE_COSTS_H

@@ -1,8 +1,8 @@
 #include "search/candidates.h"
 
 #include "base/timer.h"
-#include "search/estimate.h"
-#include "search/searched.h"
+#include "search/candidates_searched.h"
+#include "search/plan_price.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ struct finder {
     bool search_cut; /* the searches were */
     double off;      /* clock / estimate of plain data parallelism */
     int n_clocked, n_measured;
-    double longest_s;            /* that lowering and clocking one took */
-    double shown_s;              /* when progress was, while searching */
-    struct searched_costs costs; /* for the searches */
+    double longest_s;         /* that lowering and clocking one took */
+    double shown_s;           /* when progress was, while searching */
+    struct known_costs costs; /* for the searches */
 };
 
 /* ---- time ---- */
@@ -92,7 +92,7 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     f->local = r.local && r.profile;
     f->look_only = r.look_only;
     r.look_only = r.look_only || look_only;
-    r.n_others = 0; /* whoever wins is held to the memory of the whole run (check_winner) */
+    r.n_others = 0; /* the winner is held to the memory of the whole run later */
     enum status st = predict_plan(&r, &p);
     if (st == STATUS_USAGE) {
         status_clear();
@@ -108,7 +108,7 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     f->n_clocked += c->state != CANDIDATE_CLOCKED;
     take_prediction(c, p);
     if (!f->costs.known)
-        searched_take_costs(&f->costs, &r, p);
+        known_costs_take(&f->costs, &r, p);
     prediction_destroy(p);
     return STATUS_OK;
 }
@@ -119,8 +119,8 @@ static enum status estimate_from(struct finder *f, int first)
 {
     for (int i = first; i < f->list.n; i++) {
         struct candidate *c = &f->list.list[i];
-        struct plan_estimate e;
-        TRY(estimate_plan(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
+        struct plan_price e;
+        TRY(plan_price(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
         c->bound_s = e.bound_s;
         c->estimate_s = c->step_s = e.step_s;
         c->fits = true;
@@ -168,14 +168,14 @@ static enum status thin_out(struct finder *f)
     return STATUS_OK;
 }
 
-/* What the clock would say, as far as the estimate knows. */
+/* The estimate, scaled so that it is right for plain data parallelism. */
 static double expected_s(const struct finder *f, const struct candidate *c)
 {
     return c->estimate_s * (f->off > 0 ? f->off : 1);
 }
 
-/* Of what may win, by the clock as it is now: what is measured may turn out slower than it was
- * guessed. INFINITY: there is none. */
+/* The best time of the plans that may win, by the clock as it is now: a measured plan may be slower
+ * than it was guessed. INFINITY: there is none. */
 static double find_best_s(const struct finder *f)
 {
     double best_s = INFINITY;
@@ -194,7 +194,7 @@ static bool is_hopeless(const struct finder *f, const struct candidate *c, doubl
     return bounded || expected_s(f, c) > most * best_s;
 }
 
-/* What may not win goes through the clock last, so that people see what they leave. A plan whose
+/* A plan that may not win goes through the clock last, so that people see its time. A plan whose
  * gradients are summed within nodes first has a twin that is estimated nearly alike: that one goes
  * before it, in case there is no time for both. */
 static double find_rank(const struct finder *f, const struct candidate *c)
@@ -219,7 +219,7 @@ static int find_next(const struct finder *f)
 
 /* ---- measuring ---- */
 
-/* The fastest, by what is known, that rests on guesses and may still be the best. */
+/* The fastest plan whose costs are guessed and that may still be the best. */
 static int find_unmeasured(const struct finder *f, double best_measured_s)
 {
     static const double DOUBT = 0.9; /* a guess may be off by so much */
@@ -243,7 +243,8 @@ static double find_best_measured(const struct finder *f)
     return best_s;
 }
 
-/* What was measured for one plan is known of the others, of which those that are near count. */
+/* Costs that were measured for one plan count for the others: those that are near are clocked
+ * again. */
 static enum status look_again(struct finder *f)
 {
     double near_s = CANDIDATES_HOPELESS * find_best_measured(f);
@@ -271,8 +272,8 @@ static enum status measure_likely(struct finder *f)
 
 /* ---- all of it ---- */
 
-/* Data parallelism on all workers, which everything is held against, and one worker, to say what
- * the others are worth. */
+/* Data parallelism on all workers, which all others are held against, and one worker, for the speed
+ * that more of them give. */
 static enum status list_first(struct finder *f)
 {
     const struct candidate_request *r = f->request;
@@ -340,16 +341,8 @@ static enum status list_searched(struct finder *f)
         return STATUS_OK;
     const struct search_options layers = {.stop = stop_layers, .user = f};
     const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
-    TRY(searched_list(f->request, &f->costs, &layers, &pipelines, &f->list));
+    TRY(candidates_list_searched(f->request, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
-}
-
-static enum status clock_timed(struct finder *f, int i)
-{
-    double start_s = elapsed_s(f);
-    TRY(clock_candidate(f, i, true));
-    f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
-    return STATUS_OK;
 }
 
 static enum status find_all(struct finder *f)
@@ -361,8 +354,11 @@ static enum status find_all(struct finder *f)
     TRY(list_more(f));
     TRY(list_searched(f));
     do { /* measuring may have made others likely */
-        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);)
-            TRY(clock_timed(f, i));
+        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);) {
+            double start_s = elapsed_s(f);
+            TRY(clock_candidate(f, i, true));
+            f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
+        }
         if (f->local && !f->look_only)
             TRY(measure_likely(f));
     } while (!is_over(f) && find_next(f) >= 0 && !is_late(f));
@@ -380,19 +376,6 @@ static int compare_rank(const void *a, const void *b)
     return (x->step_s > y->step_s) - (x->step_s < y->step_s);
 }
 
-static void drop_refused(struct finder *f)
-{
-    int kept = 0;
-    for (int i = 0; i < f->list.n; i++) {
-        struct candidate *c = &f->list.list[i];
-        if (c->state == CANDIDATE_REFUSED)
-            plan_destroy(c->plan);
-        else
-            f->list.list[kept++] = *c;
-    }
-    f->list.n = kept;
-}
-
 static int find_named(const struct candidate_set *s, const char *name)
 {
     for (int i = 0; i < s->n; i++)
@@ -404,10 +387,18 @@ static int find_named(const struct candidate_set *s, const char *name)
 static enum status hand_over(struct finder *f, struct candidate_set *s)
 {
     const struct candidate_request *r = f->request;
-    for (int i = 0; i < f->list.n; i++) /* as the clock would have it */
-        if (f->list.list[i].state == CANDIDATE_ESTIMATED)
-            f->list.list[i].step_s = expected_s(f, &f->list.list[i]);
-    drop_refused(f);
+    int kept = 0;
+    for (int i = 0; i < f->list.n; i++) {
+        struct candidate *c = &f->list.list[i];
+        if (c->state == CANDIDATE_REFUSED) {
+            plan_destroy(c->plan);
+            continue;
+        }
+        if (c->state == CANDIDATE_ESTIMATED) /* as the clock would have it */
+            c->step_s = expected_s(f, c);
+        f->list.list[kept++] = *c;
+    }
+    f->list.n = kept;
     qsort(f->list.list, (size_t)f->list.n, sizeof *f->list.list, compare_rank);
     s->n = f->list.n;
     s->list = f->list.list;
@@ -421,20 +412,14 @@ static enum status hand_over(struct finder *f, struct candidate_set *s)
     return STATUS_OK;
 }
 
-static enum status check_request(const struct candidate_request *r)
-{
-    if (r->n_workers < 1 || r->n_workers > PLAN_MAX_WORKERS)
-        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", r->n_workers,
-                           PLAN_MAX_WORKERS);
-    return STATUS_OK;
-}
-
 enum status candidates_find(const struct candidate_request *request, struct candidate_set **out)
 {
     struct finder f = {.request = request, .start_ns = timer_now_ns()};
     struct candidate_set *s;
     arena *memory;
-    TRY(check_request(request));
+    if (request->n_workers < 1 || request->n_workers > PLAN_MAX_WORKERS)
+        return status_fail(STATUS_USAGE, "%d workers: a plan has 1 to %d", request->n_workers,
+                           PLAN_MAX_WORKERS);
     TRY(arena_create(&memory));
     enum status st = arena_alloc(memory, sizeof *s, &s);
     if (st != STATUS_OK) {

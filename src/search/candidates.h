@@ -1,9 +1,9 @@
 /* candidates.h: every plan that is worth a look, run through the clock, and the one to use.
  *
- * Candidates are the named strategies with their variants (named.c), the per-layer optimum
- * (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and lowering
- * them takes longer than all the rest; so each is estimated first (estimate.h), they go through the
- * clock from the most promising on, and those that cannot win any more stay estimates:
+ * Candidates are the named strategies with their variants (candidates_named.c), the per-layer
+ * optimum (layers.h) and the best pipelines (pipelines.h). Most of them are far from the best, and
+ * lowering them takes longer than all the rest; so each is estimated first (plan_price.h), they go
+ * through the clock from the most promising on, and those that cannot win any more stay estimates:
  *
  *     data    always through the clock, first
  *     others  by estimate; skipped  where even the bound is above the best clocked time,
@@ -11,11 +11,11 @@
  *                                   or where the time limit has passed
  *
  * On this host the costs behind the clock are measured where they are not known. That takes a
- * second or two for a plan, so it is done for those alone that may win with what is known so far;
- * each one that is measured makes the guesses about the others better.
+ * second or two for a plan, so it is done only for plans that may win by the costs so far; each
+ * measured plan makes the guesses about the others better.
  *
- * What wins is the fastest by the clock that fits into memory, unless a simpler one is as fast
- * within the error bar (candidates_beats). Plain data parallelism is always among them, and nothing
+ * The fastest plan by the clock that fits into memory wins, unless a simpler one is as fast within
+ * the error bar (candidates_beats). Plain data parallelism is always among them, and nothing
  * slower than it wins, however simple. On this host the best few by the clock can be run for real,
  * in turns (try_plans): then that decides.
  *
@@ -30,7 +30,7 @@
 
 #include "predict/predict.h"
 
-/* From the simplest to the most involved: what people have to understand, and what can go wrong. */
+/* From the simplest to the most involved, for people to understand and to get right. */
 enum candidate_family {
     FAMILY_SERIAL,
     FAMILY_DATA,
@@ -59,11 +59,11 @@ struct candidate {
     struct plan *plan;
     bool stale; /* trains with older weights: not to the losses of one worker */
     enum candidate_state state;
-    double bound_s, estimate_s; /* of a step, without the clock (estimate.h) */
+    double bound_s, estimate_s; /* of a step, without the clock (plan_price.h) */
     double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
-    double wander;              /* of that error, what all plans on this host have in common */
-    double compute_s, wait_s;   /* of a step, mean over workers; clocked */
-    bool fits;                  /* clocked; estimated ones are taken to */
+    double wander; /* the part of that error that all plans on this host have in common */
+    double compute_s, wait_s; /* of a step, mean over workers; clocked */
+    bool fits;                /* clocked; estimated ones are taken to */
     bool checked; /* that the short last batch and the test fit, too; the winner's always is */
     int64_t memory_bytes;              /* of the largest worker; unless checked, in a step */
     int64_t needed_bytes, limit_bytes; /* where it is scarcest */
@@ -86,15 +86,16 @@ struct candidate_request {
     int64_t micro_batches; /* of pipelines; 0: tried */
     struct cost_scales scales;
     double limit_s;       /* of the whole search; 0: none */
-    double most_worker_s; /* workers * step: what is above may not win; 0: no limit */
+    double most_worker_s; /* workers * step: a plan above it may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
-    /* Runs these plans for real, in turns, and sets their tried_s (of none, if it was stopped
-     * early), tried_noise and tried_behind. NULL: the clock decides. */
+    /* Runs these plans for real, in turns, and compares them with the first one: sets their tried_s
+     * (of none, if it was stopped early), tried_noise and tried_behind. The first one and any other
+     * fit into memory together. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
-    bool (*stops)(void *user); /* then the best so far is what is found */
+    bool (*stops)(void *user); /* then the search ends with the best so far */
     void *user;
 };
 
@@ -117,8 +118,8 @@ enum status candidates_find(const struct candidate_request *request,
 void candidates_destroy(struct candidate_set *s); /* NULL is fine */
 
 /* Whether a is faster than b by more than the error bar of the difference. Both take the same costs
- * and are off by them alike; what counts is in what they differ: of the difference in computing and
- * of that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
+ * and are off by them alike; only their differences count: of the difference in computing and of
+ * that in waiting, each is as uncertain as figures of its kind are (docs/cost-model.md). Below
  * CANDIDATES_NOISE of a step nothing is a difference, below CANDIDATES_ROUGH where costs are not
  * measured: how much of a sum hides depends on them, too. For simplicity's sake no more is given up
  * than CANDIDATES_GIVEN_UP of a step, or CANDIDATES_GUESSED where costs are not measured. */
@@ -127,16 +128,12 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 #define CANDIDATES_ROUGH 0.03
 #define CANDIDATES_GIVEN_UP 0.02
 #define CANDIDATES_GUESSED 0.05
-/* After a trial: no more of a step than this. */
+/* After a trial a simpler plan may be slower than the fastest one by so much of a step. */
 #define CANDIDATES_TRIED 0.01
-/* How far predictions of plans of this host are off against each other, with costs that were
- * measured at different moments of a machine that is not always equally fast
- * (docs/measurements/recommend.md). */
-#define CANDIDATES_CLOCK_ERROR 0.10
-/* Who is in a trial: by the clock not slower than the choice by more than this factor. All plans of
- * several workers were seen predicted 1.4 and 1.7 times too slow, because the machine was slow
- * while their costs were measured; a trial is soon done with those that really are, so at least so
- * many are in it. */
+/* A trial takes plans that are by the clock not slower than its choice by more than this factor.
+ * All plans of several workers were once predicted 1.4 and 1.7 times too slow, because the machine
+ * was slow while their costs were measured; a trial soon drops those that really are slow, so it
+ * takes at least so many. */
 #define CANDIDATES_NEAR 1.5
 enum { CANDIDATES_LEAST_TRIED = 6, CANDIDATES_MOST_TRIED = 8 };
 /* Estimates are off by less than this factor, where they are held against that of data. */
@@ -151,23 +148,24 @@ enum status candidates_add(const struct candidate_request *request, struct candi
 /* As far as its clocked time and its memory in a step tell. */
 bool candidates_may_win(const struct candidate_request *request, const struct candidate *c);
 
-/* Of a step, by all that is known: by the clock. After a trial both it and the clock are witnesses,
- * each as good as it is exact: on a noisy machine ten seconds of training may say less than the
- * clock; and by what the trial is sure of that the clock is off, it is off. Then it is what a step
- * takes on the machine as it was during the trial. */
+/* Of a step: as tried, else by the clock. */
 double candidates_known_s(const struct candidate_set *s, int i);
 
-/* Sets best and fastest; whoever is chosen is held to the memory of the whole run. */
+/* Sets best and fastest; the chosen plan fits into memory in the whole run. */
 enum status candidates_choose(const struct candidate_request *request,
                               struct candidate_set *s) MUST_USE;
-/* Has the best few tried, and chooses among them. */
+/* Has the best few tried, data parallelism first among them, and chooses one of them: the fastest,
+ * or a simpler one that is nearly as fast. If memory does not hold data parallelism and the clock's
+ * choice at the same time, the clock decides. */
 enum status candidates_try(const struct candidate_request *request,
                            struct candidate_set *s) MUST_USE;
+/* Of the host's memory, where it is scarcest. */
+double candidates_memory_share(const struct candidate *c);
 /* The memory of the short last batch and of the test, too. */
 enum status candidates_check_memory(const struct candidate_request *request,
                                     struct candidate *c) MUST_USE;
 
-/* ---- named.c ---- */
+/* ---- candidates_named.c ---- */
 
 struct candidate_list {
     arena *memory;

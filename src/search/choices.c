@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CHOICES = 400, ANY_PARTS = 8, LEAST_PART = 2, MAX_COUNTS = 64, MAX_SEATS = 128 };
+enum { MAX_CHOICES = 400, ANY_PARTS = 8, LEAST_PART = 2, MAX_COUNTS = 64, MAX_PLACEMENTS = 128 };
 
 /* Sizes of the batch's parts are proportions; they are written in so many parts of the whole. */
 static const int64_t BATCH_UNITS = 1000000;
@@ -69,7 +69,7 @@ enum status choice_find_layers(const struct graph *graph, arena *memory,
 enum use { USE_BATCH, USE_HEIGHT, USE_WIDTH, USE_CHANNELS, USE_SUMMED, USE_COUNT };
 
 struct lister {
-    const struct choice_wish *wish;
+    const struct choice_request *request;
     arena *memory;
     struct loop_nest nest;
     int64_t channels; /* of the output */
@@ -80,12 +80,12 @@ struct lister {
     int max_choices, n, capacity;
     struct choice *choices;
     /* Workers of so many pieces, by place; made once. */
-    struct seats {
+    struct placement {
         int n_pieces;
         enum choice_place place;
         const int *workers;
-    } seats[MAX_SEATS];
-    int n_seats;
+    } placements[MAX_PLACEMENTS];
+    int n_placements;
 };
 
 /* The loop of the output's axis that can be cut; -1. */
@@ -139,7 +139,7 @@ static void find_loops(struct lister *l)
 
 static void find_counts(struct lister *l)
 {
-    int n = l->wish->n_workers;
+    int n = l->request->n_workers;
     for (int i = 1; i <= n && l->n_counts < MAX_COUNTS; i++)
         if (n <= ANY_PARTS || n % i == 0 || (i & (i - 1)) == 0)
             l->count[l->n_counts++] = i;
@@ -147,7 +147,7 @@ static void find_counts(struct lister *l)
 
 /* ---- workers ---- */
 
-static int compare_speed(const struct choice_wish *w, int a, int b)
+static int compare_speed(const struct choice_request *w, int a, int b)
 {
     if (w->speed[a] != w->speed[b])
         return w->speed[a] > w->speed[b] ? -1 : 1;
@@ -155,7 +155,7 @@ static int compare_speed(const struct choice_wish *w, int a, int b)
 }
 
 /* The n fastest, in the order of their numbers. */
-static void take_fastest(const struct choice_wish *w, int n, int *workers)
+static void take_fastest(const struct choice_request *w, int n, int *workers)
 {
     int kept = 0;
     for (int i = 0; i < w->n_workers; i++) {
@@ -167,13 +167,13 @@ static void take_fastest(const struct choice_wish *w, int n, int *workers)
     }
 }
 
-static enum status find_seats(struct lister *l, int n_pieces, enum choice_place place,
-                              const int **out)
+static enum status find_workers(struct lister *l, int n_pieces, enum choice_place place,
+                                const int **out)
 {
-    const struct choice_wish *w = l->wish;
-    for (int i = 0; i < l->n_seats; i++)
-        if (l->seats[i].n_pieces == n_pieces && l->seats[i].place == place) {
-            *out = l->seats[i].workers;
+    const struct choice_request *w = l->request;
+    for (int i = 0; i < l->n_placements; i++)
+        if (l->placements[i].n_pieces == n_pieces && l->placements[i].place == place) {
+            *out = l->placements[i].workers;
             return STATUS_OK;
         }
     int *workers;
@@ -182,8 +182,8 @@ static enum status find_seats(struct lister *l, int n_pieces, enum choice_place 
         workers[i] = place == PLACE_SPREAD ? (int)((int64_t)i * w->n_workers / n_pieces) : i;
     if (place == PLACE_FAST)
         take_fastest(w, n_pieces, workers);
-    if (l->n_seats < MAX_SEATS)
-        l->seats[l->n_seats++] = (struct seats){n_pieces, place, workers};
+    if (l->n_placements < MAX_PLACEMENTS)
+        l->placements[l->n_placements++] = (struct placement){n_pieces, place, workers};
     *out = workers;
     return STATUS_OK;
 }
@@ -208,7 +208,7 @@ static void round_sizes(const double *share, int n, int64_t extent, int64_t *siz
 }
 
 /* A part is as fast as the slowest worker that has a piece of it. */
-static bool find_shares(const struct choice_wish *w, const struct choice *c, int number,
+static bool find_shares(const struct choice_request *w, const struct choice *c, int number,
                         double *share)
 {
     int inner = 1, n_parts = c->cut[number].n_parts;
@@ -230,12 +230,12 @@ static bool find_shares(const struct choice_wish *w, const struct choice *c, int
 
 static enum status size_parts(struct lister *l, struct choice *c)
 {
-    for (int i = 0; l->wish->speed && i < c->n_cuts; i++) {
+    for (int i = 0; l->request->speed && i < c->n_cuts; i++) {
         struct plan_cut *cut = &c->cut[i];
         double *share;
         int64_t *sizes, extent = cut->loop ? l->nest.loop[cut->loop].extent : BATCH_UNITS;
         TRY(arena_alloc_array(l->memory, (size_t)cut->n_parts, sizeof *share, &share));
-        if (!find_shares(l->wish, c, i, share))
+        if (!find_shares(l->request, c, i, share))
             continue;
         TRY(arena_alloc_array(l->memory, (size_t)cut->n_parts, sizeof *sizes, &sizes));
         round_sizes(share, cut->n_parts, extent, sizes);
@@ -271,7 +271,7 @@ static bool has_room(const struct lister *l, enum use use, int n_parts)
     if (loop < 0)
         return false;
     if (use == USE_BATCH)
-        return n_parts <= l->wish->samples;
+        return n_parts <= l->request->samples;
     if ((int64_t)n_parts * LEAST_PART > l->nest.loop[loop].extent)
         return false;
     if (use == USE_SUMMED)
@@ -284,16 +284,17 @@ static bool is_sensible(const struct lister *l, const int parts[USE_COUNT], int 
                         int64_t n_pieces)
 {
     int height = parts[USE_HEIGHT], width = parts[USE_WIDTH];
-    if (n_pieces > l->wish->n_workers || n_cuts > CHOICE_MAX_CUTS)
+    if (n_pieces > l->request->n_workers || n_cuts > CHOICE_MAX_CUTS)
         return false;
     if (width > height || (width > 1 && height > 2 * width))
         return false;
     if (parts[USE_SUMMED] > 1 && n_cuts - (parts[USE_BATCH] > 1) > 1)
         return false;
-    if (l->wish->only_batch) /* over as many as can be, or not at all */
-        return n_pieces == parts[USE_BATCH] && (n_pieces == 1 || n_pieces == l->wish->n_workers ||
-                                                l->wish->samples < l->wish->n_workers);
-    return n_pieces == l->wish->n_workers || n_cuts <= 2;
+    if (l->request->only_batch) /* over as many as can be, or not at all */
+        return n_pieces == parts[USE_BATCH] &&
+               (n_pieces == 1 || n_pieces == l->request->n_workers ||
+                l->request->samples < l->request->n_workers);
+    return n_pieces == l->request->n_workers || n_cuts <= 2;
 }
 
 /* ---- the list ---- */
@@ -308,7 +309,7 @@ static enum status add_choice(struct lister *l, const struct choice *c)
 static enum status add_placed(struct lister *l, struct choice c, enum choice_place place)
 {
     c.place = place;
-    TRY(find_seats(l, c.n_pieces, place, &c.workers));
+    TRY(find_workers(l, c.n_pieces, place, &c.workers));
     TRY(size_parts(l, &c));
     for (int i = 0; i < c.n_cuts; i++)
         if (c.cut[i].sizes && c.cut[i].loop != 0 && reads_padding(l, &c.cut[i]))
@@ -316,7 +317,7 @@ static enum status add_placed(struct lister *l, struct choice c, enum choice_pla
     return add_choice(l, &c);
 }
 
-static bool spans_nodes(const struct choice_wish *w)
+static bool spans_nodes(const struct choice_request *w)
 {
     const struct machine *m = w->machine;
     int first = w->first_device % m->n_devices;
@@ -327,11 +328,11 @@ static bool spans_nodes(const struct choice_wish *w)
 static enum status add_everywhere(struct lister *l, const struct choice *c)
 {
     TRY(add_placed(l, *c, PLACE_SPREAD));
-    if (c->n_pieces == l->wish->n_workers)
+    if (c->n_pieces == l->request->n_workers)
         return STATUS_OK;
-    if (spans_nodes(l->wish) && c->n_pieces > 1)
+    if (spans_nodes(l->request) && c->n_pieces > 1)
         TRY(add_placed(l, *c, PLACE_PACKED));
-    if (l->wish->speed)
+    if (l->request->speed)
         TRY(add_placed(l, *c, PLACE_FAST));
     return STATUS_OK;
 }
@@ -343,7 +344,7 @@ static enum status add_orders(struct lister *l, struct choice c)
 {
     TRY(add_everywhere(l, &c));
     bool turns = c.n_cuts == 2 && c.cut[0].loop == 0 && l->nest.n_params > 0 &&
-                 spans_nodes(l->wish) && !c.partial && c.n_pieces == l->wish->n_workers;
+                 spans_nodes(l->request) && !c.partial && c.n_pieces == l->request->n_workers;
     if (!turns)
         return STATUS_OK;
     struct plan_cut first = c.cut[0];
@@ -375,7 +376,7 @@ static enum status list_from(struct lister *l, int use, int parts[USE_COUNT], in
 {
     if (use == USE_COUNT)
         return add_parts(l, parts);
-    for (int i = 0; i < l->n_counts && n_pieces * l->count[i] <= l->wish->n_workers; i++) {
+    for (int i = 0; i < l->n_counts && n_pieces * l->count[i] <= l->request->n_workers; i++) {
         if (!has_room(l, (enum use)use, l->count[i]))
             continue;
         parts[use] = l->count[i];
@@ -384,7 +385,8 @@ static enum status list_from(struct lister *l, int use, int parts[USE_COUNT], in
     return STATUS_OK;
 }
 
-/* What is kept if there are too many: the whole, all workers, few cuts; then many pieces. */
+/* The order in which choices are kept if there are too many: the whole, all workers, few cuts; then
+ * many pieces. */
 static int64_t rank_choice(const struct choice *c, int n_workers)
 {
     if (c->n_pieces == 1 && c->place == PLACE_SPREAD)
@@ -396,7 +398,7 @@ static int64_t rank_choice(const struct choice *c, int n_workers)
 /* Keeps the max_choices of the lowest rank in their order. */
 static enum status drop_surplus(struct lister *l)
 {
-    int n_workers = l->wish->n_workers;
+    int n_workers = l->request->n_workers;
     int64_t low = 0, high = 16 * (int64_t)n_workers;
     if (l->n <= l->max_choices)
         return STATUS_OK;
@@ -418,16 +420,16 @@ static enum status drop_surplus(struct lister *l)
     return STATUS_OK;
 }
 
-enum status choice_list(const struct choice_wish *wish, const struct choice_layer *layer,
+enum status choice_list(const struct choice_request *request, const struct choice_layer *layer,
                         arena *memory, const struct choice **choices, int *n_choices)
 {
     struct lister *l;
     int parts[USE_COUNT];
     TRY(arena_alloc(memory, sizeof *l, &l));
-    struct op_case op = op_resize(&wish->graph->nodes[layer->node[0]].op, wish->samples);
-    l->wish = wish;
+    struct op_case op = op_resize(&request->graph->nodes[layer->node[0]].op, request->samples);
+    l->request = request;
     l->memory = memory;
-    l->max_choices = wish->max_choices ? wish->max_choices : MAX_CHOICES;
+    l->max_choices = request->max_choices ? request->max_choices : MAX_CHOICES;
     l->followed = layer->n_nodes > 1;
     l->channels = op.output.rank > 1 ? op.output.dim[1] : 1;
     op_get_loops(&op, &l->nest);

@@ -54,7 +54,7 @@ enum status choice_find_layers(const struct graph *graph, arena *memory,
                                struct choice_layer **layers, int *n_layers,
                                int **layer_of) MUST_USE;
 
-struct choice_wish {
+struct choice_request {
     const struct graph *graph;
     int64_t samples; /* in a (micro-)batch */
     const struct machine *machine;
@@ -68,11 +68,11 @@ struct choice_wish {
 
 /* The choices of a layer, the whole on one worker first. Every one of them passes plan_check and
  * can be lowered. */
-enum status choice_list(const struct choice_wish *wish, const struct choice_layer *layer,
+enum status choice_list(const struct choice_request *request, const struct choice_layer *layer,
                         arena *memory, const struct choice **choices, int *n_choices) MUST_USE;
 
-/* What the plan says for node number `member` of the layer under a choice: cuts and workers
- * (numbers from 0; `memory` holds what is allocated). stage and recompute stay as they are. */
+/* The plan's cuts and workers of node number `member` of the layer under a choice (workers are
+ * numbered from 0, the lists are allocated in `memory`). stage and recompute stay as they are. */
 enum status choice_write(const struct graph *graph, const struct choice_layer *layer, int member,
                          const struct choice *c, arena *memory, struct plan_layer *out) MUST_USE;
 

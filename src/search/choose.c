@@ -1,5 +1,7 @@
 /* Which of the candidates to use: by the clock, by memory, and by a trial of the best few. */
+#include "base/log.h"
 #include "search/candidates.h"
+#include "search/trial.h"
 
 #include <math.h>
 
@@ -11,8 +13,8 @@ bool candidates_may_win(const struct candidate_request *r, const struct candidat
     return c->state == CANDIDATE_CLOCKED && c->fits && !dear && (r->allow_stale || !c->stale);
 }
 
-/* Relative error of its computing: the error bar less the part of waiting, and less what the host
- * wanders, which makes all plans slower alike. */
+/* Relative error of its computing: the error bar less the part of waiting, and less the part that
+ * all plans on this host have in common, which makes them slower alike. */
 static double compute_error(const struct candidate *c)
 {
     static const double WAIT_ERROR = 0.15;
@@ -68,60 +70,32 @@ static int compare_simplicity(const struct candidate *a, const struct candidate 
 
 /* ---- the choice ---- */
 
-/* Of those that were tried, and to the end. */
-static bool is_finalist(const struct candidate *c)
-{
-    return c->tried_s > 0 && !c->tried_behind;
-}
-
-/* Once some were tried, one of them it is. */
+/* Once some were tried, one of them wins; not one that was dropped. */
 static bool is_eligible(const struct candidate_request *r, const struct candidate_set *s, int i)
 {
-    return candidates_may_win(r, &s->list[i]) && (s->n_tried == 0 || is_finalist(&s->list[i]));
-}
-
-/* How much slower or faster than predicted the machine was during the trial. */
-static double find_weather(const struct candidate_set *s)
-{
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < s->n; i++)
-        if (is_finalist(&s->list[i])) {
-            sum += log(s->list[i].tried_s / s->list[i].step_s);
-            n++;
-        }
-    return n ? exp(sum / n) : 1;
+    const struct candidate *c = &s->list[i];
+    return candidates_may_win(r, c) && (s->n_tried == 0 || (c->tried_s > 0 && !c->tried_behind));
 }
 
 double candidates_known_s(const struct candidate_set *s, int i)
 {
-    const struct candidate *c = &s->list[i];
-    if (s->n_tried == 0)
-        return c->step_s;
-    double clocked_s = c->step_s * find_weather(s);
-    if (c->tried_s <= 0)
-        return clocked_s;
-    double noise = c->tried_noise;
-    double clock = fmax(CANDIDATES_CLOCK_ERROR, fabs(log(c->tried_s / clocked_s)) - 2 * noise);
-    double trust = c->tried_behind ? 1 : clock * clock / (clock * clock + noise * noise);
-    return pow(c->tried_s, trust) * pow(clocked_s, 1 - trust);
+    return s->list[i].tried_s > 0 ? s->list[i].tried_s : s->list[i].step_s;
 }
 
 static bool is_beaten(const struct candidate_set *s, int i)
 {
     if (s->n_tried == 0)
         return candidates_beats(&s->list[s->fastest], &s->list[i]);
-    double noise = hypot(s->list[i].tried_noise, s->list[s->fastest].tried_noise);
-    double margin = fmin(fmax(CANDIDATES_NOISE, noise), CANDIDATES_TRIED);
-    return candidates_known_s(s, i) > (1 + margin) * candidates_known_s(s, s->fastest);
+    return candidates_known_s(s, i) > (1 + CANDIDATES_TRIED) * candidates_known_s(s, s->fastest);
 }
 
-/* For simplicity's sake some speed is given up against other plans, but none against plain data
- * parallelism: what is slower by all that is known is not recommended in its place. */
-static bool is_behind_data(const struct candidate_request *r, const struct candidate_set *s, int i)
+/* A plan that may win in place of the fastest. For simplicity's sake some speed is given up against
+ * other plans, but none against plain data parallelism. */
+static bool is_as_good(const struct candidate_request *r, const struct candidate_set *s, int i)
 {
-    return s->data >= 0 && is_eligible(r, s, s->data) &&
-           candidates_known_s(s, i) > candidates_known_s(s, s->data);
+    bool slower_than_data = s->data >= 0 && is_eligible(r, s, s->data) &&
+                            candidates_known_s(s, i) > candidates_known_s(s, s->data);
+    return is_eligible(r, s, i) && !is_beaten(s, i) && !slower_than_data;
 }
 
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
@@ -132,8 +106,8 @@ static int find_thriftiest(const struct candidate_request *r, const struct candi
     double most_s = (1 + CANDIDATES_NOISE) * candidates_known_s(s, best);
     int found = best;
     for (int i = 0; i < s->n; i++)
-        if (is_eligible(r, s, i) && candidates_known_s(s, i) <= most_s && !is_beaten(s, i) &&
-            !is_behind_data(r, s, i) && s->list[i].bytes_moved < s->list[found].bytes_moved &&
+        if (is_as_good(r, s, i) && candidates_known_s(s, i) <= most_s &&
+            s->list[i].bytes_moved < s->list[found].bytes_moved &&
             compare_simplicity(&s->list[i], &s->list[best]) == 0)
             found = i;
     return found;
@@ -148,8 +122,7 @@ static void choose(const struct candidate_request *r, struct candidate_set *s)
             s->fastest = i;
     s->best = s->fastest;
     for (int i = 0; i < s->n; i++)
-        if (is_eligible(r, s, i) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0 &&
-            !is_beaten(s, i) && !is_behind_data(r, s, i))
+        if (is_as_good(r, s, i) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0)
             s->best = i;
     if (s->best >= 0)
         s->best = find_thriftiest(r, s, s->best);
@@ -182,62 +155,65 @@ enum status candidates_choose(const struct candidate_request *request, struct ca
 
 /* ---- by a trial ---- */
 
-/* What may be in a trial: the plans are in memory together. */
-struct finalists {
-    int n, index[CANDIDATES_MOST_TRIED];
-    double share; /* of the host's memory, by those so far */
-};
-
-static enum status consider(const struct candidate_request *r, struct candidate_set *s, int i,
-                            struct finalists *f)
+double candidates_memory_share(const struct candidate *c)
 {
-    static const double MOST_MEMORY = 0.75;
-    for (int k = 0; k < f->n; k++)
-        if (f->index[k] == i)
+    return c->limit_bytes > 0 ? (double)c->needed_bytes / (double)c->limit_bytes : 0;
+}
+
+/* Adds candidate i to the n finalists if it may win and there is memory for it beside the first of
+ * them; returns how many there are. */
+static enum status consider(const struct candidate_request *r, struct candidate_set *s, int i,
+                            struct candidate **finalists, int *n)
+{
+    struct candidate *c = &s->list[i];
+    for (int k = 0; k < *n; k++)
+        if (finalists[k] == c)
             return STATUS_OK;
-    if (f->n == CANDIDATES_MOST_TRIED || !candidates_may_win(r, &s->list[i]))
+    if (*n == CANDIDATES_MOST_TRIED || !candidates_may_win(r, c))
         return STATUS_OK;
-    if (!s->list[i].checked)
-        TRY(candidates_check_memory(r, &s->list[i]));
-    const struct candidate *c = &s->list[i];
-    double share = c->limit_bytes > 0 ? (double)c->needed_bytes / (double)c->limit_bytes : 0;
-    if (c->fits && f->share + share <= MOST_MEMORY) {
-        f->share += share;
-        f->index[f->n++] = i;
-    }
+    if (!c->checked)
+        TRY(candidates_check_memory(r, c));
+    double beside = *n > 0 ? candidates_memory_share(finalists[0]) : 0;
+    if (c->fits && (*n == 0 || beside + candidates_memory_share(c) <= TRIAL_MOST_MEMORY))
+        finalists[(*n)++] = c;
     return STATUS_OK;
 }
 
-/* The choice of the clock, the two plainest plans whatever the clock says of them, who comes near,
- * and who comes next where these are few. */
+/* Data parallelism, which all are compared with; the choice of the clock; one worker; those that
+ * are near by the clock; and where these are few, those that come next. */
 static enum status find_finalists(const struct candidate_request *r, struct candidate_set *s,
-                                  struct finalists *f)
+                                  struct candidate **finalists, int *n)
 {
     double near_s = CANDIDATES_NEAR * s->list[s->best].step_s;
-    TRY(consider(r, s, s->best, f));
+    const struct candidate *best = &s->list[s->best];
     if (s->data >= 0)
-        TRY(consider(r, s, s->data, f));
+        TRY(consider(r, s, s->data, finalists, n));
+    TRY(consider(r, s, s->best, finalists, n));
+    if (*n > 0 && finalists[*n - 1] != best) {
+        log_warn("no trial: memory does not hold %s and %s at the same time; the clock decides",
+                 finalists[0]->name, best->name);
+        *n = 0;
+        return STATUS_OK;
+    }
     if (s->serial >= 0)
-        TRY(consider(r, s, s->serial, f));
+        TRY(consider(r, s, s->serial, finalists, n));
     for (int i = 0; i < s->n; i++) /* one that was found too large since may stand before others */
-        if (s->list[i].step_s < near_s || f->n < CANDIDATES_LEAST_TRIED)
-            TRY(consider(r, s, i, f));
+        if (s->list[i].step_s < near_s || *n < CANDIDATES_LEAST_TRIED)
+            TRY(consider(r, s, i, finalists, n));
     return STATUS_OK;
 }
 
 enum status candidates_try(const struct candidate_request *r, struct candidate_set *s)
 {
-    struct finalists f = {0};
     struct candidate *finalists[CANDIDATES_MOST_TRIED];
+    int n = 0;
     if (s->best < 0)
         return STATUS_OK;
-    TRY(find_finalists(r, s, &f));
-    if (f.n < 2)
+    TRY(find_finalists(r, s, finalists, &n));
+    if (n < 2)
         return STATUS_OK;
-    for (int k = 0; k < f.n; k++)
-        finalists[k] = &s->list[f.index[k]];
-    TRY(r->try_plans(r->user, f.n, finalists));
-    for (int k = 0; k < f.n; k++)
+    TRY(r->try_plans(r->user, n, finalists));
+    for (int k = 0; k < n; k++)
         s->n_tried += finalists[k]->tried_s > 0;
     return candidates_choose(r, s);
 }

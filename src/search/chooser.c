@@ -150,9 +150,13 @@ static enum status try_plans(void *user, int n, struct candidate *const *finalis
                                     .limit_s = c->options->try_s,
                                     .quiet = c->options->quiet};
     for (int i = 0; i < n; i++)
-        plans[i] = (struct trial_plan){.name = finalists[i]->name, .plan = finalists[i]->plan};
+        plans[i] = (struct trial_plan){.name = finalists[i]->name,
+                                       .plan = finalists[i]->plan,
+                                       .memory_share = candidates_memory_share(finalists[i])};
     TRY(trial_run(&request, plans, n));
     for (int i = 0; i < n && plans[0].n_rounds >= TRIAL_LEAST_ROUNDS; i++) {
+        if (plans[i].n_rounds < TRIAL_LEAST_ROUNDS && !plans[i].behind)
+            continue;
         finalists[i]->tried_s = plans[i].step_s;
         finalists[i]->tried_noise = plans[i].noise;
         finalists[i]->tried_behind = plans[i].behind;
@@ -184,7 +188,7 @@ static double find_limit(const struct chooser *c, int n_workers)
     return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
 }
 
-/* Who trains reads the data: there may be none where they are taken to be ready. */
+/* A trial reads the data: there may be none where they are taken to be ready. */
 static bool can_try(const struct chooser *c)
 {
     const struct forecast_options *f = &c->forecast_options;

@@ -1,38 +1,38 @@
+/* Equation 1 of Jia et al. 2018: the step takes the sum over nodes of cost(choice) and over edges
+ * of cost(choice of one end, choice of the other), and every node has one choice:
+ *
+ *     t(S)  =  sum over nodes i of t(i, S(i))  +  sum over edges (i, j) of t(i, j, S(i), S(j))
+ *
+ * Node elimination (figure 5): with two neighbours a and b of x the best choice of x depends on
+ * theirs alone, so x and its edges become one edge, without losing any optimum:
+ *
+ *     t'(a, b, p, q)  =  min over c of  t(a, x, p, c) + t(x, c) + t(x, b, c, q)
+ *
+ * which is a product of matrices with (min, +) in place of (+, *). Edge elimination: two edges
+ * between a and b become one, t'(a, b, p, q) = t1(a, b, p, q) + t2(a, b, p, q). An Inception module
+ * vanishes so (figure 6): each branch becomes an edge, the parallel edges become one.
+ *
+ * With more neighbours the minimum is a table over all of them (bucket elimination), and its size
+ * decides the order. When no node is left, the nodes get their choices in the reverse order: each
+ * takes the least entry of the tables that it was in, all its neighbours being chosen already. */
 #include "search/eliminate.h"
+
+#include "base/array.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- making ---- */
 
-static enum status list_add(struct list *l, int item, arena *memory)
-{
-    if (l->n == l->room) {
-        int *items, room = l->room ? 2 * l->room : 4;
-        TRY(arena_alloc_array(memory, (size_t)room, sizeof *items, &items));
-        if (l->n)
-            memcpy(items, l->items, (size_t)l->n * sizeof *items);
-        l->items = items;
-        l->room = room;
-    }
-    l->items[l->n++] = item;
-    return STATUS_OK;
-}
-
 static enum status add_table(struct draft *d, const struct table *t)
 {
-    if (d->n_tables == d->tables_room) {
-        int room = d->tables_room ? 2 * d->tables_room : 16;
-        struct table *tables;
-        TRY(arena_alloc_array(d->memory, (size_t)room, sizeof *tables, &tables));
-        if (d->n_tables)
-            memcpy(tables, d->tables, (size_t)d->n_tables * sizeof *tables);
-        d->tables = tables;
-        d->tables_room = room;
-    }
+    TRY(array_reserve(d->memory, &d->tables, d->n_tables + 1, &d->tables_room, sizeof *t));
     d->tables[d->n_tables] = *t;
-    for (int i = 0; i < t->n; i++)
-        TRY(list_add(&d->of_node[t->node[i]], d->n_tables, d->memory));
+    for (int i = 0; i < t->n; i++) {
+        struct list *l = &d->of_node[t->node[i]];
+        TRY(array_reserve(d->memory, &l->items, l->n + 1, &l->room, sizeof *l->items));
+        l->items[l->n++] = d->n_tables;
+    }
     d->n_tables++;
     return STATUS_OK;
 }
@@ -64,7 +64,7 @@ static struct table *find_pair(struct draft *d, int a, int b)
     return NULL;
 }
 
-/* Edge elimination: to[a][b] += what the table has. */
+/* Edge elimination: adds the table's entries to to[a][b]. */
 static void add_pair(const struct draft *d, const struct table *t, int a, int b, double *to)
 {
     int64_t rows = d->n_choices[a], columns = d->n_choices[b];
@@ -198,7 +198,7 @@ static double size_without(struct draft *d, int node)
     int n = find_neighbours(d, node, others, TABLE_MAX_NODES);
     if (n > TABLE_MAX_NODES)
         return INFINITY;
-    double size = n <= 2 ? 0 : 1; /* those come first whatever their size */
+    double size = n <= 2 ? 0 : 1; /* those come first, however large */
     for (int i = 0; i < n; i++)
         size *= d->n_choices[others[i]];
     return size;
@@ -331,7 +331,7 @@ static int find_scope(struct draft *d, const struct table *tables, int n, int no
     return n_scope;
 }
 
-/* Puts what `tables` say of the others in place of what they say of `node` and them. */
+/* Makes one table over the neighbours of `node` out of those that it is in. */
 static enum status replace_tables(struct draft *d, int node, const double *cost,
                                   const struct table *tables, int n)
 {

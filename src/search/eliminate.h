@@ -1,9 +1,9 @@
 /* eliminate.h: elimination of nodes over tables, exact or as a bound; inside of search_solve.
  *
- * A draft is a problem from which nodes are taken out one by one. What is known about the nodes
- * that are left are tables over some of them. Taking out node x replaces all tables that x is in by
- * one over its neighbours, their minimum over x; the tables that went are remembered, and when the
- * neighbours' choices are known, x's is found in them.
+ * A draft is a problem from which nodes are taken out one by one. The costs of the nodes
+ * that are left are in tables over some of them. Taking out node x replaces all tables that x is in
+ * by one over its neighbours, their minimum over x; the tables that went are remembered, and when
+ * the neighbours' choices are known, x's is found in them.
  */
 #ifndef CLEAVE_SEARCH_ELIMINATE_H
 #define CLEAVE_SEARCH_ELIMINATE_H
@@ -22,7 +22,7 @@ struct table {
     bool gone;
 };
 
-/* A node that was taken out, and what its choice depends on. */
+/* A node that was taken out, and the tables that its choice depends on. */
 struct step {
     int node;
     const double *cost;
@@ -37,7 +37,7 @@ struct list {
 
 struct draft {
     arena *memory;
-    const struct draft *outer; /* draft_fix: what it was made from */
+    const struct draft *outer; /* draft_fix: the one it was made from */
     int n_nodes, n_left;
     const int *n_choices;
     const double **cost; /* by node */
@@ -49,14 +49,14 @@ struct draft {
     int *mark, mark_now;  /* scratch: nodes seen */
     int n_steps;
     struct step *steps;
-    double constant; /* what the nodes taken out cost at least */
+    double constant; /* the least cost of the nodes taken out */
     int n_reduced, n_tabled;
 };
 
 /* The whole problem; parallel edges are summed. Everything is in `memory`. */
 enum status draft_create(const struct search_problem *problem, const int *n_choices, arena *memory,
                          struct draft *out) MUST_USE;
-/* What is left of `from` with `node` fixed to `choice`; steps start anew. */
+/* The rest of `from` with `node` fixed to `choice`; steps start anew. */
 enum status draft_fix(const struct draft *from, int node, int choice, arena *memory,
                       struct draft *out) MUST_USE;
 

@@ -19,7 +19,7 @@ static void append(char *text, size_t size, const char *part)
     (void)snprintf(text + used, size - used, "%s%s", used ? " " : "", part);
 }
 
-/* By what it does, because its name differs from op to op. */
+/* By its use, because its name differs from op to op. */
 static const char *use_of_loop(const struct loop_nest *nest, int loop)
 {
     static const char *const uses[SHAPE_MAX_RANK] = {"n", "channels", "height", "width"};

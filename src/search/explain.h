@@ -1,4 +1,4 @@
-/* explain.h: why a plan is as it is: what each layer's cut saves, and what holds the plan back.
+/* explain.h: why a plan is as it is: the time that each layer's cut saves, and the plan's limits.
  *
  *     struct explanation *e;
  *     TRY(explain_plan(&predict_request, candidate, &e));
@@ -14,8 +14,8 @@
 enum { EXPLAIN_TEXT_BYTES = 96 };
 
 /* A run of neighbouring layers that are cut alike. Times are those of the additive model
- * (pricing.h): computing, sums and what moves to the layers, and its gradient back. What moves from
- * them is in the time of those that read it. */
+ * (pricing.h): computing, sums and the moves of the layers' inputs, there and back. A move of their
+ * output is in the time of its readers. */
 struct explained_layers {
     const char *first, *last; /* names; the same for one layer */
     int n_layers;
@@ -27,7 +27,7 @@ struct explained_layers {
     double other_s;                 /* more that it would take, that one layer changed alone */
 };
 
-/* What a step's time goes into, for the worker that is busiest. */
+/* The parts of a step's time, for the busiest worker. */
 struct explained_limits {
     int worker; /* that computes longest */
     double compute_s, wait_s;
@@ -50,7 +50,7 @@ struct explanation {
 
 /* ---- explain_layers.c ---- */
 
-/* What the additive model says of a layer under a plan, and of its best other cut. */
+/* The price of a layer under a plan, and of its best other cut. */
 struct priced_node {
     bool known;
     double seconds;

@@ -1,7 +1,7 @@
-/* What a layer's cut costs by the additive model (pricing.h), and what its best other cut would. */
+/* The price of a layer's cut by the additive model (pricing.h), and of its best other cut. */
+#include "search/candidates_searched.h"
 #include "search/explain.h"
 #include "search/pricing.h"
-#include "search/searched.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static int find_choice(const struct stage_view *v, int layer)
     return -1;
 }
 
-/* What moves to a layer and from it, there and back. */
+/* Seconds of the moves to a layer and from it, there and back. */
 struct moves {
     double to_s, from_s;
 };
@@ -127,8 +127,8 @@ static enum status price_with(struct stage_view *v, double wait_s, arena *memory
     return STATUS_OK;
 }
 
-static enum status price_stage(struct stage_view *v, const struct searched_costs *costs,
-                               double wait_s, arena *memory, struct priced_node *priced)
+static enum status price_stage(struct stage_view *v, const struct known_costs *costs, double wait_s,
+                               arena *memory, struct priced_node *priced)
 {
     const struct graph *graph = v->request->graph;
     const struct plan_stage *stage = &v->plan->stages[v->stage];
@@ -142,7 +142,7 @@ static enum status price_stage(struct stage_view *v, const struct searched_costs
                                 .n_states = v->request->n_states,
                                 .bucket_bytes = v->plan->bucket_bytes};
     struct pricing *p;
-    TRY(searched_find_sources(costs, v->request->machine, memory, &r.sources));
+    TRY(known_costs_find_sources(costs, v->request->machine, memory, &r.sources));
     TRY(pricing_create(&r, NULL, &p));
     v->pricing = p;
     v->full = (double)graph->batch / (double)r.samples;
@@ -160,11 +160,11 @@ static bool is_quick(const struct plan *plan)
 enum status explain_price_layers(const struct predict_request *request, const struct prediction *p,
                                  const struct plan *plan, struct priced_node *priced)
 {
-    struct searched_costs costs;
+    struct known_costs costs;
     arena *memory;
     if (!is_quick(plan))
         return STATUS_OK;
-    searched_take_costs(&costs, request, p);
+    known_costs_take(&costs, request, p);
     TRY(arena_create(&memory));
     enum status st = STATUS_OK;
     for (int s = 0; s < plan->n_stages && st == STATUS_OK; s++) {

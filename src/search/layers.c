@@ -1,7 +1,7 @@
 #include "search/layers.h"
 
 #include "base/timer.h"
-#include "search/draw.h"
+#include "search/compose.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,88 +84,6 @@ static enum status bend_to_fit(const struct pricing *p, const struct search_opti
     return STATUS_OK;
 }
 
-/* ---- what is said of it ---- */
-
-/* What a layer costs by its choice, the others being as chosen: moves[x] of its edges. */
-static void find_moves(const struct pricing *p, const int *choice, int layer, double *moves)
-{
-    int n = p->layers[layer].n_choices;
-    memset(moves, 0, (size_t)n * sizeof *moves);
-    for (int i = 0; i < p->n_edges; i++) {
-        const struct pricing_edge *e = &p->edges[i];
-        int64_t columns = p->layers[e->to].n_choices;
-        for (int x = 0; e->from == layer && x < n; x++)
-            moves[x] += e->table[x * columns + choice[e->to]];
-        for (int x = 0; e->to == layer && x < n; x++)
-            moves[x] += e->table[choice[e->from] * columns + x];
-    }
-}
-
-static enum status describe(const struct pricing *p, int layer, int x, const double *moves,
-                            arena *memory, struct layers_option *out)
-{
-    const struct pricing_layer *l = &p->layers[layer];
-    char text[96];
-    out->cost = l->costs[x];
-    out->moves_s = moves[x];
-    out->seconds = l->totals[x] + moves[x];
-    return arena_copy_text(memory,
-                           choice_text(p->request.graph, &l->nodes, &l->choices[x],
-                                       p->request.n_workers, text, sizeof text),
-                           &out->text);
-}
-
-/* The best choices but the taken ones, best first. */
-static int find_next(const struct pricing_layer *l, const double *moves, const bool *taken)
-{
-    int best = -1;
-    for (int x = 0; x < l->n_choices; x++)
-        if (!taken[x] && (best < 0 || l->totals[x] + moves[x] < l->totals[best] + moves[best]))
-            best = x;
-    return best;
-}
-
-static enum status explain_layer(const struct pricing *p, const int *choice, int layer,
-                                 arena *memory, struct layers_layer *out)
-{
-    const struct pricing_layer *l = &p->layers[layer];
-    double *moves;
-    bool *taken;
-    int *nodes;
-    TRY(arena_alloc_array(memory, (size_t)l->n_choices, sizeof *moves, &moves));
-    TRY(arena_alloc_array(memory, (size_t)l->n_choices, sizeof *taken, &taken));
-    TRY(arena_alloc_array(memory, (size_t)l->nodes.n_nodes, sizeof *nodes, &nodes));
-    memcpy(nodes, l->nodes.node, (size_t)l->nodes.n_nodes * sizeof *nodes);
-    out->n_nodes = l->nodes.n_nodes;
-    out->nodes = nodes;
-    find_moves(p, choice, layer, moves);
-    TRY(describe(p, layer, choice[layer], moves, memory, &out->chosen));
-    taken[choice[layer]] = true;
-    while (out->n_alternatives < LAYERS_MAX_ALTERNATIVES) {
-        int x = find_next(l, moves, taken);
-        if (x < 0)
-            break;
-        taken[x] = true;
-        TRY(describe(p, layer, x, moves, memory, &out->alternatives[out->n_alternatives++]));
-    }
-    return STATUS_OK;
-}
-
-static enum status explain(const struct pricing *p, const int *choice, struct layers_answer *a)
-{
-    a->n_layers = p->n_layers;
-    a->n_edges = p->n_edges;
-    a->n_priced_layers = p->n_priced_layers;
-    a->n_priced_edges = p->n_priced_edges;
-    TRY(arena_alloc_array(a->memory, (size_t)p->n_layers, sizeof *a->layers, &a->layers));
-    for (int i = 0; i < p->n_layers; i++) {
-        a->n_choices += p->layers[i].n_choices;
-        a->log10_plans += log10(p->layers[i].n_choices);
-        TRY(explain_layer(p, choice, i, a->memory, &a->layers[i]));
-    }
-    return STATUS_OK;
-}
-
 /* ---- the whole ---- */
 
 static enum status search(const struct layers_request *r, const struct pricing *p,
@@ -174,6 +92,7 @@ static enum status search(const struct layers_request *r, const struct pricing *
     struct search_answer answer;
     int *choice;
     TRY(arena_alloc_array(a->memory, (size_t)p->n_layers, sizeof *choice, &choice));
+    a->choice = choice;
     TRY(search_solve(&p->problem, &r->options, choice, &answer));
     a->optimal = answer.optimal;
     a->bound_s = answer.bound;
@@ -185,9 +104,16 @@ static enum status search(const struct layers_request *r, const struct pricing *
     }
     a->step_s = search_sum(&p->problem, choice);
     a->memory_bytes = memory_of(p, choice);
-    TRY(explain(p, choice, a));
-    struct draw_stage stage = {p, 0, p->n_layers, choice, false};
-    return draw_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
+    a->n_layers = p->n_layers;
+    a->n_edges = p->n_edges;
+    a->n_priced_layers = p->n_priced_layers;
+    a->n_priced_edges = p->n_priced_edges;
+    for (int i = 0; i < p->n_layers; i++) {
+        a->n_choices += p->layers[i].n_choices;
+        a->log10_plans += log10(p->layers[i].n_choices);
+    }
+    struct composed_stage stage = {p, 0, p->n_layers, choice, false};
+    return compose_plan(r->name ? r->name : "searched", &stage, 1, 1, PLAN_GPIPE, 1, &a->plan);
 }
 
 enum status search_layers_priced(const struct layers_request *request, const struct pricing *p,

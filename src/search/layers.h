@@ -4,7 +4,7 @@
  *                                            .sources = sources, .n_workers = 4, .n_states = 1}};
  *     struct layers_answer *a;
  *     TRY(search_layers(&r, &a));
- *     a->plan, a->step_s, a->layers[i].chosen, a->layers[i].alternatives[0], ...
+ *     a->plan, a->step_s, a->choice[layer], ...
  *     layers_answer_destroy(a);
  */
 #ifndef CLEAVE_SEARCH_LAYERS_H
@@ -12,30 +12,11 @@
 
 #include "search/pricing.h"
 
-enum { LAYERS_MAX_ALTERNATIVES = 3 };
-
 struct layers_request {
     struct pricing_request pricing; /* samples, first_device are set by the search */
     const char *name;               /* of the plan; NULL: "searched" */
     struct search_options options;
-    bool
-        ignore_memory; /* else a plan that the estimate puts over the limit is bent until it fits */
-};
-
-/* One layer under one choice, everything else being as chosen. */
-struct layers_option {
-    const char *text; /* "n=4", "k=2 on 2" */
-    double seconds;   /* its own and those of its edges */
-    struct pricing_cost cost;
-    double moves_s; /* of all its edges */
-};
-
-struct layers_layer {
-    int n_nodes;
-    const int *nodes; /* of the graph, first node first */
-    struct layers_option chosen;
-    int n_alternatives; /* the best others, best first */
-    struct layers_option alternatives[LAYERS_MAX_ALTERNATIVES];
+    bool ignore_memory; /* else a plan over the limit, by the estimate, is bent until it fits */
 };
 
 struct layers_answer {
@@ -48,7 +29,7 @@ struct layers_answer {
     double memory_bytes; /* estimate: the worker that needs most */
     double search_s, pricing_s;
     int n_layers;
-    struct layers_layer *layers;
+    const int *choice; /* by layer of the pricing */
     int n_edges, n_priced_layers, n_priced_edges;
     int64_t n_choices;  /* sum over layers */
     double log10_plans; /* how many plans there are: the product, as a logarithm */

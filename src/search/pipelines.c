@@ -1,8 +1,8 @@
 #include "search/pipelines.h"
 
-#include "search/draw.h"
-#include "search/split.h"
+#include "search/compose.h"
 #include "search/stage_costs.h"
+#include "search/stage_split.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@ enum {
 };
 
 /* One number of micro-batches under one schedule. */
-struct piping {
+struct pipeline_search {
     const struct pipelines_request *request;
     arena *memory;
-    struct roads roads; /* of all workers */
+    struct topology topology; /* of all workers */
     struct stage_blocks blocks;
     int unit, n_slots; /* workers of a slot */
     /* By slot and number of slots: of the device that has least memory; INFINITY: not known. */
@@ -38,21 +38,21 @@ struct piping {
 /* ---- settings ---- */
 
 /* Whether n workers from a on are arranged, made and linked like those from b on. */
-static bool arranged_alike(const struct piping *p, int a, int b, int n)
+static bool arranged_alike(const struct pipeline_search *p, int a, int b, int n)
 {
-    const struct roads *r = &p->roads;
-    bool crosses = r->node_of[a] != r->node_of[a + n - 1]; /* then cards count */
+    const struct topology *t = &p->topology;
+    bool crosses = t->node_of[a] != t->node_of[a + n - 1]; /* then cards count */
     for (int i = 0; i < n; i++) {
-        bool breaks_a = i > 0 && r->node_of[a + i] != r->node_of[a + i - 1];
-        bool breaks_b = i > 0 && r->node_of[b + i] != r->node_of[b + i - 1];
-        if (breaks_a != breaks_b || !roads_workers_alike(r, a + i, b + i) ||
-            (crosses && !roads_cards_alike(r, a + i, b + i)))
+        bool breaks_a = i > 0 && t->node_of[a + i] != t->node_of[a + i - 1];
+        bool breaks_b = i > 0 && t->node_of[b + i] != t->node_of[b + i - 1];
+        if (breaks_a != breaks_b || !topology_workers_alike(t, a + i, b + i) ||
+            (crosses && !topology_cards_alike(t, a + i, b + i)))
             return false;
     }
     return true;
 }
 
-static int find_setting(const struct piping *p, int first, int n, bool only_batch)
+static int find_setting(const struct pipeline_search *p, int first, int n, bool only_batch)
 {
     for (int i = 0; i < p->n_settings; i++) {
         const struct stage_setting *s = &p->settings[i];
@@ -63,7 +63,8 @@ static int find_setting(const struct piping *p, int first, int n, bool only_batc
     return -1;
 }
 
-static enum status add_setting(struct piping *p, int first, int n, bool only_batch, int *out)
+static enum status add_setting(struct pipeline_search *p, int first, int n, bool only_batch,
+                               int *out)
 {
     struct pricing_request r = p->request->pricing;
     *out = find_setting(p, first, n, only_batch);
@@ -79,14 +80,14 @@ static enum status add_setting(struct piping *p, int first, int n, bool only_bat
                                 &p->settings[*out]);
 }
 
-static enum status make_settings(struct piping *p)
+static enum status make_settings(struct pipeline_search *p)
 {
-    const struct roads *r = &p->roads;
+    const struct topology *t = &p->topology;
     for (int slot = 0; slot < p->n_slots; slot++)
         for (int n = 1; slot + n <= p->n_slots; n++) {
             int first = slot * p->unit, workers = n * p->unit, *of = p->setting_of[slot][n];
             bool cuts = workers > 1 && workers <= MOST_CUT_WORKERS && !p->request->only_batch &&
-                        r->node_of[first] == r->node_of[first + workers - 1];
+                        t->node_of[first] == t->node_of[first + workers - 1];
             of[0] = of[1] = -1;
             if (n == p->n_slots)
                 continue; /* one stage is no pipeline */
@@ -97,7 +98,7 @@ static enum status make_settings(struct piping *p)
     return STATUS_OK;
 }
 
-static void destroy_settings(struct piping *p)
+static void destroy_settings(struct pipeline_search *p)
 {
     for (int i = 0; i < p->n_settings; i++)
         pricing_destroy(p->settings[i].pricing);
@@ -115,7 +116,7 @@ struct stage_plan {
 };
 
 /* Micro-batches whose activations a stage holds at the same time. */
-static int count_in_flight(const struct piping *p, int behind)
+static int count_in_flight(const struct pipeline_search *p, int behind)
 {
     if (p->schedule == PLAN_PIPEDREAM)
         return behind + 1;
@@ -123,12 +124,12 @@ static int count_in_flight(const struct piping *p, int behind)
     return most < p->micro_batches ? most : p->micro_batches;
 }
 
-/* Beside activations there are gradients on their way, copies for transfers, what kernels save, and
- * gaps; against what the lowering needs this was enough. */
+/* Beside activations there are gradients on their way, copies for transfers, data that kernels
+ * save, and gaps; against the memory of lowered programs this was enough. */
 static const double KEPT_MARGIN = 1.5;
 
 /* Pipedream keeps the weights that each step under way began with. */
-static double find_memory(const struct piping *p, const struct stage_cost *c, int behind,
+static double find_memory(const struct pipeline_search *p, const struct stage_cost *c, int behind,
                           bool recompute)
 {
     int in_flight = count_in_flight(p, behind);
@@ -139,7 +140,7 @@ static double find_memory(const struct piping *p, const struct stage_cost *c, in
     return weights + KEPT_MARGIN * kept;
 }
 
-static struct split_cost weigh_stage(const struct piping *p, const struct stage_cost *c,
+static struct split_cost weigh_stage(const struct pipeline_search *p, const struct stage_cost *c,
                                      bool recompute)
 {
     double time_s = c->time_s + (recompute ? c->forward_s : 0);
@@ -149,8 +150,8 @@ static struct split_cost weigh_stage(const struct piping *p, const struct stage_
 }
 
 /* The best setting that fits; false: none does. */
-static bool plan_stage(const struct piping *p, int first, int end, int slot, int n, int behind,
-                       struct stage_plan *out)
+static bool plan_stage(const struct pipeline_search *p, int first, int end, int slot, int n,
+                       int behind, struct stage_plan *out)
 {
     double limit = p->limit_bytes[slot][n];
     bool found = false;
@@ -186,9 +187,10 @@ static bool split_stage_cost(void *user, int first, int end, int slot, int n, in
 
 static struct split_cost split_cross_cost(void *user, int at, int slot, int n, int next_n)
 {
-    const struct piping *p = user;
+    const struct pipeline_search *p = user;
     double n_bytes = p->blocks.sample_bytes[at] * (double)p->samples;
-    double s = stage_cross_s(&p->roads, slot * p->unit, n * p->unit, next_n * p->unit, n_bytes);
+    double s = stage_cross_s(&p->topology, slot * p->unit, n * p->unit, (slot + n) * p->unit,
+                             next_n * p->unit, n_bytes);
     /* Links go both ways, but gpipe does not use them at once, and the others rarely do. */
     double times = p->schedule == PLAN_PIPEDREAM ? 1 : p->full - 1;
     return (struct split_cost){2 * s, 2 * times * s};
@@ -201,19 +203,19 @@ static int find_window(int n_stages)
 
 static double split_total(void *user, int n_stages, const struct split_cost *cost)
 {
-    const struct piping *p = user;
+    const struct pipeline_search *p = user;
     int w = find_window(n_stages);
     if (p->schedule == PLAN_PIPEDREAM)
         return (cost->sum + (w - 1) * cost->longest) / w;
     return cost->sum + cost->longest;
 }
 
-/* ---- what comes out ---- */
+/* ---- the plans ---- */
 
-static enum status draw_found(struct piping *p, const struct split_found *f,
-                              struct pipelines_found *out)
+static enum status compose_found(struct pipeline_search *p, const struct split_found *f,
+                                 struct pipelines_found *out)
 {
-    struct draw_stage stages[SPLIT_MAX_STAGES];
+    struct composed_stage stages[SPLIT_MAX_STAGES];
     char name[64];
     *out = (struct pipelines_found){
         .step_s = f->total, .n_stages = f->n_stages, .micro_batches = p->micro_batches};
@@ -223,21 +225,23 @@ static enum status draw_found(struct piping *p, const struct split_found *f,
         if (!plan_stage(p, at->first, at->end, at->slot, at->n_slots, f->n_stages - 1 - s, &plan))
             return status_fail(STATUS_FAILED, "a stage of a pipeline that fitted does not fit");
         const struct stage_setting *setting = &p->settings[plan.setting];
-        stages[s] = (struct draw_stage){setting->pricing, p->blocks.first[at->first],
-                                        p->blocks.first[at->end], setting->choice, plan.recompute};
+        stages[s] =
+            (struct composed_stage){setting->pricing, p->blocks.first[at->first],
+                                    p->blocks.first[at->end], setting->choice, plan.recompute};
         out->recompute |= plan.recompute;
         out->memory_bytes = fmax(out->memory_bytes, plan.memory_bytes);
     }
     static const char *const words[PLAN_SCHEDULE_COUNT] = {"gpipe", "1f1b", "pipedream"};
     (void)snprintf(name, sizeof name, "%s of %d stages", words[p->schedule], f->n_stages);
     int window = p->schedule == PLAN_PIPEDREAM ? find_window(f->n_stages) : 1;
-    return draw_plan(name, stages, f->n_stages, p->micro_batches, p->schedule, window, &out->plan);
+    return compose_plan(name, stages, f->n_stages, p->micro_batches, p->schedule, window,
+                        &out->plan);
 }
 
 /* The best so far by schedule and number of stages. */
 typedef struct pipelines_found best_table[PLAN_SCHEDULE_COUNT][SPLIT_MAX_STAGES + 1];
 
-static enum status run_programme(struct piping *p, best_table best)
+static enum status run_programme(struct pipeline_search *p, best_table best)
 {
     struct split_found found[SPLIT_MAX_STAGES + 1];
     int most = p->request->max_stages ? p->request->max_stages : MOST_STAGES;
@@ -265,7 +269,7 @@ static enum status run_programme(struct piping *p, best_table best)
             continue;
         plan_destroy(slot->plan);
         slot->plan = NULL;
-        TRY(draw_found(p, &found[s], slot));
+        TRY(compose_found(p, &found[s], slot));
     }
     return STATUS_OK;
 }
@@ -276,8 +280,8 @@ static bool is_stopped(const struct pipelines_request *r)
 }
 
 /* Schedules of so many micro-batches: their settings are the same. */
-static enum status try_schedules(struct piping *p, const enum plan_schedule *schedules, int n,
-                                 best_table best)
+static enum status try_schedules(struct pipeline_search *p, const enum plan_schedule *schedules,
+                                 int n, best_table best)
 {
     TRY(make_settings(p));
     for (int i = 0; i < n; i++) {
@@ -288,7 +292,7 @@ static enum status try_schedules(struct piping *p, const enum plan_schedule *sch
     return STATUS_OK;
 }
 
-static enum status try_micro_batches(struct piping *p, int micro_batches, bool synchronous,
+static enum status try_micro_batches(struct pipeline_search *p, int micro_batches, bool synchronous,
                                      best_table best)
 {
     static const enum plan_schedule all[] = {PLAN_1F1B, PLAN_GPIPE, PLAN_PIPEDREAM};
@@ -302,12 +306,12 @@ static enum status try_micro_batches(struct piping *p, int micro_batches, bool s
     destroy_settings(p);
     if (st != STATUS_STOPPED)
         return st;
-    status_clear(); /* what was found stays */
+    status_clear(); /* the plans found so far stay */
     return STATUS_OK;
 }
 
 /* The likely numbers of micro-batches first, in case it is stopped. */
-static enum status try_all(struct piping *p, best_table best)
+static enum status try_all(struct pipeline_search *p, best_table best)
 {
     static const int likely[] = {8, 16, 4, 32, 2, 64, 0};
     const struct pipelines_request *r = p->request;
@@ -333,12 +337,13 @@ static int find_unit(int n_workers)
 }
 
 /* Every stage that is tried asks for it. */
-static void find_limits(struct piping *p)
+static void find_limits(struct pipeline_search *p)
 {
     for (int slot = 0; slot < p->n_slots; slot++) {
         double least = INFINITY;
         for (int i = slot * p->unit; i < p->n_slots * p->unit; i++) {
-            double bytes = (double)machine_device_memory(p->roads.machine, p->roads.device[i]);
+            double bytes =
+                (double)machine_device_memory(p->topology.machine, p->topology.device[i]);
             least = bytes > 0 ? fmin(least, bytes) : least;
             if ((i + 1) % p->unit == 0)
                 p->limit_bytes[slot][(i + 1) / p->unit - slot] = least;
@@ -346,11 +351,11 @@ static void find_limits(struct piping *p)
     }
 }
 
-static enum status start(struct piping *p)
+static enum status start(struct pipeline_search *p)
 {
     struct pricing_request r = p->request->pricing;
     struct pricing *whole;
-    TRY(roads_create(r.machine, r.transport, 0, r.n_workers, p->memory, &p->roads));
+    TRY(topology_create(r.machine, r.transport, 0, r.n_workers, p->memory, &p->topology));
     p->unit = find_unit(r.n_workers);
     p->n_slots = r.n_workers / p->unit;
     find_limits(p);
@@ -363,7 +368,7 @@ static enum status start(struct piping *p)
     return st;
 }
 
-/* Best first; what there is no room for is destroyed. */
+/* Best first; those that there is no room for are destroyed. */
 static int hand_over(best_table best, struct pipelines_found *found, int room)
 {
     int n = 0;
@@ -392,7 +397,7 @@ enum status search_pipelines(const struct pipelines_request *request, struct pip
                              int room, int *n_found)
 {
     best_table best;
-    struct piping *p;
+    struct pipeline_search *p;
     arena *memory;
     *n_found = 0;
     memset(best, 0, sizeof best);

@@ -2,9 +2,9 @@
  * schedule x recomputation, under each device's memory.
  *
  * Layers in graph order; stage s has the next layers and the next workers (devices). Stages end
- * where a single tensor passes from what is before to what is behind (anywhere, if a network has
- * few such places). What the layers of a stage cost on r workers is known from pricing: either all
- * cut along the batch, or, up to eight workers of a node, cut as the per-layer optimum for r
+ * where a single tensor passes from one layer to the next (anywhere, if a network has few such
+ * places). The costs of a stage's layers on r workers are known from pricing: either all cut along
+ * the batch, or, up to eight workers of a node, cut as the per-layer optimum for r
  * workers has it, whichever is less. Beyond 16 workers stages get sixteenths of them.
  *
  * With t(s) the time of a stage's forward and backward on one micro-batch (and of forward again,
@@ -22,8 +22,8 @@
  * each other no faster than every (b + 1)-th part of a round trip to the end and back; gpipe has
  * all under way, and holds their activations.
  *
- * split.h has the dynamic programme (after section 3.1 of Narayanan et al. 2019), which is exact
- * for this cost.
+ * stage_split.h has the dynamic programme (after section 3.1 of Narayanan et al. 2019), which is
+ * exact for this cost.
  */
 #ifndef CLEAVE_SEARCH_PIPELINES_H
 #define CLEAVE_SEARCH_PIPELINES_H

@@ -1,3 +1,12 @@
+/* The terms of equation 1 of Jia et al. 2018 (see eliminate.c): for each layer and choice its t(i,
+ * c), for each edge and pair of choices its t(i, j, c, d).
+ *
+ *     layers of the network   conv1  conv2  conv3  fc1       conv2 and conv3 are alike: one
+ *     different layers          0      1      1     2        distinct_layer, priced once
+ *     edges                       0->1   1->1   1->2         by distinct layers, too
+ *
+ * Of every choice the regions that workers own of the output and read of the inputs (sharding.h)
+ * are made once, so that an entry of an edge's table is a comparison of two shardings. */
 #include "search/pricing.h"
 
 #include "search/pricing_layer.h"
@@ -5,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = 4;
+static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
 
 double pricing_total(const struct pricing_request *request, const struct pricing_cost *cost)
 {
@@ -20,76 +29,26 @@ double pricing_bytes(const struct pricing_request *request, const struct pricing
 
 /* ---- different layers ---- */
 
-/* A layer that others may be equal to, with the patterns of its tensors by choice. */
-struct sort {
+/* A layer that others may be equal to, with the shardings of its tensors by choice. */
+struct distinct_layer {
     struct layer_case its;
     struct pricing_layer priced;
-    struct pattern *own;                  /* [n_choices] */
-    struct pattern *reads[OP_MAX_INPUTS]; /* [n_choices] each; made when asked for */
+    struct sharding *own;                  /* [n_choices] */
+    struct sharding *reads[OP_MAX_INPUTS]; /* [n_choices] each; made when asked for */
 };
 
-struct maker {
+struct builder {
     struct pricing *p;
-    struct roads roads;
-    struct pattern_maker patterns;
+    struct topology topology;
+    struct sharding_maker shardings;
     struct layer_pricer pricer;
-    struct choice_wish wish;
+    struct choice_request choices;
     const struct search_options *options;
-    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
-    const int *n_readers;       /* by node */
-    int n_sorts;
-    struct sort **sorts;
-    int *sort_of; /* by layer */
+    struct layer_readers readers;
+    int n_distinct;
+    struct distinct_layer **distinct;
+    int *distinct_of; /* by layer */
 };
-
-static enum status look_around(struct maker *m)
-{
-    const struct graph *g = m->p->request.graph;
-    bool *needs;
-    int *readers;
-    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *needs, &needs));
-    TRY(arena_alloc_array(m->p->memory, (size_t)g->n_nodes, sizeof *readers, &readers));
-    for (int i = 0; i < g->n_nodes; i++) {
-        needs[i] = g->nodes[i].n_params > 0;
-        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
-            needs[i] |= needs[g->nodes[i].input[k]];
-            readers[g->nodes[i].input[k]]++;
-        }
-    }
-    m->needs_gradient = needs;
-    m->n_readers = readers;
-    return STATUS_OK;
-}
-
-/* A sum of two that is folded into one of the nodes before it, if they are cut alike. */
-static bool is_folded_sum(const struct maker *m, int node)
-{
-    const struct graph *g = m->p->request.graph;
-    const struct graph_node *n = &g->nodes[node];
-    if (n->op.n_inputs != 2 || !(op_get_info(n->op.op)->flags & OP_PASSES_GRADIENT))
-        return false;
-    for (int k = 0; k < 2; k++)
-        if (op_get_info(g->nodes[n->input[k]].op.op)->flags & OP_TAKES_RESIDUAL &&
-            m->n_readers[n->input[k]] == 1)
-            return true;
-    return false;
-}
-
-static void fill_case(const struct maker *m, const struct choice_layer *layer,
-                      struct layer_case *out)
-{
-    const struct graph *g = m->p->request.graph;
-    const struct graph_node *first = &g->nodes[layer->node[0]];
-    memset(out, 0, sizeof *out);
-    out->layer = layer;
-    out->n_nodes = layer->n_nodes;
-    for (int i = 0; i < layer->n_nodes; i++)
-        out->op[i] = op_resize(&g->nodes[layer->node[i]].op, m->wish.samples);
-    for (int k = 0; k < first->op.n_inputs; k++)
-        out->input_gradient |= m->needs_gradient[first->input[k]];
-    out->folded_sum = is_folded_sum(m, layer->node[0]);
-    out->n_readers = m->n_readers[layer->node[layer->n_nodes - 1]];
-}
 
 static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
 {
@@ -100,7 +59,7 @@ static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
     return same;
 }
 
-static enum status price_choices(struct maker *m, struct sort *s)
+static enum status price_choices(struct builder *m, struct distinct_layer *s)
 {
     struct plan_layer cuts[1 + LAYER_MAX_FOLLOWERS] = {{0}};
     struct pricing_cost *costs;
@@ -112,69 +71,70 @@ static enum status price_choices(struct maker *m, struct sort *s)
     TRY(arena_alloc_array(m->p->memory, n, sizeof *s->own, &s->own));
     for (int k = 0; k < s->its.op[0].n_inputs; k++)
         TRY(arena_alloc_array(m->p->memory, n, sizeof *s->reads[k], &s->reads[k]));
-    pattern_maker_forget(&m->patterns);
+    sharding_maker_forget(&m->shardings);
     for (int x = 0; x < s->priced.n_choices; x++) {
         TRY(layer_price(&m->pricer, &s->its, &s->priced.choices[x], cuts, &costs[x]));
         totals[x] = pricing_total(&m->p->request, &costs[x]);
-        TRY(pattern_make(&m->patterns, &s->its.nest[last], &s->its.nest[last].output, &cuts[last],
-                         &s->own[x]));
+        TRY(sharding_make(&m->shardings, &s->its.nest[last], &s->its.nest[last].output, &cuts[last],
+                          &s->own[x]));
         for (int k = 0; k < s->its.op[0].n_inputs; k++)
-            TRY(pattern_make(&m->patterns, &s->its.nest[0], &s->its.nest[0].input[k], &cuts[0],
-                             &s->reads[k][x]));
+            TRY(sharding_make(&m->shardings, &s->its.nest[0], &s->its.nest[0].input[k], &cuts[0],
+                              &s->reads[k][x]));
     }
     s->priced.costs = costs;
     s->priced.totals = totals;
     return STATUS_OK;
 }
 
-static enum status add_sort(struct maker *m, const struct layer_case *its)
+static enum status add_distinct(struct builder *m, const struct layer_case *its)
 {
-    struct sort *s;
+    struct distinct_layer *s;
     TRY(arena_alloc(m->p->memory, sizeof *s, &s));
-    m->sorts[m->n_sorts++] = s;
+    m->distinct[m->n_distinct++] = s;
     s->its = *its;
     for (int i = 0; i < its->n_nodes; i++)
         op_get_loops(&its->op[i], &s->its.nest[i]);
-    TRY(choice_list(&m->wish, its->layer, m->p->memory, &s->priced.choices, &s->priced.n_choices));
+    TRY(choice_list(&m->choices, its->layer, m->p->memory, &s->priced.choices,
+                    &s->priced.n_choices));
     return price_choices(m, s);
 }
 
-static bool is_stopped(const struct maker *m)
+static bool is_stopped(const struct builder *m)
 {
     const struct search_options *o = m->options;
     return o && o->stop && o->stop(o->user, INFINITY, 0);
 }
 
-static enum status price_layers(struct maker *m, const struct choice_layer *layers)
+static enum status price_layers(struct builder *m, const struct choice_layer *layers)
 {
     struct pricing *p = m->p;
     size_t n = (size_t)p->n_layers;
     struct layer_case *its;
     TRY(arena_alloc(p->memory, sizeof *its, &its));
-    TRY(arena_alloc_array(p->memory, n, sizeof *m->sorts, &m->sorts));
-    TRY(arena_alloc_array(p->memory, n, sizeof *m->sort_of, &m->sort_of));
+    TRY(arena_alloc_array(p->memory, n, sizeof *m->distinct, &m->distinct));
+    TRY(arena_alloc_array(p->memory, n, sizeof *m->distinct_of, &m->distinct_of));
     TRY(arena_alloc_array(p->memory, n, sizeof *p->layers, &p->layers));
     for (int i = 0; i < p->n_layers; i++) {
         int k = 0;
-        fill_case(m, &layers[i], its);
-        while (k < m->n_sorts && !equal_cases(&m->sorts[k]->its, its))
+        layer_case_fill(&m->readers, &layers[i], its);
+        while (k < m->n_distinct && !equal_cases(&m->distinct[k]->its, its))
             k++;
-        if (k == m->n_sorts && is_stopped(m))
+        if (k == m->n_distinct && is_stopped(m))
             return status_fail(STATUS_STOPPED, "stopped before anything was priced");
-        if (k == m->n_sorts)
-            TRY(add_sort(m, its));
-        m->sort_of[i] = k;
-        p->layers[i] = m->sorts[k]->priced;
+        if (k == m->n_distinct)
+            TRY(add_distinct(m, its));
+        m->distinct_of[i] = k;
+        p->layers[i] = m->distinct[k]->priced;
         p->layers[i].nodes = layers[i];
     }
-    p->n_priced_layers = m->n_sorts;
+    p->n_priced_layers = m->n_distinct;
     return STATUS_OK;
 }
 
 /* ---- edges ---- */
 
-static enum status price_edge(struct maker *m, const struct sort *from, const struct sort *to,
-                              int input, const double **out)
+static enum status price_edge(struct builder *m, const struct distinct_layer *from,
+                              const struct distinct_layer *to, int input, const double **out)
 {
     double *table;
     int rows = from->priced.n_choices, columns = to->priced.n_choices;
@@ -183,21 +143,22 @@ static enum status price_edge(struct maker *m, const struct sort *from, const st
     for (int x = 0; x < rows; x++)
         for (int y = 0; y < columns; y++)
             *table++ =
-                pattern_move_s(&m->roads, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
+                sharding_move_s(&m->topology, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
     return STATUS_OK;
 }
 
-static const double *find_equal_edge(const struct maker *m, const struct pricing_edge *e)
+static const double *find_equal_edge(const struct builder *m, const struct pricing_edge *e)
 {
     const struct pricing *p = m->p;
     for (int i = 0; i < p->n_edges; i++)
-        if (p->edges[i].input == e->input && m->sort_of[p->edges[i].from] == m->sort_of[e->from] &&
-            m->sort_of[p->edges[i].to] == m->sort_of[e->to])
+        if (p->edges[i].input == e->input &&
+            m->distinct_of[p->edges[i].from] == m->distinct_of[e->from] &&
+            m->distinct_of[p->edges[i].to] == m->distinct_of[e->to])
             return p->edges[i].table;
     return NULL;
 }
 
-static enum status add_edge(struct maker *m, int to, int input)
+static enum status add_edge(struct builder *m, int to, int input)
 {
     struct pricing *p = m->p;
     int node = p->layers[to].nodes.node[0];
@@ -207,20 +168,21 @@ static enum status add_edge(struct maker *m, int to, int input)
         return STATUS_OK;
     struct pricing_edge e = {.from = from, .to = to, .node = node, .input = input};
     struct shape s = reader->op.input[input];
-    s.dim[0] = m->wish.samples;
+    s.dim[0] = m->choices.samples;
     e.tensor_bytes = (double)shape_elements(&s) * ELEMENT_BYTES;
     e.table = find_equal_edge(m, &e);
     if (!e.table) {
         if (is_stopped(m))
             return status_fail(STATUS_STOPPED, "stopped before everything was priced");
-        TRY(price_edge(m, m->sorts[m->sort_of[from]], m->sorts[m->sort_of[to]], input, &e.table));
+        TRY(price_edge(m, m->distinct[m->distinct_of[from]], m->distinct[m->distinct_of[to]], input,
+                       &e.table));
         p->n_priced_edges++;
     }
     p->edges[p->n_edges++] = e;
     return STATUS_OK;
 }
 
-static enum status price_edges(struct maker *m)
+static enum status price_edges(struct builder *m)
 {
     struct pricing *p = m->p;
     size_t n = 0;
@@ -250,14 +212,14 @@ static enum status state_problem(struct pricing *p)
 /* ---- the whole ---- */
 
 /* NULL if all workers are alike. */
-static enum status find_speeds(const struct maker *m, const double **out)
+static enum status find_speeds(const struct builder *m, const double **out)
 {
     const struct pricing_request *r = &m->p->request;
     double *speed;
     bool differ = false;
     TRY(arena_alloc_array(m->p->memory, (size_t)r->n_workers, sizeof *speed, &speed));
     for (int i = 0; i < r->n_workers; i++) {
-        int kind = r->machine->devices[m->roads.device[i]].kind;
+        int kind = r->machine->devices[m->topology.device[i]].kind;
         speed[i] = r->machine->kinds[kind].reached_flops_per_s;
         differ |= speed[i] != speed[0];
     }
@@ -265,26 +227,26 @@ static enum status find_speeds(const struct maker *m, const double **out)
     return STATUS_OK;
 }
 
-static enum status fill(struct maker *m)
+static enum status fill(struct builder *m)
 {
     struct pricing *p = m->p;
     struct pricing_request *r = &p->request;
     struct choice_layer *layers;
     r->samples = r->samples ? r->samples : r->graph->batch;
-    TRY(roads_create(r->machine, r->transport, r->first_device, r->n_workers, p->memory,
-                     &m->roads));
-    m->patterns = (struct pattern_maker){.roads = &m->roads, .memory = p->memory};
-    m->pricer = (struct layer_pricer){r, &m->roads, p->memory, &m->patterns, NULL};
+    TRY(topology_create(r->machine, r->transport, r->first_device, r->n_workers, p->memory,
+                        &m->topology));
+    m->shardings = (struct sharding_maker){.topology = &m->topology, .memory = p->memory};
+    m->pricer = (struct layer_pricer){r, &m->topology, p->memory, &m->shardings, NULL};
     TRY(arena_alloc_array(p->memory, (size_t)r->n_workers, sizeof(int), &m->pricer.members));
-    m->wish = (struct choice_wish){.graph = r->graph,
-                                   .samples = r->samples,
-                                   .machine = r->machine,
-                                   .first_device = r->first_device,
-                                   .n_workers = r->n_workers,
-                                   .max_choices = r->max_choices,
-                                   .only_batch = r->only_batch};
-    TRY(find_speeds(m, &m->wish.speed));
-    TRY(look_around(m));
+    m->choices = (struct choice_request){.graph = r->graph,
+                                         .samples = r->samples,
+                                         .machine = r->machine,
+                                         .first_device = r->first_device,
+                                         .n_workers = r->n_workers,
+                                         .max_choices = r->max_choices,
+                                         .only_batch = r->only_batch};
+    TRY(find_speeds(m, &m->choices.speed));
+    TRY(layer_readers_find(r->graph, r->samples, p->memory, &m->readers));
     TRY(choice_find_layers(r->graph, p->memory, &layers, &p->n_layers, &p->layer_of));
     TRY(price_layers(m, layers));
     TRY(price_edges(m));
@@ -304,7 +266,7 @@ static enum status check_request(const struct pricing_request *r)
 enum status pricing_create(const struct pricing_request *request,
                            const struct search_options *options, struct pricing **out)
 {
-    struct maker *m;
+    struct builder *m;
     arena *memory;
     TRY(check_request(request));
     TRY(arena_create(&memory));

@@ -1,4 +1,4 @@
-/* pricing.h: what a layer costs under a choice, and an edge under two, without lowering anything.
+/* pricing.h: the cost of a layer under a choice, and of an edge under two, without lowering.
  *
  * The additive model (docs/cost-model.md, "The search's own model"): a step takes the sum over
  * layers of
@@ -7,7 +7,7 @@
  *     statistics  the sums of batch norm's statistics, where its n, h or w is cut
  *     sync        summing the gradients of weights over the pieces that share them
  *
- * and over edges of what must move: what a consumer's pieces read of the tensor and do not own,
+ * and over edges of the moves: the parts of a tensor that a consumer's pieces read and do not own,
  * forward, and the same back, by the busiest port, card or core. Nothing overlaps; hidden_sync says
  * how much of `sync` is taken to hide behind backward. The clock knows better, and has the last
  * word; this is the model that can be minimised exactly.
@@ -25,12 +25,14 @@ struct pricing_request {
     const struct graph *graph;
     const struct machine *machine;
     const char *transport; /* whose curves count on CPU hosts: "threads", "mpi" */
-    /* What computing costs on a kind of the machine, by kind. */
+    /* The costs of computing, by kind of device. */
     const struct cost_source *sources;
     int first_device, n_workers; /* worker w is on device (first_device + w) % n_devices */
     int64_t samples;             /* of a (micro-)batch; 0: the graph's batch */
     int n_states;                /* of the optimizer, per weight */
     int64_t bucket_bytes;        /* 0: 25 MiB */
+    enum plan_sync sync;         /* how gradients are summed; a ring by default */
+    int node_size;               /* PLAN_HIERARCHICAL: workers of a node */
     double hidden_sync;          /* 0 .. 1 */
     int max_choices;             /* of a layer; 0: 400 */
     bool only_batch;             /* cut along the batch alone */
@@ -46,10 +48,10 @@ struct pricing_cost {
     double kept_bytes;   /* activations and gradients of one (micro-)batch, none freed */
 };
 
-/* What a choice counts in the sum. */
+/* The weight of a choice in the sum. */
 double pricing_total(const struct pricing_request *request, const struct pricing_cost *cost);
 
-/* What a worker needs for it: weights, gradients and the optimizer's state, and what is kept. */
+/* A worker's memory for it: weights, gradients and the optimizer's state, and kept activations. */
 double pricing_bytes(const struct pricing_request *request, const struct pricing_cost *cost);
 
 struct pricing_layer {

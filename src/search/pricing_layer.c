@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = 4;
-static const double BUCKET_BYTES = 25 << 20;
+static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
 
 /* ---- pieces ---- */
 
@@ -42,7 +41,7 @@ static double box_volume(const struct loop_nest *nest, const struct box *box)
 
 static int kind_of(const struct layer_pricer *p, int worker)
 {
-    return p->roads->machine->devices[p->roads->device[worker]].kind;
+    return p->topology->machine->devices[p->topology->device[worker]].kind;
 }
 
 /* The largest piece that a device of this kind has; false: it has none. */
@@ -121,22 +120,22 @@ static void price_group(const struct cost_source *source, const struct group_spe
 }
 
 /* Whether node number i is an activation that the one before it does on its way. */
-static bool is_folded(const struct layer_case *c, const struct choice *choice, int i)
+static bool is_folded(const struct layer_case *c, bool partial, int i)
 {
     if (i == 0 || i >= c->n_nodes || op_get_info(c->op[i].op)->activation == ACTIVATION_NONE)
         return false;
     bool takes = op_get_info(c->op[i - 1].op)->flags & OP_TAKES_ACTIVATION;
-    return takes && !(i == 1 && choice->partial) && !is_folded(c, choice, i - 1);
+    return takes && !(i == 1 && partial) && !is_folded(c, partial, i - 1);
 }
 
 /* One node's largest piece on a device of this kind. */
 static enum status price_node(const struct layer_pricer *p, const struct layer_case *c,
-                              const struct choice *choice, int i, int kind, const struct box *box,
+                              bool partial, int i, int kind, const struct box *box,
                               struct pricing_cost *out)
 {
     const struct cost_source *source = &p->request->sources[kind];
     struct op_piece piece;
-    bool activates = is_folded(c, choice, i + 1);
+    bool activates = is_folded(c, partial, i + 1);
     bool is_last = i + activates + 1 >= c->n_nodes;
     TRY(op_get_piece(&c->op[i], box, &piece));
     if (i == 0 && c->folded_sum) { /* one more tensor passes, each way */
@@ -159,33 +158,33 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
 
 /* All nodes of the layer on devices of one kind; false in *has: they have no pieces. */
 static enum status price_kind(const struct layer_pricer *p, const struct layer_case *c,
-                              const struct choice *choice, const struct plan_layer *cuts, int kind,
+                              bool partial, const struct plan_layer *cuts, int kind,
                               struct pricing_cost *out, bool *has)
 {
-    bool alike = p->roads->machine->n_kinds == 1;
+    bool alike = p->topology->machine->n_kinds == 1;
     *has = false;
     for (int i = 0; i < c->n_nodes; i++) {
         struct box box;
-        if (is_folded(c, choice, i))
+        if (is_folded(c, partial, i))
             continue;
         if (alike)
             largest_box(&cuts[i], &c->nest[i], &box);
         else if (!largest_of_kind(p, &cuts[i], &c->nest[i], kind, &box))
             continue;
         *has = true;
-        TRY(price_node(p, c, choice, i, kind, &box, out));
+        TRY(price_node(p, c, partial, i, kind, &box, out));
     }
     return STATUS_OK;
 }
 
 static enum status price_computing(const struct layer_pricer *p, const struct layer_case *c,
-                                   const struct choice *choice, const struct plan_layer *cuts,
+                                   bool partial, const struct plan_layer *cuts,
                                    struct pricing_cost *out)
 {
-    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+    for (int kind = 0; kind < p->topology->machine->n_kinds; kind++) {
         struct pricing_cost cost = {0};
         bool has;
-        TRY(price_kind(p, c, choice, cuts, kind, &cost, &has));
+        TRY(price_kind(p, c, partial, cuts, kind, &cost, &has));
         if (has && cost.forward_s + cost.backward_s > out->forward_s + out->backward_s) {
             out->forward_s = cost.forward_s;
             out->backward_s = cost.backward_s;
@@ -222,14 +221,14 @@ static int find_members(const struct plan_layer *layer, unsigned mask, int *memb
 static int count_alike(const struct layer_pricer *p, const struct plan_layer *layer, int n,
                        unsigned alone)
 {
-    const struct roads *r = p->roads;
-    int node = r->node_of[p->members[0]], pieces = 0, members = 0;
-    if (r->n_nodes == 1)
+    const struct topology *t = p->topology;
+    int node = t->node_of[p->members[0]], pieces = 0, members = 0;
+    if (t->n_nodes == 1)
         return 1;
     for (int i = 0; i < layer->n_pieces; i++)
-        pieces += r->node_of[layer->workers[i]] == node && (!alone || is_first(layer, i, alone));
+        pieces += t->node_of[layer->workers[i]] == node && (!alone || is_first(layer, i, alone));
     for (int i = 0; i < n; i++)
-        members += r->node_of[p->members[i]] == node;
+        members += t->node_of[p->members[i]] == node;
     return members > 0 && pieces > members ? pieces / members : 1;
 }
 
@@ -242,7 +241,7 @@ static unsigned loops_of_tensor(const struct tensor_map *map)
     return mask;
 }
 
-/* Cut loops by what they are to a parameter: over the parts of the shared ones its gradient is
+/* Cut loops by their relation to a parameter: over the parts of the shared ones its gradient is
  * summed, and of those of a sum that does not index it (a bias) the first alone has it. */
 struct param_loops {
     unsigned shared, alone;
@@ -273,16 +272,24 @@ static double region_bytes(const struct range *region, int rank)
     return volume;
 }
 
+static const enum comm_method methods[PLAN_SYNC_COUNT] = {
+    [PLAN_RING] = COMM_RING,
+    [PLAN_TREE] = COMM_TREE,
+    [PLAN_HIERARCHICAL] = COMM_HIERARCHICAL,
+    [PLAN_SERVER] = COMM_RING, /* of weights that no server keeps */
+};
+
 /* Gradients lie in buckets with those of other layers: a share of a full one counts. */
 static double sync_s(const struct layer_pricer *p, const struct plan_layer *layer,
                      struct param_loops loops, double n_bytes)
 {
-    double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : BUCKET_BYTES;
+    double bucket = p->request->bucket_bytes ? (double)p->request->bucket_bytes : PLAN_BUCKET_BYTES;
     int n = find_members(layer, loops.shared, p->members);
     if (n < 2)
         return 0;
     int alike = count_alike(p, layer, n, loops.alone);
-    return roads_ring_s(p->roads, p->members, n, alike, bucket) * n_bytes / bucket;
+    const struct topology_sum sum = {methods[p->request->sync], p->request->node_size, n, alike};
+    return topology_sum_s(p->topology, &sum, p->members, bucket) * n_bytes / bucket;
 }
 
 static double kind_update_s(const struct layer_pricer *p, int kind, double n_bytes)
@@ -309,9 +316,9 @@ static double update_s(const struct layer_pricer *p, const struct loop_nest *nes
                        double n_bytes)
 {
     double longest_s = 0;
-    if (p->roads->machine->n_kinds == 1)
+    if (p->topology->machine->n_kinds == 1)
         return kind_update_s(p, 0, n_bytes);
-    for (int kind = 0; kind < p->roads->machine->n_kinds; kind++) {
+    for (int kind = 0; kind < p->topology->machine->n_kinds; kind++) {
         struct range region[SHAPE_MAX_RANK];
         struct box box;
         int piece = find_piece_of_kind(p, layer, kind);
@@ -360,23 +367,23 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     largest_box(layer, nest, &box);
     double channels = (double)(box.range[1].end - box.range[1].begin);
     int n = find_members(layer, over, p->members);
-    double wake_s = p->roads->on_cpu ? p->roads->machine->wake_s : 0;
-    out->statistics_s +=
-        2 * (wake_s + roads_gather_s(p->roads, p->members, n, count_alike(p, layer, n, 0),
-                                     2 * channels * (double)sizeof(double)));
+    double wake_s = p->topology->on_cpu ? p->topology->machine->wake_s : 0;
+    const struct topology_sum sum = {COMM_GATHER, 0, n, count_alike(p, layer, n, 0)};
+    out->statistics_s += 2 * (wake_s + topology_sum_s(p->topology, &sum, p->members,
+                                                      2 * channels * (double)sizeof(double)));
 }
 
 /* ---- memory ---- */
 
 /* Outputs of all nodes that are not folded, and inputs of which a worker reads more than its part
  * of the whole: those are copies. */
-static void count_kept(const struct layer_case *c, const struct choice *choice,
-                       const struct plan_layer *cuts, struct pricing_cost *out)
+static void count_kept(const struct layer_case *c, bool partial, const struct plan_layer *cuts,
+                       struct pricing_cost *out)
 {
     struct range region[SHAPE_MAX_RANK];
     struct box box;
     for (int i = 0; i < c->n_nodes; i++) {
-        if (is_folded(c, choice, i) || is_reshape(&c->op[i]))
+        if (is_folded(c, partial, i) || is_reshape(&c->op[i]))
             continue;
         largest_box(&cuts[i], &c->nest[i], &box);
         op_get_piece_region(&c->nest[i], &c->nest[i].output, &box, region);
@@ -387,7 +394,7 @@ static void count_kept(const struct layer_case *c, const struct choice *choice,
         const struct tensor_map *map = &c->nest[0].input[k];
         op_get_piece_region(&c->nest[0], map, &box, region);
         double read = region_bytes(region, map->rank);
-        double part = elements(&c->op[0].input[k]) * ELEMENT_BYTES / choice->n_pieces;
+        double part = elements(&c->op[0].input[k]) * ELEMENT_BYTES / cuts[0].n_pieces;
         if (read > 1.05 * part)
             out->kept_bytes += read;
     }
@@ -397,30 +404,85 @@ static void count_kept(const struct layer_case *c, const struct choice *choice,
 
 /* A partial sum is added up before the followers go on with it. */
 static enum status price_inside(const struct layer_pricer *p, const struct layer_case *c,
-                                const struct choice *choice, const struct plan_layer *cuts,
-                                struct pricing_cost *out)
+                                const struct plan_layer *cuts, struct pricing_cost *out)
 {
-    struct pattern own, read;
-    if (!choice->partial || c->n_nodes == 1)
-        return STATUS_OK;
-    TRY(pattern_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
-    TRY(pattern_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
-    out->inside_s = pattern_move_s(p->roads, &own, &read, ELEMENT_BYTES);
+    struct sharding own, read;
+    TRY(sharding_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
+    TRY(sharding_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
+    out->inside_s = sharding_move_s(p->topology, &own, &read, ELEMENT_BYTES);
     return STATUS_OK;
+}
+
+enum status layer_price_cuts(const struct layer_pricer *p, const struct layer_case *c,
+                             const struct plan_layer *cuts, struct pricing_cost *out)
+{
+    bool partial = false;
+    for (int i = 0; i < cuts[0].n_cuts; i++)
+        partial |= c->nest[0].loop[cuts[0].cut[i].loop].role == LOOP_SUMMED;
+    *out = (struct pricing_cost){0};
+    TRY(price_computing(p, c, partial, cuts, out));
+    for (int i = 0; i < c->n_nodes; i++) {
+        price_params(p, c, i, &cuts[i], out);
+        price_statistics(p, &c->nest[i], &cuts[i], out);
+    }
+    count_kept(c, partial, cuts, out);
+    return partial && c->n_nodes > 1 ? price_inside(p, c, cuts, out) : STATUS_OK;
 }
 
 enum status layer_price(const struct layer_pricer *p, const struct layer_case *c,
                         const struct choice *choice, struct plan_layer *cuts,
                         struct pricing_cost *out)
 {
-    *out = (struct pricing_cost){0};
     for (int i = 0; i < c->n_nodes; i++)
         TRY(choice_write(p->request->graph, c->layer, i, choice, p->memory, &cuts[i]));
-    TRY(price_computing(p, c, choice, cuts, out));
-    for (int i = 0; i < c->n_nodes; i++) {
-        price_params(p, c, i, &cuts[i], out);
-        price_statistics(p, &c->nest[i], &cuts[i], out);
+    return layer_price_cuts(p, c, cuts, out);
+}
+
+/* ---- cases ---- */
+
+enum status layer_readers_find(const struct graph *g, int64_t samples, arena *memory,
+                               struct layer_readers *out)
+{
+    bool *needs;
+    int *count;
+    TRY(arena_alloc_array(memory, (size_t)g->n_nodes, sizeof *needs, &needs));
+    TRY(arena_alloc_array(memory, (size_t)g->n_nodes, sizeof *count, &count));
+    for (int i = 0; i < g->n_nodes; i++) {
+        needs[i] = g->nodes[i].n_params > 0;
+        for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
+            needs[i] |= needs[g->nodes[i].input[k]];
+            count[g->nodes[i].input[k]]++;
+        }
     }
-    count_kept(c, choice, cuts, out);
-    return price_inside(p, c, choice, cuts, out);
+    *out = (struct layer_readers){g, samples, needs, count};
+    return STATUS_OK;
+}
+
+/* A sum of two that is folded into one of the nodes before it, if they are cut alike. */
+static bool is_folded_sum(const struct layer_readers *r, int node)
+{
+    const struct graph_node *n = &r->graph->nodes[node];
+    if (n->op.n_inputs != 2 || !(op_get_info(n->op.op)->flags & OP_PASSES_GRADIENT))
+        return false;
+    for (int k = 0; k < 2; k++)
+        if (op_get_info(r->graph->nodes[n->input[k]].op.op)->flags & OP_TAKES_RESIDUAL &&
+            r->count[n->input[k]] == 1)
+            return true;
+    return false;
+}
+
+void layer_case_fill(const struct layer_readers *r, const struct choice_layer *layer,
+                     struct layer_case *out)
+{
+    const struct graph *g = r->graph;
+    const struct graph_node *first = &g->nodes[layer->node[0]];
+    memset(out, 0, sizeof *out);
+    out->layer = layer;
+    out->n_nodes = layer->n_nodes;
+    for (int i = 0; i < layer->n_nodes; i++)
+        out->op[i] = op_resize(&g->nodes[layer->node[i]].op, r->samples);
+    for (int k = 0; k < first->op.n_inputs; k++)
+        out->input_gradient |= r->needs_gradient[first->input[k]];
+    out->folded_sum = is_folded_sum(r, layer->node[0]);
+    out->n_readers = r->count[layer->node[layer->n_nodes - 1]];
 }

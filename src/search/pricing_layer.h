@@ -2,10 +2,11 @@
 #ifndef CLEAVE_SEARCH_PRICING_LAYER_H
 #define CLEAVE_SEARCH_PRICING_LAYER_H
 
-#include "search/patterns.h"
 #include "search/pricing.h"
+#include "search/sharding.h"
 
-/* A layer's nodes, resized to the (micro-)batch, and what of its surroundings counts. */
+/* A layer's nodes, resized to the (micro-)batch, and the facts about its surroundings that count.
+ */
 struct layer_case {
     const struct choice_layer *layer;
     int n_nodes;
@@ -18,9 +19,9 @@ struct layer_case {
 
 struct layer_pricer {
     const struct pricing_request *request;
-    const struct roads *roads;
+    const struct topology *topology;
     arena *memory;
-    struct pattern_maker *maker;
+    struct sharding_maker *maker;
     int *members; /* scratch, by worker */
 };
 
@@ -28,5 +29,23 @@ struct layer_pricer {
 enum status layer_price(const struct layer_pricer *p, const struct layer_case *c,
                         const struct choice *choice, struct plan_layer *cuts,
                         struct pricing_cost *out) MUST_USE;
+/* The same for cuts that need be no choice: cuts[i] is that of node i, its workers are numbers of
+ * the topology. */
+enum status layer_price_cuts(const struct layer_pricer *p, const struct layer_case *c,
+                             const struct plan_layer *cuts, struct pricing_cost *out) MUST_USE;
+
+/* The readers of the outputs of a graph's nodes, for (micro-)batches of so many samples. */
+struct layer_readers {
+    const struct graph *graph;
+    int64_t samples;
+    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
+    const int *count;           /* by node */
+};
+
+enum status layer_readers_find(const struct graph *g, int64_t samples, arena *memory,
+                               struct layer_readers *out) MUST_USE;
+/* All but the loop nests. */
+void layer_case_fill(const struct layer_readers *r, const struct choice_layer *layer,
+                     struct layer_case *out);
 
 #endif

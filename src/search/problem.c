@@ -50,7 +50,7 @@ static void keep_trial(struct solver *s)
 
 /* ---- something to begin with ---- */
 
-/* Adds to cost[] what an edge costs by the choice of `node`, the other end being as it is. */
+/* Adds an edge's cost to cost[], by the choice of `node`, the other end being as it is. */
 static void add_edge_costs(const struct search_problem *p, const struct search_edge *e, int node,
                            const int *choice, double *cost)
 {
@@ -98,7 +98,7 @@ static enum status start_with_something(struct solver *s, arena *memory)
 
 static enum status solve_draft(struct solver *s, struct draft *d);
 
-/* Takes out what can be; *stuck if a node has to be fixed first. */
+/* Takes out all nodes that it can; *stuck if a node has to be fixed first. */
 static enum status eliminate(struct solver *s, struct draft *d, bool *stuck)
 {
     *stuck = false;
@@ -174,7 +174,7 @@ static enum status branch(struct solver *s, struct draft *d)
         s->bound = fmax(s->bound, branches[0].bound);
     for (int i = 0; i < n && branches[i].bound < s->best_cost && !is_stopped(s); i++) {
         TRY(follow_branch(s, d, node, branches[i].choice));
-        if (!d->outer && !s->stopped && i + 1 < n) /* what is left to try is no better */
+        if (!d->outer && !s->stopped && i + 1 < n) /* the rest is no better */
             s->bound = fmax(s->bound, fmin(s->best_cost, branches[i + 1].bound));
     }
     return STATUS_OK;

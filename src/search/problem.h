@@ -9,8 +9,8 @@
  *     node    a --- x --- b    becomes    a --- b    with   min over x of (a,x) + cost(x) + (x,b)
  *     edge    a === b          becomes    a --- b    with   the sum of both
  *
- * A node with one neighbour goes into that neighbour's costs. What most networks are made of,
- * chains and branches that meet again, vanishes. What is left is eliminated in the order that keeps
+ * A node with one neighbour goes into that neighbour's costs. Most networks consist of
+ * chains and branches that meet again, which vanish. The rest is eliminated in the order that keeps
  * tables small, with tables over more than two nodes; and where those would be too large, one node
  * is fixed to each of its choices in turn, best bound first, and the rest is solved with it fixed
  * (branch and bound; the bound is the same elimination, with edges in excess of two replaced by
@@ -31,7 +31,7 @@
 
 #include <stdint.h>
 
-/* Costs are finite and may be negative; INFINITY stands for what may not be chosen. Tables belong
+/* Costs are finite and may be negative; INFINITY stands for a forbidden choice. Tables belong
  * to the caller, are only read, and may be shared by any number of nodes or edges. */
 struct search_node {
     int n_choices; /* at least 1 */
@@ -50,8 +50,8 @@ struct search_problem {
     const struct search_edge *edges;
 };
 
-/* Asked now and then: true ends the search with the best so far. best is what has been found
- * (INFINITY: nothing yet), bound what no answer can be below. */
+/* Asked now and then: true ends the search with the best so far. best is the least cost
+ * found (INFINITY: nothing yet), and no answer can be below bound. */
 typedef bool search_stop(void *user, double best, double bound);
 
 struct search_options {

@@ -1,5 +1,7 @@
 #include "search/stage_costs.h"
 
+#include "base/numbers.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -142,7 +144,7 @@ struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stag
 /* ---- from stage to stage ---- */
 
 /* How many of n workers from `first` on are on a node. */
-static int count_on(const struct road_node *node, int first, int n)
+static int count_on(const struct topology_node *node, int first, int n)
 {
     int begin = first > node->first ? first : node->first;
     int end = first + n < node->first + node->n ? first + n : node->first + node->n;
@@ -150,35 +152,37 @@ static int count_on(const struct road_node *node, int first, int n)
 }
 
 /* The least of n workers from `first` on. */
-static double slowest_port(const struct roads *r, const double *bytes_per_s, int first, int n)
+static double slowest_port(const struct topology *t, const double *bytes_per_s, int first, int n)
 {
     double least = bytes_per_s[first];
-    for (int i = first + 1; !r->ports_alike && i < first + n; i++)
+    for (int i = first + 1; !t->ports_alike && i < first + n; i++)
         least = bytes_per_s[i] < least ? bytes_per_s[i] : least;
     return least;
 }
 
 /* Every worker sends, or gets, an even share. */
-double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n, double n_bytes)
+double stage_cross_s(const struct topology *t, int first_worker, int n, int next, int next_n,
+                     double n_bytes)
 {
-    int next = first_worker + n;
+    int first_node = t->node_of[int_min(first_worker, next)];
+    int last_node = t->node_of[int_max(first_worker + n, next + next_n) - 1];
     double slowest = 0;
     bool far = false;
     if (n_bytes <= 0)
         return 0;
-    if (r->on_cpu && r->node_of[first_worker] == r->node_of[next + next_n - 1]) {
-        int more = n > next_n ? n : next_n, less = n > next_n ? next_n : n;
-        return ceil((double)more / less) * roads_host_message_s(r, n_bytes / more);
+    if (t->on_cpu && first_node == last_node) {
+        int more = int_max(n, next_n), less = int_min(n, next_n);
+        return ceil((double)more / less) * topology_host_message_s(t, n_bytes / more);
     }
-    for (int g = r->node_of[first_worker]; g <= r->node_of[next + next_n - 1]; g++) {
-        const struct road_node *node = &r->nodes[g];
+    for (int g = first_node; g <= last_node; g++) {
+        const struct topology_node *node = &t->nodes[g];
         double from = (double)count_on(node, first_worker, n) / n;
         double to = (double)count_on(node, next, next_n) / next_n;
         slowest = fmax(slowest, n_bytes * from * (1 - to) / node->out_bytes_per_s);
         slowest = fmax(slowest, n_bytes * to * (1 - from) / node->in_bytes_per_s);
         far |= from * (1 - to) > 0 || to * (1 - from) > 0;
     }
-    slowest = fmax(slowest, n_bytes / n / slowest_port(r, r->out_bytes_per_s, first_worker, n));
-    slowest = fmax(slowest, n_bytes / next_n / slowest_port(r, r->in_bytes_per_s, next, next_n));
-    return slowest + (far ? r->far_s : r->near_s);
+    slowest = fmax(slowest, n_bytes / n / slowest_port(t, t->out_bytes_per_s, first_worker, n));
+    slowest = fmax(slowest, n_bytes / next_n / slowest_port(t, t->in_bytes_per_s, next, next_n));
+    return slowest + (far ? t->far_s : t->near_s);
 }

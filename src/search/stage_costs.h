@@ -1,9 +1,10 @@
-/* stage_costs.h: what a run of layers costs as one stage on some workers; inside of pipelines.h. */
+/* stage_costs.h: the cost of a run of layers as one stage on some workers; inside of pipelines.h.
+ */
 #ifndef CLEAVE_SEARCH_STAGE_COSTS_H
 #define CLEAVE_SEARCH_STAGE_COSTS_H
 
 #include "search/pricing.h"
-#include "search/roads.h"
+#include "search/topology.h"
 
 /* The layers cut in one way on one range of workers, with sums over their first l layers. */
 struct stage_setting {
@@ -19,7 +20,7 @@ struct stage_setting {
 struct stage_blocks {
     int n;
     int *first;           /* [n + 1] */
-    double *sample_bytes; /* [n + 1]: of one sample, what passes from before block b to behind */
+    double *sample_bytes; /* [n + 1]: of one sample, that pass from before block b to behind */
 };
 
 enum status stage_find_blocks(const struct pricing *p, arena *memory,
@@ -42,7 +43,8 @@ struct stage_cost {
 struct stage_cost stage_cost_of(const struct stage_setting *s, const struct stage_blocks *blocks,
                                 int first, int end);
 
-/* Seconds from n workers to the next_n behind them, one way. */
-double stage_cross_s(const struct roads *r, int first_worker, int n, int next_n, double n_bytes);
+/* Seconds from n workers, from first_worker on, to the next_n from `next` on, one way. */
+double stage_cross_s(const struct topology *t, int first_worker, int n, int next, int next_n,
+                     double n_bytes);
 
 #endif

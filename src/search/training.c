@@ -1,63 +1,41 @@
+/* The trainer has a thread of its own, with its cores and its pool of threads, and sleeps in the
+ * callback of the last step of a slice: data are read ahead meanwhile. */
 #include "search/training.h"
 
+#include "base/array.h"
 #include "base/timer.h"
 #include "runtime/trainer.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double timeout_s = 600;      /* a worker may have to wait for a long step of another */
-static const double learning_rate = 1e-4; /* losses stay finite; what is learnt does not matter */
+static const double learning_rate = 1e-4; /* losses stay finite; no one uses the weights */
 enum { ENDLESS = 1 << 30 };
 
-enum training_state { SLEEPS, RUNS, HAS_ENDED };
-
+/* The caller and the thread take turns: only one of them reads and writes this at a time. */
 struct training {
     struct training_request request;
     struct trainer_info info;
-
-    /* ---- its thread's ---- */
     int64_t steps_per_epoch, whole_steps; /* of an epoch, and of them in whole windows */
     int64_t slice_began_ns, n_in_slice;   /* steps in whole windows */
     int64_t n_slices;                     /* before this one */
     bool is_long;                         /* its steps are: the first window of a slice counts */
-    int64_t n_times, capacity, *times_ns;
-
-    /* ---- between the two threads ---- */
+    int64_t *times_ns;
+    int n_times, capacity;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    enum training_state state;
-    bool quits;
+    sem_t go, rests; /* the thread's turn, the caller's turn */
+    bool quits, has_ended;
     struct status_error error; /* once it has ended */
 };
 
-/* ---- the training thread ---- */
-
-static void set_state(training *t, enum training_state state)
+static void wait_for_turn(sem_t *turn)
 {
-    pthread_mutex_lock(&t->lock);
-    t->state = state;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
-}
-
-/* Until it is let go on. */
-static enum status sleep_a_while(training *t)
-{
-    pthread_mutex_lock(&t->lock);
-    t->state = SLEEPS;
-    pthread_cond_broadcast(&t->changed);
-    while (t->state == SLEEPS && !t->quits)
-        pthread_cond_wait(&t->changed, &t->lock);
-    bool quits = t->quits;
-    pthread_mutex_unlock(&t->lock);
-    t->slice_began_ns = timer_now_ns();
-    t->n_slices += t->n_in_slice > 0;
-    t->n_in_slice = 0;
-    return quits ? status_fail(STATUS_STOPPED, "the training is over") : STATUS_OK;
+    while (sem_wait(turn) != 0) /* a signal came */
+        ;
 }
 
 static bool has_enough(const training *t)
@@ -65,46 +43,35 @@ static bool has_enough(const training *t)
     return t->request.most_steps && t->n_times >= t->request.most_steps;
 }
 
-/* Steps at the beginning of a slice that do not count. */
-static int64_t count_cold(const training *t)
-{
-    return t->is_long && t->n_slices > 0 ? 0 : t->request.window;
-}
+/* ---- the training thread ---- */
 
-static enum status keep_time(training *t, int64_t step_ns)
+static enum status rest(training *t)
 {
-    if (t->n_in_slice <= count_cold(t) || has_enough(t))
-        return STATUS_OK;
-    if (t->n_times == t->capacity) {
-        int64_t capacity = t->capacity ? 2 * t->capacity : 1024;
-        int64_t *larger = realloc(t->times_ns, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return status_no_memory((size_t)capacity * sizeof *larger);
-        t->times_ns = larger;
-        t->capacity = capacity;
-    }
-    t->times_ns[t->n_times++] = step_ns;
-    return STATUS_OK;
-}
-
-static bool is_slice_over(const training *t)
-{
-    double seconds = (double)(timer_now_ns() - t->slice_began_ns) * 1e-9;
-    int64_t window = t->request.window;
-    return t->n_in_slice % window == 0 && t->n_in_slice >= count_cold(t) + window &&
-           (seconds >= t->request.slice_s || has_enough(t));
+    (void)sem_post(&t->rests);
+    wait_for_turn(&t->go);
+    t->slice_began_ns = timer_now_ns();
+    t->n_slices += t->n_in_slice > 0;
+    t->n_in_slice = 0;
+    return t->quits ? status_fail(STATUS_STOPPED, "the training is over") : STATUS_OK;
 }
 
 static enum status on_step(const struct trainer_step *step, void *user)
 {
     training *t = user;
+    int window = t->request.window;
     if ((step->step - 1) % t->steps_per_epoch >= t->whole_steps)
         return STATUS_OK;
     t->n_in_slice++;
     if (t->n_slices == 0)
         t->is_long = t->request.long_s > 0 && (double)step->step_ns * 1e-9 >= t->request.long_s;
-    TRY(keep_time(t, step->step_ns));
-    return is_slice_over(t) ? sleep_a_while(t) : STATUS_OK;
+    int n_cold = t->is_long && t->n_slices > 0 ? 0 : window;
+    if (t->n_in_slice > n_cold && !has_enough(t)) {
+        TRY(array_reserve(NULL, &t->times_ns, t->n_times + 1, &t->capacity, sizeof *t->times_ns));
+        t->times_ns[t->n_times++] = step->step_ns;
+    }
+    double seconds = (double)(timer_now_ns() - t->slice_began_ns) * 1e-9;
+    bool is_whole = t->n_in_slice % window == 0 && t->n_in_slice >= n_cold + window;
+    return is_whole && (seconds >= t->request.slice_s || has_enough(t)) ? rest(t) : STATUS_OK;
 }
 
 void training_tell(const struct forecast_run *run, struct trainer_options *to)
@@ -117,10 +84,13 @@ void training_tell(const struct forecast_run *run, struct trainer_options *to)
     to->augment = run->augment;
 }
 
-static enum status build(const training *t, trainer **out)
+/* Without a whole window no slice would ever end. If there are few samples, one batch has all. */
+static enum status train(training *t)
 {
     const struct training_request *r = &t->request;
+    const struct trainer_callbacks calls = {.on_step = on_step};
     struct trainer_options o = trainer_default_options();
+    trainer *own;
     o.model = r->model;
     o.data = r->data;
     o.batch = r->batch;
@@ -134,33 +104,21 @@ static enum status build(const training *t, trainer **out)
     o.timeout_s = timeout_s;
     o.rule.learning_rate = learning_rate;
     o.evaluate = false;
-    return trainer_create(&o, out);
-}
-
-/* Without a whole window no slice would ever end. Of few samples a batch has all. */
-static enum status count_steps(training *t)
-{
-    int window = t->request.window;
-    t->steps_per_epoch = t->info.steps_per_epoch;
-    t->whole_steps = t->info.n_train / t->info.batch / window * window;
-    if (t->whole_steps > 0)
-        return STATUS_OK;
-    return status_fail(STATUS_USAGE,
-                       "the data have no %d whole batches of %lld, which are a window of the plan",
-                       window, (long long)t->info.batch);
-}
-
-static enum status train(training *t)
-{
-    const struct trainer_callbacks calls = {.on_step = on_step};
-    trainer *own;
-    TRY(build(t, &own));
+    TRY(trainer_create(&o, &own));
     t->info = *trainer_get_info(own);
-    enum status st = count_steps(t);
-    if (st == STATUS_OK)
-        st = sleep_a_while(t);
+    t->steps_per_epoch = t->info.steps_per_epoch;
+    t->whole_steps = t->info.n_train / t->info.batch / r->window * r->window;
+    enum status st =
+        t->whole_steps > 0
+            ? rest(t)
+            : status_fail(STATUS_USAGE,
+                          "the data have no %d whole batches of %lld, which are a window of the "
+                          "plan",
+                          r->window, (long long)t->info.batch);
     if (st == STATUS_OK)
         st = trainer_run(own, &calls, t);
+    if (st == STATUS_OK)
+        st = status_fail(STATUS_FAILED, "the training ended too early");
     trainer_destroy(own);
     return st;
 }
@@ -168,78 +126,50 @@ static enum status train(training *t)
 static void *run(void *user)
 {
     training *t = user;
-    enum status st = train(t);
-    t->error.status = STATUS_OK;
-    if (st != STATUS_OK)
-        status_take(st, &t->error);
-    set_state(t, HAS_ENDED);
+    status_take(train(t), &t->error);
+    t->has_ended = true;
+    (void)sem_post(&t->rests);
     return NULL;
 }
 
-/* ---- the other thread ---- */
+/* ---- the caller ---- */
 
-static enum status wait_for_it(training *t)
+static enum status wait_for_slice(training *t)
 {
-    pthread_mutex_lock(&t->lock);
-    while (t->state == RUNS)
-        pthread_cond_wait(&t->changed, &t->lock);
-    bool ended = t->state == HAS_ENDED;
-    pthread_mutex_unlock(&t->lock);
-    if (!ended)
-        return STATUS_OK;
-    return t->error.status != STATUS_OK
-               ? status_give(&t->error)
-               : status_fail(STATUS_FAILED, "the training ended too early");
+    wait_for_turn(&t->rests);
+    return t->has_ended ? status_give(&t->error) : STATUS_OK;
 }
 
 enum status training_let(training *t)
 {
     if (has_enough(t))
         return STATUS_OK;
-    set_state(t, RUNS);
-    return wait_for_it(t);
-}
-
-/* Signals are for the thread that called. */
-static int start(training *t)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&t->thread, NULL, run, t);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
-static void free_all(training *t)
-{
-    (void)pthread_cond_destroy(&t->changed);
-    (void)pthread_mutex_destroy(&t->lock);
-    free(t->times_ns);
-    free(t);
-}
-
-static int64_t round_up(int64_t n, int64_t multiple)
-{
-    return (n + multiple - 1) / multiple * multiple;
+    if (t->has_ended)
+        return status_give(&t->error);
+    (void)sem_post(&t->go);
+    return wait_for_slice(t);
 }
 
 enum status training_open(const struct training_request *request, training **out)
 {
+    sigset_t all, before;
     training *t = calloc(1, sizeof *t);
     if (!t)
         return status_no_memory(sizeof *t);
     t->request = *request;
-    t->request.most_steps = round_up(request->most_steps, request->window);
-    t->state = RUNS;
-    (void)pthread_mutex_init(&t->lock, NULL);
-    (void)pthread_cond_init(&t->changed, NULL);
-    int error = start(t);
+    t->request.most_steps =
+        (request->most_steps + request->window - 1) / request->window * request->window;
+    (void)sem_init(&t->go, 0, 0);
+    (void)sem_init(&t->rests, 0, 0);
+    (void)sigfillset(&all); /* signals are for the thread that called */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&t->thread, NULL, run, t);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
-        free_all(t);
+        free(t);
         return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
     }
-    enum status st = wait_for_it(t);
+    enum status st = wait_for_slice(t);
     if (st != STATUS_OK) {
         training_close(t);
         return st;
@@ -252,12 +182,13 @@ void training_close(training *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
     t->quits = true;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
+    (void)sem_post(&t->go);
     (void)pthread_join(t->thread, NULL);
-    free_all(t);
+    (void)sem_destroy(&t->go);
+    (void)sem_destroy(&t->rests);
+    free(t->times_ns);
+    free(t);
 }
 
 int64_t training_times(const training *t, const int64_t **times_ns)

@@ -1,5 +1,5 @@
-/* training.h: a training that goes on for a moment whenever it is let, and sleeps in between: what
- * is done meanwhile meets the machine in the same weather.
+/* training.h: a training that runs a slice of a few steps whenever it is asked to, and sleeps in
+ * between: a program that runs meanwhile meets the machine as fast or as slow as the training does.
  *
  *     TRY(training_open(&request, &t));                    // built; it sleeps
  *     TRY(training_let(t));                                // a slice of it
@@ -27,7 +27,7 @@ struct training_request {
 
 typedef struct training training;
 
-/* What such a run tells the trainer. */
+/* Sets the trainer's options of such a run. */
 struct trainer_options;
 void training_tell(const struct forecast_run *run, struct trainer_options *to);
 

@@ -7,29 +7,72 @@
 #include "runtime/stop.h"
 #include "search/training.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double slice_s = 0.1, long_s = 0.03;
+/* A plan is not dropped for less than this; nor before TRIAL_LEAST_ROUNDS unless it takes four
+ * times as long, for a single round may have met anything. */
+static const double LEAST_MARGIN = 0.05, EARLY_MARGIN = 3;
+enum { ENOUGH_ROUNDS = 8 };
+static const double WELL_KNOWN = 0.003;
 
-/* What is done with one of the plans. */
+/* The state of one of the plans. */
 struct entrant {
     char *text; /* of the plan, for the training */
     training *training;
-    int64_t n_seen; /* of the training's times */
+    int64_t n_taken;                 /* of the training's times */
+    double round_s;                  /* of a step, in this round */
+    double rounds[TRIAL_MAX_ROUNDS]; /* of the first plan: round_s; else its ratio to the first's */
 };
 
 struct trial {
     const struct trial_request *request;
-    int n, n_rounds;
-    const struct trial_plan *plans;
-    struct entrant *entrants;       /* by plan */
-    struct contestant *contestants; /* by plan */
-    int64_t trained_ns;             /* after the first round */
+    struct trial_plan *plans;
+    int n;
+    struct entrant entrants[TRIAL_MAX_PLANS]; /* by plan */
+    int round;                                /* of the group */
+    int64_t trained_ns;                       /* by the group, after its first round */
 };
 
-/* ---- building ---- */
+/* ---- statistics ---- */
 
-static enum status open_entrant(const struct trial *t, int i)
+/* The quartiles of few numbers say little of how they scatter: then it is the whole range. */
+static double find_median(const double *numbers, int n, double *spread)
+{
+    double sorted[TRIAL_MAX_ROUNDS];
+    double tail = n < ENOUGH_ROUNDS ? 0 : 0.25;
+    memcpy(sorted, numbers, (size_t)n * sizeof *sorted);
+    numbers_sort(sorted, n);
+    *spread = numbers_quantile(sorted, n, 1 - tail) - numbers_quantile(sorted, n, tail);
+    return numbers_quantile(sorted, n, 0.5);
+}
+
+void trial_compare(struct trial_plan *plans, int n, const double *const *ratios)
+{
+    double best = plans[0].step_s = 1, spread;
+    for (int i = 1; i < n; i++) {
+        struct trial_plan *p = &plans[i];
+        if (p->n_rounds == 0)
+            continue;
+        p->step_s = find_median(ratios[i], p->n_rounds, &spread);
+        p->noise = 0.93 * spread / sqrt(p->n_rounds) / p->step_s; /* as of normal numbers */
+        best = p->aside ? best : fmin(best, p->step_s);
+    }
+    for (int i = 1; i < n; i++) {
+        struct trial_plan *p = &plans[i];
+        double margin = p->n_rounds < TRIAL_LEAST_ROUNDS
+                            ? EARLY_MARGIN
+                            : fmax(3 * p->noise, fmax(LEAST_MARGIN, 1.0 / p->n_rounds));
+        if (p->n_rounds > 0 && (p->aside || p->step_s > best * (1 + margin)))
+            p->behind = true;
+    }
+}
+
+/* ---- turns ---- */
+
+static enum status open_entrant(struct trial *t, int i)
 {
     const struct trial_request *r = t->request;
     const struct trial_plan *p = &t->plans[i];
@@ -59,135 +102,155 @@ static void close_entrant(struct entrant *e)
     e->text = NULL;
 }
 
-static void close_all(struct trial *t)
-{
-    for (int i = 0; i < t->n; i++)
-        close_entrant(&t->entrants[i]);
-    free(t->entrants);
-    free(t->contestants);
-}
-
-/* ---- rounds ---- */
-
-/* The middle of the steps that were not seen before. */
-static enum status take_times(const struct trial *t, int i)
+/* The median of the steps of this slice. */
+static enum status take_times(struct trial *t, int i)
 {
     struct entrant *e = &t->entrants[i];
     const int64_t *times_ns;
-    int64_t n = training_times(e->training, &times_ns) - e->n_seen;
+    int64_t n = training_times(e->training, &times_ns) - e->n_taken;
     if (n < 1)
         return status_fail(STATUS_USAGE, "%s: the data have too few whole batches to try it",
                            t->plans[i].name);
-    double *sorted = malloc((size_t)n * sizeof *sorted);
-    if (!sorted)
-        return status_no_memory((size_t)n * sizeof *sorted);
-    for (int64_t k = 0; k < n; k++)
-        sorted[k] = (double)times_ns[e->n_seen + k] * 1e-9;
-    numbers_sort(sorted, (int)n);
-    contest_add(&t->contestants[i], numbers_middle(sorted, (int)n));
-    e->n_seen += n;
-    free(sorted);
+    int64_t *copy = malloc((size_t)n * sizeof *copy);
+    if (!copy)
+        return status_no_memory((size_t)n * sizeof *copy);
+    memcpy(copy, times_ns + e->n_taken, (size_t)n * sizeof *copy);
+    e->round_s = numbers_median_ns(copy, n) * 1e-9;
+    e->n_taken += n;
+    free(copy);
     return STATUS_OK;
 }
 
-static enum status play_turn(struct trial *t, int who)
+static enum status take_turn(struct trial *t, int i)
 {
-    struct entrant *e = &t->entrants[who];
+    struct entrant *e = &t->entrants[i];
     if (!e->training)
-        TRY(open_entrant(t, who));
+        TRY(open_entrant(t, i));
     if (!t->request->quiet)
-        log_progress("trying %s, round %d", t->plans[who].name, t->n_rounds + 1);
+        log_progress("trying %s, round %d", t->plans[i].name, t->round + 1);
     int64_t began_ns = timer_now_ns();
     enum status st = training_let(e->training);
-    if (t->n_rounds > 0)
+    if (t->round > 0)
         t->trained_ns += timer_now_ns() - began_ns;
     if (stop_requested()) { /* the training may have heard of it as well */
         status_clear();
         return STATUS_OK;
     }
     TRY(st);
-    return take_times(t, who);
+    return take_times(t, i);
 }
 
-static double trained_s(const struct trial *t)
+/* ---- rounds ---- */
+
+static void add_round(struct trial *t, int i)
 {
-    return (double)t->trained_ns * 1e-9;
+    struct trial_plan *p = &t->plans[i];
+    const struct entrant *first = &t->entrants[0];
+    if (p->n_rounds < TRIAL_MAX_ROUNDS)
+        t->entrants[i].rounds[p->n_rounds++] =
+            i == 0 ? first->round_s : t->entrants[i].round_s / first->round_s;
 }
 
-/* A plan that is out of it leaves its memory to the others: pages are scarce where all plans of a
+/* A plan that is dropped leaves its memory to the others: pages are scarce where all plans of a
  * large network are built, and those that remain would be slower than alone. */
-static void judge(struct trial *t)
+static void drop_slow(struct trial *t)
 {
-    contest_judge(t->contestants, t->n, trained_s(t));
+    const double *ratios[TRIAL_MAX_PLANS];
     for (int i = 0; i < t->n; i++)
-        if (t->contestants[i].behind)
+        ratios[i] = t->entrants[i].rounds;
+    trial_compare(t->plans, t->n, ratios);
+    for (int i = 0; i < t->n; i++)
+        if (t->plans[i].behind)
             close_entrant(&t->entrants[i]);
 }
 
-/* Every round begins with another plan: who comes first after a sleep of the machine, or last, is
- * not always the same. In the first one each is built when its turn comes, so that who is far
- * behind is gone before the next one is built. */
-static enum status play_round(struct trial *t)
+/* Plan 0 and those from `first` to `end`. Every round begins with another one: the plan that comes
+ * first after a rest of the machine, or last, is not always the same. In the first round each plan
+ * is built when its turn comes, so that one far behind is gone before the next one is built. */
+static enum status play_round(struct trial *t, int first, int end)
 {
-    for (int i = 0; i < t->n && !stop_requested(); i++) {
-        int who = (t->n_rounds + i) % t->n;
-        if (t->contestants[who].behind)
+    int n = end - first + 1;
+    for (int k = 0; k < n; k++) {
+        int at = (t->round + k) % n, i = at == 0 ? 0 : first + at - 1;
+        if (t->plans[i].behind)
             continue;
-        TRY(play_turn(t, who));
-        if (t->n_rounds == 0 && t->contestants[0].n_rounds > 0) /* else stopped in its turn */
-            judge(t);
+        TRY(take_turn(t, i));
+        if (stop_requested())
+            return STATUS_OK;
+        if (t->round == 0) {
+            add_round(t, i);
+            drop_slow(t);
+        }
     }
-    if (!stop_requested())
-        t->n_rounds++;
+    for (int at = 0; at < n && t->round > 0; at++) {
+        int i = at == 0 ? 0 : first + at - 1;
+        if (!t->plans[i].behind)
+            add_round(t, i);
+    }
+    drop_slow(t);
+    t->round++;
     return STATUS_OK;
 }
 
-/* ---- the whole ---- */
-
-static bool is_over(const struct trial *t)
+/* The time is over; or one plan is left, or all that are left are known well. */
+static bool is_over(const struct trial *t, int first, int end, double limit_s)
 {
-    bool late = trained_s(t) > t->request->limit_s && t->n_rounds >= TRIAL_LEAST_ROUNDS;
-    return contest_is_decided(t->contestants, t->n) || late || t->n_rounds == CONTEST_MAX_ROUNDS ||
-           stop_requested();
+    bool decided = t->round >= ENOUGH_ROUNDS;
+    for (int i = first; i < end; i++)
+        decided = decided && (t->plans[i].behind || t->plans[i].noise <= WELL_KNOWN);
+    bool late = (double)t->trained_ns * 1e-9 > limit_s && t->round >= TRIAL_LEAST_ROUNDS;
+    return decided || late || t->round == TRIAL_MAX_ROUNDS || stop_requested();
 }
 
-static enum status play(struct trial *t)
+int trial_count_together(const struct trial_plan *plans, int n, int first)
 {
-    while (!is_over(t)) {
-        TRY(play_round(t));
-        if (t->contestants[0].n_rounds > 0)
-            judge(t);
-    }
+    double share = plans[0].memory_share;
+    int end = first;
+    do
+        share += plans[end++].memory_share;
+    while (end < n && share + plans[end].memory_share <= TRIAL_MOST_MEMORY);
+    return end - first;
+}
+
+/* Each group has its part of the time. */
+static enum status play_groups(struct trial *t)
+{
+    int first = 1;
+    do {
+        int end = first < t->n ? first + trial_count_together(t->plans, t->n, first) : first;
+        double limit_s = t->request->limit_s * (t->n > 1 ? (double)(end - first) / (t->n - 1) : 1);
+        t->round = 0;
+        t->trained_ns = 0;
+        while (!is_over(t, first, end, limit_s))
+            TRY(play_round(t, first, end));
+        for (int i = first; i < end; i++)
+            close_entrant(&t->entrants[i]);
+        first = end;
+    } while (first < t->n && !stop_requested());
     return STATUS_OK;
-}
-
-static void tell(const struct trial *t, struct trial_plan *plans)
-{
-    for (int i = 0; i < t->n; i++) {
-        const struct contestant *c = &t->contestants[i];
-        plans[i].step_s = c->step_s;
-        plans[i].noise = c->noise;
-        plans[i].n_rounds = c->n_rounds;
-        plans[i].behind = c->behind;
-    }
 }
 
 enum status trial_run(const struct trial_request *request, struct trial_plan *plans, int n)
 {
-    struct trial t = {.request = request, .n = n, .plans = plans};
-    t.entrants = calloc((size_t)n, sizeof *t.entrants);
-    t.contestants = calloc((size_t)n, sizeof *t.contestants);
-    enum status st = STATUS_OK;
-    if (!t.entrants || !t.contestants) {
-        t.n = 0;
-        st = status_no_memory((size_t)n * (sizeof *t.entrants + sizeof *t.contestants));
+    double spread;
+    struct trial *t = calloc(1, sizeof *t);
+    if (!t)
+        return status_no_memory(sizeof *t);
+    t->request = request;
+    t->plans = plans;
+    t->n = n;
+    for (int i = 0; i < n; i++) {
+        plans[i].step_s = plans[i].noise = plans[i].n_rounds = 0;
+        plans[i].behind = false;
     }
-    for (int i = 0; i < t.n; i++)
-        t.contestants[i].aside = plans[i].aside;
-    if (t.n > 0)
-        st = play(&t);
-    tell(&t, plans);
+    enum status st = play_groups(t);
+    double first_s =
+        plans[0].n_rounds > 0 ? find_median(t->entrants[0].rounds, plans[0].n_rounds, &spread) : 0;
+    for (int i = 0; i < n; i++) {
+        plans[i].step_s *= first_s;
+        close_entrant(&t->entrants[i]);
+    }
     log_progress_end();
-    close_all(&t);
+    free(t);
     return st;
 }

@@ -87,7 +87,7 @@ static bool is_mixed(const struct lister *l)
     return false;
 }
 
-/* Samples in proportion to what the devices reach: proportions in thousandths of the fastest. */
+/* Samples in proportion to the speed of the devices, in thousandths of the fastest. */
 static enum status list_uneven(const struct lister *l)
 {
     const struct machine *m = l->request->machine;
@@ -210,7 +210,7 @@ static enum status list_pipelines(const struct lister *l)
     return STATUS_OK;
 }
 
-/* ---- what needs less memory ---- */
+/* ---- variants that need less memory ---- */
 
 static enum status list_thrifty(const struct lister *l, const char *strategy,
                                 enum candidate_family family)

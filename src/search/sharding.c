@@ -1,4 +1,4 @@
-#include "search/patterns.h"
+#include "search/sharding.h"
 
 #include <string.h>
 
@@ -8,14 +8,14 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-void pattern_maker_forget(struct pattern_maker *m)
+void sharding_maker_forget(struct sharding_maker *m)
 {
     m->n_ranges = m->n_inverses = 0;
 }
 
 /* ---- making ---- */
 
-static enum status find_inverse(struct pattern_maker *m, const struct plan_layer *layer)
+static enum status find_inverse(struct sharding_maker *m, const struct plan_layer *layer)
 {
     enum { ROOM = sizeof m->inverses / sizeof *m->inverses };
     for (int i = 0; i < m->n_inverses; i++)
@@ -24,13 +24,13 @@ static enum status find_inverse(struct pattern_maker *m, const struct plan_layer
             return STATUS_OK;
         }
     int *piece_of;
-    TRY(arena_alloc_array(m->memory, (size_t)m->roads->n_workers, sizeof *piece_of, &piece_of));
-    for (int w = 0; w < m->roads->n_workers; w++)
+    TRY(arena_alloc_array(m->memory, (size_t)m->topology->n_workers, sizeof *piece_of, &piece_of));
+    for (int w = 0; w < m->topology->n_workers; w++)
         piece_of[w] = -1;
     for (int i = 0; i < layer->n_pieces; i++)
         piece_of[layer->workers[i]] = i;
     if (m->n_inverses < ROOM)
-        m->inverses[m->n_inverses++] = (struct pattern_inverse){layer->workers, piece_of};
+        m->inverses[m->n_inverses++] = (struct sharding_inverse){layer->workers, piece_of};
     m->piece_of = piece_of;
     return STATUS_OK;
 }
@@ -60,7 +60,7 @@ static enum status find_covers(arena *memory, const struct range *ranges, int n,
 }
 
 static enum status count_parts(arena *memory, const struct range *ranges, int n, int64_t extent,
-                               struct pattern_axis *out)
+                               struct sharding_axis *out)
 {
     int32_t *begun, *ended;
     TRY(arena_alloc_array(memory, (size_t)extent + 2, sizeof *begun, &begun));
@@ -78,13 +78,13 @@ static enum status count_parts(arena *memory, const struct range *ranges, int n,
     return STATUS_OK;
 }
 
-static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *nest,
+static enum status find_ranges(struct sharding_maker *m, const struct loop_nest *nest,
                                const struct tensor_map *map, int axis, const struct plan_cut *cut,
-                               struct pattern_ranges *out)
+                               struct sharding_ranges *out)
 {
     enum { ROOM = sizeof m->ranges / sizeof *m->ranges };
     for (int i = 0; i < m->n_ranges; i++) {
-        const struct pattern_ranges *r = &m->ranges[i];
+        const struct sharding_ranges *r = &m->ranges[i];
         if (r->loop == cut->loop && r->n_parts == cut->n_parts && r->axis == axis &&
             r->sizes == cut->sizes && r->map == map) {
             *out = *r;
@@ -101,11 +101,11 @@ static enum status find_ranges(struct pattern_maker *m, const struct loop_nest *
         op_get_piece_region(nest, map, &box, region);
         ranges[i] = region[axis];
     }
-    *out = (struct pattern_ranges){map,        axis,   cut->loop,         cut->n_parts,
-                                   cut->sizes, ranges, {NULL, NULL, NULL}};
+    *out = (struct sharding_ranges){map,        axis,   cut->loop,         cut->n_parts,
+                                    cut->sizes, ranges, {NULL, NULL, NULL}};
     int64_t extent = map->axis[axis].extent;
     TRY(find_covers(m->memory, ranges, cut->n_parts, extent, &out->known.covers));
-    if (m->roads->on_cpu)
+    if (m->topology->on_cpu)
         TRY(count_parts(m->memory, ranges, cut->n_parts, extent, &out->known));
     if (m->n_ranges < ROOM)
         m->ranges[m->n_ranges++] = *out;
@@ -141,7 +141,7 @@ static struct range find_range(const struct axis_parts *axis, int piece)
     return axis->ranges[piece / axis->divisor % axis->n_parts];
 }
 
-static bool regions_alike(const struct pattern_regions *r, int i, int k)
+static bool regions_alike(const struct sharding_regions *r, int i, int k)
 {
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         if (r->begin[a][i] != r->begin[a][k] || r->end[a][i] != r->end[a][k])
@@ -149,24 +149,25 @@ static bool regions_alike(const struct pattern_regions *r, int i, int k)
     return true;
 }
 
-static enum status find_runs(const struct pattern_maker *m, struct pattern_regions *at)
+static enum status find_runs(const struct sharding_maker *m, struct sharding_regions *at)
 {
-    const struct roads *r = m->roads;
+    const struct topology *t = m->topology;
     int *run;
-    TRY(arena_alloc_array(m->memory, (size_t)r->n_seen, sizeof *run, &run));
-    for (int i = r->n_seen - 1; i >= 0; i--) {
-        bool last = i + 1 == r->n_seen || r->node_of[r->seen[i]] != r->node_of[r->seen[i + 1]];
+    TRY(arena_alloc_array(m->memory, (size_t)t->n_sampled, sizeof *run, &run));
+    for (int i = t->n_sampled - 1; i >= 0; i--) {
+        bool last =
+            i + 1 == t->n_sampled || t->node_of[t->sampled[i]] != t->node_of[t->sampled[i + 1]];
         run[i] = last || !regions_alike(at, i, i + 1) ? 1 : 1 + run[i + 1];
     }
     at->run = run;
     return STATUS_OK;
 }
 
-static enum status fill_regions(const struct pattern_maker *m, const struct axis_parts *axes,
-                                struct pattern *out)
+static enum status fill_regions(const struct sharding_maker *m, const struct axis_parts *axes,
+                                struct sharding *out)
 {
-    const struct roads *r = m->roads;
-    size_t n = (size_t)r->n_seen;
+    const struct topology *t = m->topology;
+    size_t n = (size_t)t->n_sampled;
     float *ends;
     double *volume;
     TRY(arena_alloc_array(m->memory, 2 * SHAPE_MAX_RANK * n, sizeof *ends, &ends));
@@ -177,7 +178,7 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
         out->at.begin[a] = ends;
         out->at.end[a] = ends + n;
         for (size_t i = 0; i < n; i++) {
-            struct range range = find_range(&axes[a], m->piece_of[r->seen[i]]);
+            struct range range = find_range(&axes[a], m->piece_of[t->sampled[i]]);
             ends[i] = (float)range.begin;
             ends[n + i] = (float)range.end;
             volume[i] *= (double)(range.end - range.begin);
@@ -185,23 +186,23 @@ static enum status fill_regions(const struct pattern_maker *m, const struct axis
         ends += 2 * n;
     }
     for (size_t i = 0; i < n; i++)
-        out->copy_s = larger(out->copy_s, volume[i] / r->copy_bytes_per_s[r->seen[i]]);
+        out->copy_s = larger(out->copy_s, volume[i] / t->copy_bytes_per_s[t->sampled[i]]);
     out->at.volume = volume;
-    return r->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
+    return t->n_nodes > 1 ? find_runs(m, &out->at) : STATUS_OK;
 }
 
-enum status pattern_make(struct pattern_maker *m, const struct loop_nest *nest,
-                         const struct tensor_map *map, const struct plan_layer *layer,
-                         struct pattern *out)
+enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest,
+                          const struct tensor_map *map, const struct plan_layer *layer,
+                          struct sharding *out)
 {
     struct axis_parts axes[SHAPE_MAX_RANK];
     int distinct = 1;
-    *out = (struct pattern){.copies = 1, .tiles = true};
+    *out = (struct sharding){.copies = 1, .tiles = true};
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         axes[a] = (struct axis_parts){.extent = 1};
     for (int a = 0; a < map->rank; a++) {
         const struct plan_cut *cut = find_cut(&map->axis[a], layer, &axes[a].divisor);
-        struct pattern_ranges found = {0};
+        struct sharding_ranges found = {0};
         axes[a].extent = map->axis[a].extent;
         if (!cut)
             continue;
@@ -228,8 +229,8 @@ static float length(float a_begin, float a_end, float b_begin, float b_end)
     return end > begin ? end - begin : 0;
 }
 
-/* What region i of both has in common. */
-static double overlap(const struct pattern_regions *x, const struct pattern_regions *y, int i)
+/* Elements that region i of both has in common. */
+static double overlap(const struct sharding_regions *x, const struct sharding_regions *y, int i)
 {
     float l[SHAPE_MAX_RANK];
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
@@ -237,10 +238,10 @@ static double overlap(const struct pattern_regions *x, const struct pattern_regi
     return (double)l[0] * l[1] * ((double)l[2] * l[3]);
 }
 
-/* Adds what region i has in common with each of n others from `first` on, times weight[]; the
+/* Adds the overlap of region i with each of n others from `first` on, times weight[]; the
  * compiler takes several at once. */
-static void add_overlaps(const struct pattern_regions *x, int i,
-                         const struct pattern_regions *others, int first, int n,
+static void add_overlaps(const struct sharding_regions *x, int i,
+                         const struct sharding_regions *others, int first, int n,
                          const float *weight, float *sums)
 {
     const float *b0 = others->begin[0] + first, *e0 = others->end[0] + first;
@@ -254,8 +255,8 @@ static void add_overlaps(const struct pattern_regions *x, int i,
                                 (length(xb2, xe2, b2[k], e2[k]) * length(xb3, xe3, b3[k], e3[k])));
 }
 
-/* What all readers together read of the region that worker i owns. */
-static double read_by_all(const struct pattern *read, const struct pattern_regions *own, int i)
+/* Elements that all readers together read of the region that worker i owns. */
+static double read_by_all(const struct sharding *read, const struct sharding_regions *own, int i)
 {
     double volume = read->repeats;
     if (read->tiles)
@@ -269,8 +270,8 @@ static double read_by_all(const struct pattern *read, const struct pattern_regio
     return volume;
 }
 
-/* How many of a pattern's different regions meet region i of another. */
-static double count_meeting(const struct pattern *p, const struct pattern_regions *with, int i)
+/* How many of a sharding's different regions meet region i of another. */
+static double count_meeting(const struct sharding *p, const struct sharding_regions *with, int i)
 {
     double n = 1;
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
@@ -280,99 +281,99 @@ static double count_meeting(const struct pattern *p, const struct pattern_region
     return n;
 }
 
-static bool same_regions(const struct roads *r, const struct pattern *own,
-                         const struct pattern *read)
+static bool same_regions(const struct topology *t, const struct sharding *own,
+                         const struct sharding *read)
 {
-    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)r->n_seen * sizeof(float);
+    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)t->n_sampled * sizeof(float);
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
-/* Of n_bytes in so many messages; most workers ask what the one before them asked. */
+/* Of n_bytes in so many messages; most workers ask the same as the one before them. */
 struct last_asked {
     double messages, n_bytes, seconds;
 };
 
-static double host_messages_s(const struct roads *r, double messages, double n_bytes,
+static double host_messages_s(const struct topology *t, double messages, double n_bytes,
                               struct last_asked *last)
 {
     if (messages <= 0 || n_bytes <= 0)
         return 0;
     if (messages != last->messages || n_bytes != last->n_bytes)
         *last = (struct last_asked){messages, n_bytes,
-                                    messages * roads_host_message_s(r, n_bytes / messages)};
+                                    messages * topology_host_message_s(t, n_bytes / messages)};
     return last->seconds;
 }
 
-/* What passes ports, in elements, of the workers of a node. */
+/* Elements that pass the ports of the workers of a node. */
 struct flows {
     double in, out, in_near;
     double seconds; /* of the busiest worker */
 };
 
-static void flow_of_worker(const struct roads *r, int i, const struct pattern *own,
-                           const struct pattern *read, double element_bytes,
+static void flow_of_worker(const struct topology *t, int i, const struct sharding *own,
+                           const struct sharding *read, double element_bytes,
                            struct last_asked last[2], struct flows *f)
 {
-    int w = r->seen[i];
+    int w = t->sampled[i];
     double both = overlap(&read->at, &own->at, i);
     double in = own->copies * read->at.volume[i] - both;
     double out = own->at.volume[i] > 0 ? read_by_all(read, &own->at, i) - both : 0;
-    double in_s = in * element_bytes * r->in_s_per_byte[w];
-    double out_s = out * element_bytes * r->out_s_per_byte[w];
+    double in_s = in * element_bytes * t->in_s_per_byte[w];
+    double out_s = out * element_bytes * t->out_s_per_byte[w];
     f->in += in;
     f->out += out;
     f->seconds = larger(f->seconds, larger(in_s, out_s));
-    if (!r->on_cpu)
+    if (!t->on_cpu)
         return;
     bool has = both > 0;
     double from = in > 0 ? own->copies * count_meeting(own, &read->at, i) - has : 0;
     double to = out > 0 ? read->repeats * count_meeting(read, &own->at, i) - has : 0;
     /* A core does one after the other. */
-    f->seconds = larger(f->seconds, host_messages_s(r, from, in * element_bytes, &last[0]) +
-                                        host_messages_s(r, to, out * element_bytes, &last[1]));
+    f->seconds = larger(f->seconds, host_messages_s(t, from, in * element_bytes, &last[0]) +
+                                        host_messages_s(t, to, out * element_bytes, &last[1]));
 }
 
-/* What workers of a node read that others of the node own. Workers that read the same are taken
- * together; each has its own already. */
-static double flow_within(const struct road_node *node, const struct pattern *own,
-                          const struct pattern *read)
+/* Elements that workers of a node read and others of the node own. Workers that read the same are
+ * taken together; each has its own already. */
+static double flow_within(const struct topology_node *node, const struct sharding *own,
+                          const struct sharding *read)
 {
-    float sums[ROADS_MOST_SEEN], weight[ROADS_MOST_SEEN];
-    const int *run = read->at.run + node->first_seen;
+    float sums[TOPOLOGY_MOST_SAMPLED], weight[TOPOLOGY_MOST_SAMPLED];
+    const int *run = read->at.run + node->first_sampled;
     double sum = 0;
-    for (int k = 0; k < node->n_seen; k++)
+    for (int k = 0; k < node->n_sampled; k++)
         sums[k] = 0;
-    for (int i = 0; i < node->n_seen; i += run[i]) {
-        for (int k = 0; k < node->n_seen; k++)
+    for (int i = 0; i < node->n_sampled; i += run[i]) {
+        for (int k = 0; k < node->n_sampled; k++)
             weight[k] = (float)(run[i] - (k >= i && k < i + run[i]));
-        add_overlaps(&read->at, node->first_seen + i, &own->at, node->first_seen, node->n_seen,
-                     weight, sums);
+        add_overlaps(&read->at, node->first_sampled + i, &own->at, node->first_sampled,
+                     node->n_sampled, weight, sums);
     }
-    for (int k = 0; k < node->n_seen; k++)
+    for (int k = 0; k < node->n_sampled; k++)
         sum += sums[k];
-    return sum * ((double)(node->n - 1) / (node->n_seen > 1 ? node->n_seen - 1 : 1));
+    return sum * ((double)(node->n - 1) / (node->n_sampled > 1 ? node->n_sampled - 1 : 1));
 }
 
-/* What is left of all; sums in single precision have an error. */
+/* The rest of all; sums in single precision have an error. */
 static double without_noise(double all, double part)
 {
     return all - part > 1e-6 * all ? all - part : 0;
 }
 
 /* One direction through one node: the busiest port, core or card. */
-static double move_through(const struct roads *r, const struct road_node *node,
-                           const struct pattern *own, const struct pattern *read,
+static double move_through(const struct topology *t, const struct topology_node *node,
+                           const struct sharding *own, const struct sharding *read,
                            double element_bytes, bool *far)
 {
     struct flows f = {0, 0, 0, 0};
     struct last_asked last[2] = {{0, 0, 0}, {0, 0, 0}};
-    for (int i = 0; i < node->n_seen; i++)
-        flow_of_worker(r, node->first_seen + i, own, read, element_bytes, last, &f);
-    if (r->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
+    for (int i = 0; i < node->n_sampled; i++)
+        flow_of_worker(t, node->first_sampled + i, own, read, element_bytes, last, &f);
+    if (t->n_nodes == 1 || (f.in <= 0 && f.out <= 0))
         return f.seconds;
     f.in_near = flow_within(node, own, read);
     double in_far = without_noise(f.in, f.in_near), out_far = without_noise(f.out, f.in_near);
-    double scale = (double)node->n / node->n_seen * element_bytes;
+    double scale = (double)node->n / node->n_sampled * element_bytes;
     *far |= in_far > 0;
     return larger(f.seconds, larger(scale * in_far / node->in_bytes_per_s,
                                     scale * out_far / node->out_bytes_per_s));
@@ -380,22 +381,22 @@ static double move_through(const struct roads *r, const struct road_node *node,
 
 /* Regions that travel are copied into place, and gradients added: five times their bytes pass the
  * memory there and back. */
-static double copy_s(const struct roads *r, const struct pattern *read, double element_bytes)
+static double copy_s(const struct topology *t, const struct sharding *read, double element_bytes)
 {
-    return 5 * element_bytes * read->copy_s + 4 * r->launch_s;
+    return 5 * element_bytes * read->copy_s + 4 * t->launch_s;
 }
 
-double pattern_move_s(const struct roads *r, const struct pattern *own, const struct pattern *read,
-                      double element_bytes)
+double sharding_move_s(const struct topology *t, const struct sharding *own,
+                       const struct sharding *read, double element_bytes)
 {
     double slowest = 0;
     bool far = false;
-    if (same_regions(r, own, read))
+    if (same_regions(t, own, read))
         return 0;
-    for (int g = 0; g < r->n_nodes; g++)
-        if (r->nodes[g].n_seen > 0)
+    for (int g = 0; g < t->n_nodes; g++)
+        if (t->nodes[g].n_sampled > 0)
             slowest =
-                larger(slowest, move_through(r, &r->nodes[g], own, read, element_bytes, &far));
-    double latency_s = r->on_cpu ? r->machine->wake_s : far ? r->far_s : r->near_s;
-    return 2 * (slowest + (slowest > 0 ? latency_s : 0)) + copy_s(r, read, element_bytes);
+                larger(slowest, move_through(t, &t->nodes[g], own, read, element_bytes, &far));
+    double latency_s = t->on_cpu ? t->machine->wake_s : far ? t->far_s : t->near_s;
+    return 2 * (slowest + (slowest > 0 ? latency_s : 0)) + copy_s(t, read, element_bytes);
 }

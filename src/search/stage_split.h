@@ -1,4 +1,4 @@
-/* split.h: the best way to split a row of blocks into stages on a row of workers: the dynamic
+/* stage_split.h: the best way to split a row of blocks into stages on a row of workers: the dynamic
  * programme of pipelines.h, which knows neither layers nor devices.
  *
  * Stage s has the next blocks and the next slots (a slot is some workers); all blocks and all slots
@@ -14,8 +14,8 @@
  * the other faster than a round trip through all of them over s: with `rounds` above 0 the length
  * of S(s, ..) is at least rounds * sum / s.
  */
-#ifndef CLEAVE_SEARCH_SPLIT_H
-#define CLEAVE_SEARCH_SPLIT_H
+#ifndef CLEAVE_SEARCH_STAGE_SPLIT_H
+#define CLEAVE_SEARCH_STAGE_SPLIT_H
 
 #include "base/arena.h"
 #include "search/problem.h"
@@ -53,7 +53,7 @@ struct split_found {
 };
 
 /* found[s] for s = 1 .. max_stages (at most SPLIT_MAX_STAGES): room for max_stages + 1. Stopped, it
- * has what was found with fewer stages. */
+ * has the ways with fewer stages. */
 enum status split_solve(const struct split_problem *p, struct split_found *found) MUST_USE;
 
 #endif

@@ -1,4 +1,14 @@
-#include "search/split.h"
+/* The dynamic programme of PipeDream (Narayanan et al. 2019, section 3.1), from the last stage to
+ * the first, for pairs in place of one number:
+ *
+ *     blocks   | i ......... j-1 | j .................. end |
+ *     slots    | k ... k+r-1     | k+r ..................   |
+ *                one stage         s - 1 stages: S(s-1, j, k+r, r')
+ *
+ * There a plan is as good as its slowest stage, A(i, n, m) = min over j, r of max(A(j, n - r),
+ * x(j), T(i..j, r)). A step with few micro-batches also takes the sum over stages, so a state keeps
+ * all ways that no other beats in both the sum and the longest stage: few, sorted by sum. */
+#include "search/stage_split.h"
 
 #include "base/array.h"
 

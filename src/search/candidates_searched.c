@@ -1,4 +1,4 @@
-#include "search/searched.h"
+#include "search/candidates_searched.h"
 
 #include "search/layers.h"
 #include "search/pipelines.h"
@@ -20,23 +20,23 @@ static const double QUICK_S = 0.2;
 static const int gpu_shares[] = {90, 0, 70, 50, 95, 85}; /* percent; the likely ones first */
 static const int cpu_shares[] = {100, 0};
 
-void searched_take_costs(struct searched_costs *to, const struct predict_request *request,
-                         const struct prediction *p)
+void known_costs_take(struct known_costs *to, const struct predict_request *request,
+                      const struct prediction *p)
 {
-    *to = (struct searched_costs){.known = true,
-                                  .profile = request->local ? request->profile : NULL,
-                                  .kinds_here = request->kinds_here,
-                                  .busy = p->measured.setting,
-                                  .alone = p->measured.alone,
-                                  .scales = request->scales,
-                                  .transport = request->transport,
-                                  .n_states = request->n_states};
+    *to = (struct known_costs){.known = true,
+                               .profile = request->local ? request->profile : NULL,
+                               .kinds_here = request->kinds_here,
+                               .busy = p->measured.setting,
+                               .alone = p->measured.alone,
+                               .scales = request->scales,
+                               .transport = request->transport,
+                               .n_states = request->n_states};
     memcpy(to->device, p->measured.device, sizeof to->device);
     to->busy.device = to->alone.device = to->device;
 }
 
-enum status searched_find_sources(const struct searched_costs *costs, const struct machine *machine,
-                                  arena *memory, const struct cost_source **out)
+enum status known_costs_find_sources(const struct known_costs *costs, const struct machine *machine,
+                                     arena *memory, const struct cost_source **out)
 {
     struct cost_source *sources;
     TRY(arena_alloc_array(memory, (size_t)machine->n_kinds, sizeof *sources, &sources));
@@ -231,8 +231,7 @@ static enum status add_pipelines(const struct candidate_request *request,
 }
 
 static enum status list_with(const struct candidate_request *request,
-                             const struct searched_costs *costs,
-                             const struct search_options *layers,
+                             const struct known_costs *costs, const struct search_options *layers,
                              const struct search_options *pipelines, arena *memory,
                              struct candidate_list *to)
 {
@@ -241,14 +240,16 @@ static enum status list_with(const struct candidate_request *request,
                                       .transport = costs->transport,
                                       .n_workers = request->n_workers,
                                       .n_states = costs->n_states};
-    TRY(searched_find_sources(costs, request->machine, memory, &pricing.sources));
+    TRY(known_costs_find_sources(costs, request->machine, memory, &pricing.sources));
     TRY(add_per_layer(&pricing, layers, to));
     return add_pipelines(request, &pricing, pipelines, to);
 }
 
-enum status searched_list(const struct candidate_request *request,
-                          const struct searched_costs *costs, const struct search_options *layers,
-                          const struct search_options *pipelines, struct candidate_list *to)
+enum status candidates_list_searched(const struct candidate_request *request,
+                                     const struct known_costs *costs,
+                                     const struct search_options *layers,
+                                     const struct search_options *pipelines,
+                                     struct candidate_list *to)
 {
     arena *memory;
     TRY(arena_create(&memory));

@@ -1,16 +1,14 @@
-#include "search/draw.h"
+#include "search/compose.h"
 
 #include <string.h>
 
-enum { BUCKET_BYTES = 25 << 20 };
-
-struct drawing {
+struct composition {
     struct plan *plan;
     const struct graph *graph;
     int first_worker; /* of the stage */
 };
 
-static enum status draw_stages(const struct drawing *d, const struct draw_stage *stages)
+static enum status compose_stages(const struct composition *d, const struct composed_stage *stages)
 {
     int next = 0;
     for (int s = 0; s < d->plan->n_stages; s++) {
@@ -24,8 +22,8 @@ static enum status draw_stages(const struct drawing *d, const struct draw_stage 
     return STATUS_OK;
 }
 
-/* What the pricing owns is copied; layers with the stage's own workers share them. */
-static enum status keep_layer(const struct drawing *d, struct plan_layer *layer)
+/* Copies the lists that the pricing owns; layers with the stage's own workers share them. */
+static enum status keep_layer(const struct composition *d, struct plan_layer *layer)
 {
     const struct plan_stage *stage = &d->plan->stages[layer->stage];
     bool same = true;
@@ -49,7 +47,8 @@ static enum status keep_layer(const struct drawing *d, struct plan_layer *layer)
     return STATUS_OK;
 }
 
-static enum status draw_layers(const struct drawing *d, const struct draw_stage *stage, int number)
+static enum status compose_layers(const struct composition *d, const struct composed_stage *stage,
+                                  int number)
 {
     for (int i = stage->first; i < stage->end; i++) {
         const struct pricing_layer *priced = &stage->pricing->layers[i];
@@ -65,27 +64,29 @@ static enum status draw_layers(const struct drawing *d, const struct draw_stage 
     return STATUS_OK;
 }
 
-static enum status draw(struct drawing *d, const char *name, const struct draw_stage *stages)
+static enum status compose(struct composition *d, const char *name,
+                           const struct composed_stage *stages)
 {
     struct plan *p = d->plan;
     const struct machine *m = stages[0].pricing->request.machine;
     TRY(arena_copy_text(p->memory, name, &p->name));
     TRY(arena_alloc_array(p->memory, (size_t)p->n_stages, sizeof *p->stages, &p->stages));
     TRY(arena_alloc_array(p->memory, (size_t)p->n_layers, sizeof *p->layers, &p->layers));
-    TRY(draw_stages(d, stages));
+    TRY(compose_stages(d, stages));
     p->workers_per_node = m->nodes[0].n_devices;
     p->layers[0].n_pieces = 1;
     p->layers[0].workers = p->stages[0].workers;
     for (int s = 0; s < p->n_stages; s++)
-        TRY(draw_layers(d, &stages[s], s));
+        TRY(compose_layers(d, &stages[s], s));
     return plan_check(p, d->graph);
 }
 
-enum status draw_plan(const char *name, const struct draw_stage *stages, int n_stages,
-                      int micro_batches, enum plan_schedule schedule, int window, struct plan **out)
+enum status compose_plan(const char *name, const struct composed_stage *stages, int n_stages,
+                         int micro_batches, enum plan_schedule schedule, int window,
+                         struct plan **out)
 {
     const struct pricing_request *r = &stages[0].pricing->request;
-    struct drawing d = {.graph = r->graph};
+    struct composition d = {.graph = r->graph};
     arena *memory;
     TRY(arena_create(&memory));
     enum status st;
@@ -96,8 +97,8 @@ enum status draw_plan(const char *name, const struct draw_stage *stages, int n_s
                             .micro_batches = micro_batches,
                             .schedule = schedule,
                             .window = window,
-                            .bucket_bytes = r->bucket_bytes ? r->bucket_bytes : BUCKET_BYTES};
-    TRY_GOTO(st, draw(&d, name, stages), failed);
+                            .bucket_bytes = r->bucket_bytes ? r->bucket_bytes : PLAN_BUCKET_BYTES};
+    TRY_GOTO(st, compose(&d, name, stages), failed);
     *out = d.plan;
     return STATUS_OK;
 failed:

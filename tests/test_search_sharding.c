@@ -1,8 +1,8 @@
 /* What moves between two layers, against counting it worker by worker, and legal placements. */
 #include "random_graphs.h"
 
-#include "search/draw.h"
-#include "search/roads.h"
+#include "search/compose.h"
+#include "search/topology.h"
 
 #include <math.h>
 
