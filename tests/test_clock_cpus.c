@@ -342,11 +342,6 @@ static void test_busy_neighbours(void **state)
     scene_cost_between(&s, 0, scene_find_run(s.programs[0], false, 0, 1), 1, 3);
     scene_cost(&s, 1, scene_find_run(s.programs[1], false, 0, 0), 0.5);
     assert_seconds(scene_step(&s), 0.5 + 0.75);
-    /* Who takes longer alone, because it slept before, does so beside others, too. */
-    scene_cost_nothing(&s);
-    for (int w = 0; w < 3; w++)
-        scene_cost_between(&s, w, scene_find_run(s.programs[w], false, 0, 1), 3, 1);
-    assert_seconds(scene_step(&s), 3);
     /* From the very beginning, and on different hosts not at all. */
     scene_cost_nothing(&s);
     for (int w = 0; w < 3; w++)
@@ -358,6 +353,32 @@ static void test_busy_neighbours(void **state)
     for (int w = 0; w < 3; w++)
         scene_cost_between(&s, w, 0, 1, 1);
     assert_seconds(scene_step(&s), 1);
+    scene_close(&s);
+}
+
+/* Two stages: the second sleeps before its forward, the first before its backward. After a sleep
+ * caches are cold, which costs as much beside busy neighbours, who are worse only here. */
+static void test_cold_caches(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 4));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "1x2:cpu");
+    s.options.free_communication = true;
+    for (int w = 0; w < 2; w++)
+        for (int backward = 0; backward < 2; backward++)
+            scene_cost_between(&s, w, scene_find_run(s.programs[w], backward, 0, 0), 0.5, 0.7);
+    assert_seconds(scene_step(&s), 2);
+    s.options.cold = 1.2;
+    assert_seconds(scene_step(&s), 3 * 0.6 + 0.5);
+    s.options.slowest = 1.1;
+    assert_seconds(scene_step(&s), 1.1 * (3 * 0.6 + 0.5));
+    s.options.slowest = 0;
+    for (int w = 0; w < 2; w++) /* too short for a sleep */
+        for (int backward = 0; backward < 2; backward++)
+            scene_cost_between(&s, w, scene_find_run(s.programs[w], backward, 0, 0), 1e-5, 1e-5);
+    assert_seconds(scene_step(&s), 4e-5);
     scene_close(&s);
 }
 
@@ -520,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_nodes_share_a_host),
         cmocka_unit_test(test_hands_are_shared),
         cmocka_unit_test(test_busy_neighbours),
+        cmocka_unit_test(test_cold_caches),
         cmocka_unit_test(test_more_workers_than_cores),
         cmocka_unit_test(test_more_stages_than_cores),
         cmocka_unit_test(test_copying_in_a_crowd),

@@ -13,7 +13,7 @@
  *     link 0-1                                     ^ flow: 4 MB of it
  *
  * An instruction that computes takes between its cost alone and its cost with all neighbours busy,
- * by how many of them are busy meanwhile.
+ * by how many of them are busy meanwhile; after a sleep at least its cost alone with cold caches.
  *
  *     struct clock_worker workers[2] = {{program0, costs0, 0}, {program1, costs1, 1}};
  *     struct clock_options o = {.machine = m, .transport = "threads"};
@@ -27,18 +27,11 @@
 #include "machine/machine.h"
 #include "program/work.h"
 
-/* Nobody is faster than that, however far the others drift. */
-#define CLOCK_LEAST_PACE 0.25
-
 struct clock_worker {
     /* Workers that do the same on other samples may share one (program_create_all). */
     const struct program *program;
     const struct instr_cost *costs; /* by instruction; of communicating ones not read */
     int device;                     /* of the machine */
-    double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
-    /* By what deviation, relatively, the pace changes whenever it may have had to wait: it is drawn
-     * anew, the same in every run. Negative: every draw is as far ahead as it would be behind. */
-    double jitter;
 };
 
 /* The data side, per worker: a step's samples must have been made before its first LOAD. */
@@ -53,6 +46,13 @@ struct clock_options {
     /* What a step of several workers of a CPU host costs beside its instructions; 0: the machine's.
      */
     double step_s;
+    /* Times every cost: what workers that wait for each other take, of which now one and now
+     * another is the slowest; 0: 1. */
+    double slowest;
+    /* What an instruction on a CPU takes after a sleep and alone, over its cost alone: caches are
+     * cold. It counts from the first instruction after a wait in which the worker slept to the next
+     * wait; 0: 1. */
+    double cold;
     struct clock_feed feed;
     bool free_communication; /* transfers and sums take no time: the bound */
     bool keep_times;         /* fill clock_worker_result.times */

@@ -169,15 +169,11 @@ struct streams {
 struct worker {
     const struct program *program;
     const struct instr_cost *costs;
-    double pace, jitter;
-    double pace_now;
-    double n_draws; /* of pace_now; see draw_pace */
-    int prime;      /* its own */
     const struct streams *streams;
     int device, node, host;
     int next_on_host; /* the next worker of its host; -1: none */
     bool on_cpu;
-    bool cold;          /* its caches are, after sleeps, whoever computes beside it */
+    bool cold;          /* it slept before what it computes: its caches are cold */
     int compute_at;     /* position in streams->compute of what runs, or waits to */
     int comm_at;        /* position in streams->comm of the first that was not started */
     int computed;       /* number of the last instruction computed; -1: none */

@@ -1,6 +1,5 @@
 /* The two streams of a worker, as the executor runs them: computation in order, one instruction at
  * a time; communication started in order as soon as what it waits for has ended. */
-#include "base/numbers.h"
 #include "clock/parts.h"
 
 #include <math.h>
@@ -93,40 +92,12 @@ double worker_feed_rest(struct clock_run *c, int number)
     return w->feed_left_s > 0 ? w->feed_left_s / feed_speed(c, w) : 0;
 }
 
-/* ---- pace ---- */
-
 bool worker_waits_for_others(const struct worker *w, const struct instr *instr)
 {
     for (int k = 0; k < instr->n_waits; k++)
         if (w->program->instrs[instr->waits[k]].stream != STREAM_COMPUTE)
             return true;
     return false;
-}
-
-static bool is_prime(int n)
-{
-    for (int k = 2; k * k <= n; k++)
-        if (n % k == 0)
-            return false;
-    return true;
-}
-
-static int next_prime(int after)
-{
-    int n = after + 1;
-    while (!is_prime(n))
-        n++;
-    return n;
-}
-
-/* The draws of a worker are those of a normal distribution at multiples (modulo 1) of the root of a
- * prime of its own: they fill the distribution more evenly than chance would, so that its mean pace
- * is near to what it should be after a few, and no two workers' draws go together. Added to the
- * pace of the step, and not multiplied with it, they and their mirror images cancel out. */
-static void draw_pace(struct worker *w)
-{
-    double share = fmod(0.5 + ++w->n_draws * sqrt(w->prime), 1);
-    w->pace_now = fmax(CLOCK_LEAST_PACE, w->pace + w->jitter * numbers_normal(share));
 }
 
 /* ---- computing ---- */
@@ -149,8 +120,10 @@ double worker_find_load(const struct clock_run *c, const struct worker *w)
 static double find_cost(const struct clock_run *c, const struct worker *w)
 {
     const struct instr_cost *cost = &w->costs[w->streams->compute[w->compute_at]];
-    double load = w->cold ? 0 : worker_find_load(c, w);
-    return w->pace_now * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+    double cost_s = cost->alone_s + worker_find_load(c, w) * (cost->busy_s - cost->alone_s);
+    if (w->cold)
+        cost_s = fmax(cost_s, c->options->cold * cost->alone_s);
+    return c->options->slowest > 0 ? c->options->slowest * cost_s : cost_s;
 }
 
 void workers_note_load(struct clock_run *c, const struct worker *w)
@@ -286,8 +259,6 @@ static enum status compute(struct clock_run *c, int number)
     TRY(set_busy(c, w, true));
     w->computing = true;
     hands_turn(c, number);
-    if (w->jitter != 0 && worker_waits_for_others(w, &w->program->instrs[instr]))
-        draw_pace(w);
     w->cost_s = find_cost(c, w);
     w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = w->rung_s = 0;
@@ -307,9 +278,10 @@ static enum status go_on(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
     w->reached_s = c->now_s;
-    if (w->compute_at < w->streams->n_compute && may_start(w, next_instr(w)))
-        return compute(c, number);
-    return set_busy(c, w, false);
+    if (w->compute_at == w->streams->n_compute || !may_start(w, next_instr(w)))
+        return set_busy(c, w, false);
+    w->cold = w->cold && !worker_waits_for_others(w, next_instr(w));
+    return compute(c, number);
 }
 
 enum status worker_computed(struct clock_run *c, int number)
@@ -423,7 +395,8 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
     bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
     if (!waits || !may_start(w, next_instr(w)))
         return STATUS_OK;
-    double wake_s = worker_sleeps(c, w) ? find_wake(c, w, c->now_s - w->reached_s) : 0;
+    w->cold = worker_sleeps(c, w);
+    double wake_s = w->cold ? find_wake(c, w, c->now_s - w->reached_s) : 0;
     w->resuming = true;
     TRY(set_busy(c, w, true));
     return events_add(&c->events, c->now_s + fmax(0, wake_s - w->rung_s), EVENT_RESUME, number, 0);
@@ -437,8 +410,6 @@ enum status worker_prepare(struct clock_run *c, int number)
     const struct range *samples = &w->program->samples;
     const struct clock_feed *feed = &c->options->feed;
     w->computed = -1;
-    w->pace_now = w->pace;
-    w->prime = next_prime(number > 0 ? c->workers[number - 1].prime : 1);
     if (feed->sample_s > 0 && feed->threads > 0)
         w->feed_left_s =
             (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;

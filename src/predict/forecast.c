@@ -347,8 +347,8 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
 static void warn_if_disturbed(const struct forecast *f, const struct measure_result *m)
 {
     if (m->disturbed > 0 && !f->options->quiet)
-        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high; "
-                 "'cleave profile forget' forgets them",
+        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high, "
+                 "until the plan is predicted again on a calm host",
                  100 * m->disturbed);
 }
 

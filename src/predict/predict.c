@@ -2,9 +2,7 @@
 
 #include "base/parallel.h"
 #include "base/timer.h"
-#include "predict/paces.h"
 #include "profile/costs.h"
-#include "profile/wander.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -213,19 +211,20 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
 {
     struct clock_worker *workers;
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
-    struct paces paces = {0};
+    struct measure_factors factors = {.slowest = 1, .cold = 1};
     if (r->local && r->profile && p->n_workers > 1)
-        paces_find(r->profile, &p->measured.setting, r->graph, r->plan, &paces);
+        measure_find_factors(r->profile, &p->measured.setting, r->graph, r->plan, &factors);
     for (int i = 0; i < p->n_workers; i++)
-        workers[i] =
-            (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i), 0, 0};
+        workers[i] = (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i)};
     struct clock_options o = {.machine = r->machine,
                               .transport = r->transport,
-                              .step_s = paces.start_s,
+                              .step_s = factors.start_s,
+                              .slowest = factors.slowest,
+                              .cold = factors.cold,
                               .feed = r->feed,
                               .free_communication = free_communication,
                               .keep_times = keep_times};
-    return paces_run_clock(&paces, workers, p->n_workers, &o, p->memory_arena, out);
+    return clock_run(workers, p->n_workers, &o, p->memory_arena, out);
 }
 
 enum status prediction_free_communication(const struct predict_request *r, struct prediction *p,
@@ -267,8 +266,7 @@ static enum status find_time(const struct predict_request *r, struct prediction 
 {
     TRY(find_costs(r, p));
     TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
-    if (r->local && r->profile)
-        TRY(wander_find(r->profile, &p->measured.setting, &p->wander));
+    p->wander = r->local && r->profile ? PREDICT_HOST_ERROR : 0;
     p->clock.error_s = hypot(p->clock.error_s, p->wander * p->clock.step_s);
     return STATUS_OK;
 }

@@ -19,6 +19,11 @@
 
 enum { PREDICT_MAX_OTHERS = 4 };
 
+/* The part of a relative error that all plans on this host have in common: hosts that share cores,
+ * caches or memory with others get faster and slower by and by, and nothing that is measured now
+ * says what will be when the plan is run. */
+#define PREDICT_HOST_ERROR 0.05
+
 /* A program that a run of the plan has beside the training step: the short last batch, the test. */
 struct predict_other {
     const struct graph *graph;
@@ -58,8 +63,8 @@ struct prediction {
     struct instr_cost **costs;             /* by worker */
     device *device;
     const struct backend *backend;
-    struct clock_result clock;             /* its error_s with what this host wanders */
-    double wander;                         /* relative; 0: another machine (profile/wander.h) */
+    struct clock_result clock;             /* its error_s with `wander` */
+    double wander;                         /* PREDICT_HOST_ERROR; 0: another machine */
     int64_t (*memory)[BUFFER_CLASS_COUNT]; /* by worker: what a run allocates */
     int64_t largest_bytes;                 /* of one worker */
     int largest_worker;

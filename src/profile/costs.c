@@ -2,10 +2,6 @@
 
 #include <math.h>
 
-/* Cold caches cost about a fifth where they cost most (two stages without micro-batches, 2 cores).
- */
-static const double MOST_ALONE = 1.25;
-
 static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
 {
     const struct machine_kind *k = source->kind;
@@ -112,7 +108,7 @@ void costs_find(const struct cost_source *source, const struct program *p, struc
 
 void costs_settle_alone(const struct cost_sums *sums, struct instr_cost *costs, int n)
 {
-    if (sums->alone_s <= MOST_ALONE * sums->busy_s)
+    if (sums->alone_s <= sums->busy_s)
         return;
     for (int i = 0; i < n; i++)
         costs[i].alone_s = costs[i].busy_s;

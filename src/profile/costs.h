@@ -41,11 +41,10 @@ struct cost_sums {
 void costs_find(const struct cost_source *source, const struct program *p, struct instr_cost *costs,
                 struct cost_sums *sums);
 
-/* Whether what instructions take alone is to be believed, which is decided for all programs of a
- * plan at once: it was measured at another time, when the host may have been much slower. A little
- * more than with busy neighbours it may well be, for it was measured after sleeps. Else it is taken
- * to be what they take beside busy neighbours. To take the smaller of the two for each instruction
- * would be to take the luckier one. */
+/* Whether costs alone are to be believed, which is decided for all programs of a plan at once: they
+ * were measured at another time, when the host may have been slower. If their sum is more than with
+ * all neighbours busy they are taken to be the same. To take the smaller of the two for each
+ * instruction would be to take the luckier one. */
 void costs_settle_alone(const struct cost_sums *sums, struct instr_cost *costs, int n);
 
 /* Of work that has no key because it was not lowered: fitted, else the roofline, all neighbours

@@ -1,14 +1,19 @@
 /* measure.h: fills a profile with what the instructions of a plan take on this machine.
  *
- * Measuring rehearses the plan: every worker runs the computing instructions of its program in
- * order, on its own cores, all workers at the same time, without communication. So an instruction
- * is timed as it will run: after its predecessor, with the caches and the memory as busy as in
- * training. What is in the profile already is not measured again.
+ * All workers run the computing instructions of their programs in order, each on its own cores, at
+ * the same time, without communication, in rounds (rounds.h). So an instruction is timed as it will
+ * run: after its predecessor, with the caches and the memory as busy as in training. Its cost is
+ * the median of the rounds.
  *
  *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .n_states = 1};
  *     struct measure_result done;
  *     TRY(profile_measure(p, &r, &done));
  *     ... profile_find(p, &done.setting, key, &cost) ...
+ *
+ * What the profile has already is checked once in a process: short rounds of the plan must take as
+ * long as the kept costs say, within MEASURE_TOLERANCE. If they do not, or if other programs
+ * disturbed the kept costs and are gone, the plan is measured again: what was measured less calmly
+ * is replaced, and what was measured as calmly but earlier.
  */
 #ifndef CLEAVE_PROFILE_MEASURE_H
 #define CLEAVE_PROFILE_MEASURE_H
@@ -16,19 +21,25 @@
 #include "profile/profile.h"
 #include "program/program.h"
 
-enum { MEASURE_DEVICE_BYTES = 256, MEASURE_KEY_BYTES = 160 };
+enum { MEASURE_DEVICE_BYTES = 256 };
 
-/* Entries of a setting beside its instructions: how workers go together (pace.h), as the spread of
- * the two; and what it takes to start them all and to hear that they are done. Each is there for
- * the plan that was rehearsed (measure_plan_key), and as such, of the first plan that was: for
- * plans of which nothing was missing. */
-#define MEASURE_DRIFT_KEY "drift"
-#define MEASURE_JITTER_KEY "jitter"
-#define MEASURE_START_KEY "start"
+/* A plan whose check is off by more is measured again. */
+#define MEASURE_TOLERANCE 0.1
 
-/* "drift of lenet5 128, data 2". */
-const char *measure_plan_key(const char *what, const struct graph *graph, const struct plan *plan,
-                             char *text, size_t size);
+/* What a setting says about plans as a whole. */
+struct measure_factors {
+    double start_s; /* to start all workers and to hear that they are done; 0: unknown */
+    double slowest; /* workers that wait for each other go on with the slowest: what they take then,
+                       over what their costs say; 1: unknown */
+    double cold;    /* what instructions take after a sleep, over back to back; 1: unknown */
+};
+
+/* Of this plan, else of another plan that was measured in the setting. They are kept as entries
+ * of the setting, under "slowest of lenet5 128, data 2" and "slowest", with the figure as their
+ * seconds. */
+void measure_find_factors(profile *p, const struct profile_setting *setting,
+                          const struct graph *graph, const struct plan *plan,
+                          struct measure_factors *out);
 
 /* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
  * complete by then is in the profile. */
@@ -53,7 +64,7 @@ struct measure_request {
     bool alone;       /* what each takes with no neighbour busy is measured, too */
     bool look_only;   /* finds out what is missing, and measures nothing */
 
-    double budget_s;               /* for each rehearsal; 0: 1, up to 4 on an unsteady host */
+    double budget_s;               /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
     int least_rounds, most_rounds; /* 0: 3 and 1000 */
     struct measure_callbacks callbacks;
 };
@@ -63,10 +74,10 @@ struct measure_result {
     struct profile_setting setting, alone;
     int n_keys;     /* different ones in the plan */
     int n_missing;  /* of them, that were not in the profile, in either setting */
-    int n_measured; /* entries that were added */
+    int n_measured; /* costs that were added or replaced */
     double seconds; /* that it took */
-    /* The share of a rehearsal's rounds in which other programs had cores, and which were kept
-     * because too few others were left: costs may be too high. */
+    /* The share of rounds in which other programs had cores, and which were kept because too few
+     * others were left: costs may be too high. */
     double disturbed;
     char device[MEASURE_DEVICE_BYTES];
 };

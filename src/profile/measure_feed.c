@@ -3,6 +3,7 @@
 #include "base/timer.h"
 #include "data/loader.h"
 #include "profile/measure.h"
+#include "profile/other_load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct feed {
     int64_t epoch;
     int n;
     double sample_s[MOST_BATCHES];
+    double disturbed;
 };
 
 static enum status look_up(const struct feed *f, double share)
@@ -66,7 +68,10 @@ static void find_cost(struct feed *f, struct profile_cost *cost)
     numbers_sort(f->sample_s, (int)f->n);
     double middle = f->sample_s[f->n / 2];
     double scatter = f->sample_s[f->n * 3 / 4] - f->sample_s[f->n / 4];
-    *cost = (struct profile_cost){middle, middle > 0 ? scatter / 2 / middle : 0, f->n};
+    *cost = (struct profile_cost){.seconds = middle,
+                                  .spread = middle > 0 ? scatter / 2 / middle : 0,
+                                  .count = f->n,
+                                  .disturbed = f->disturbed};
 }
 
 static enum status time_feed(const struct feed_request *r, struct profile_cost *cost)
@@ -81,10 +86,14 @@ static enum status time_feed(const struct feed_request *r, struct profile_cost *
         f->request = r;
         st = loader_create(d, &o, &f->loader);
     }
+    struct other_load others = other_load_begin();
     if (st == STATUS_OK)
         st = time_batches(f);
-    if (st == STATUS_OK)
+    double share = other_load_share(&others);
+    if (st == STATUS_OK) {
+        f->disturbed = share > OTHER_LOAD_DISTURBS ? share : 0;
         find_cost(f, cost);
+    }
     if (f)
         loader_destroy(f->loader);
     free(f);
@@ -111,12 +120,13 @@ enum status profile_measure_feed(profile *p, const struct feed_request *request,
     struct profile_setting setting = {
         .device = profile_describe_processor(processor, sizeof processor), .threads = 1, .load = 1};
     TRY(write_key(request, key, sizeof key));
-    bool known = profile_find(p, &setting, key, cost);
+    bool known =
+        profile_find(p, &setting, key, cost) && !other_load_is_calmer_than(cost->disturbed);
     if (measured)
         *measured = !known;
     if (known)
         return STATUS_OK;
     TRY(time_feed(request, cost));
     struct profile_entry entry = {key, {.family = "load"}, *cost};
-    return profile_add(p, &setting, &entry, 1);
+    return profile_replace(p, &setting, &entry, 1);
 }

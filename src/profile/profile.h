@@ -2,9 +2,9 @@
  *
  * A cost belongs to a setting (which device and library, how many threads, how many workers of the
  * host compute at the same time) and to a key, the text that says all that an instruction's time
- * depends on (program/work.h). Nothing is ever measured twice: an entry that is there stays.
- * Several processes may read and write one file at a time; an open profile belongs to one thread at
- * a time, and does not survive a fork.
+ * depends on (program/work.h). It stays until a calmer or later measurement replaces it
+ * (measure.h). Several processes may read and write one file at a time; an open profile belongs to
+ * one thread at a time, and does not survive a fork.
  *
  *     char path[PATH_MAX];
  *     profile *p;
@@ -46,10 +46,12 @@ struct profile_work {
 };
 
 struct profile_cost {
-    double seconds; /* the median of the measurements */
-    double spread;  /* half the distance of the quartiles, over the median; or of an estimate: the
-                       typical relative error of the fit at its own points, at least 0.02 */
-    int count;      /* measurements; 0: estimated */
+    double seconds;   /* the median of the measurements */
+    double spread;    /* half the distance of the quartiles, over the median; or of an estimate: the
+                         typical relative error of the fit at its own points, at least 0.02 */
+    int count;        /* measurements; 0: estimated */
+    double disturbed; /* the share of measurements beside other programs; 1, too, where an earlier
+                         version of Cleave measured, which did not keep it */
 };
 
 struct profile_entry {
@@ -83,6 +85,14 @@ bool profile_estimate(profile *p, const struct profile_setting *s, const struct 
  * sizes and times that are not negative, and count >= 1. */
 enum status profile_add(profile *p, const struct profile_setting *s,
                         const struct profile_entry *entries, int n) MUST_USE;
+/* Of entries that are there, those stay that were measured with less disturbance. */
+enum status profile_replace(profile *p, const struct profile_setting *s,
+                            const struct profile_entry *entries, int n) MUST_USE;
+
+/* Whether a cost was noted as checked since the profile was opened: another process may have
+ * measured it, on another day. What other processes write makes the profile forget it. */
+bool profile_is_checked(profile *p, const struct profile_setting *s, const char *key);
+void profile_note_checked(profile *p, const struct profile_setting *s, const char *key);
 
 /* Other things that were measured once, as text under a name (the links of this host). *text is
  * malloc'ed, or NULL if there is none. What is put replaces what was there. */
@@ -103,6 +113,7 @@ enum status profile_import(profile *p, const char *path, int64_t *added) MUST_US
 struct profile_summary {
     struct profile_setting setting;
     int64_t n_entries;
+    int64_t n_disturbed;  /* of them: measured beside other programs */
     const char *measured; /* date and time of the last one, UTC: "2025-01-31T12:00:00Z" */
 };
 /* Settings by device, threads and load. It may change the profile. */

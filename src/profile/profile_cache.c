@@ -12,6 +12,7 @@ struct known {
     int family;
     double flops, bytes;
     struct profile_cost cost;
+    bool is_checked;
 };
 
 enum fit_state { FIT_OPEN, FIT_MADE, FIT_IMPOSSIBLE };
@@ -63,14 +64,14 @@ static void shelf_clear(struct shelf *s)
     *s = (struct shelf){.setting = s->setting};
 }
 
-static const struct known *shelf_find(const struct shelf *s, const char *key)
+static struct known *shelf_find(const struct shelf *s, const char *key)
 {
     if (s->n_entries == 0)
         return NULL;
     uint64_t hash = hash_text(key);
     uint32_t mask = s->n_slots - 1;
     for (uint32_t at = (uint32_t)hash & mask; s->slots[at]; at = (at + 1) & mask) {
-        const struct known *k = &s->entries[s->slots[at] - 1];
+        struct known *k = &s->entries[s->slots[at] - 1];
         if (k->hash == hash && !strcmp(k->key, key))
             return k;
     }
@@ -122,9 +123,14 @@ static enum status add_family(struct shelf *s, const char *name, int *out)
     return STATUS_OK;
 }
 
-static enum status shelf_add(struct shelf *s, const struct profile_entry *e)
+static enum status shelf_add(struct shelf *s, const struct profile_entry *e, bool replaces)
 {
-    if (shelf_find(s, e->key))
+    struct known *there = shelf_find(s, e->key);
+    if (there && replaces && e->cost.disturbed <= there->cost.disturbed) {
+        there->cost = e->cost;
+        s->families[there->family].state = FIT_OPEN;
+    }
+    if (there)
         return STATUS_OK;
     struct known k = {
         .hash = hash_text(e->key), .flops = e->work.flops, .bytes = e->work.bytes, .cost = e->cost};
@@ -142,7 +148,7 @@ static enum status shelf_add(struct shelf *s, const struct profile_entry *e)
 
 static enum status put_row(const struct store_row *row, void *user)
 {
-    return shelf_add(user, &row->entry);
+    return shelf_add(user, &row->entry, false);
 }
 
 static enum status shelf_load(struct shelf *s, store *from)
@@ -314,24 +320,49 @@ enum status cache_fit(cache *c, const struct profile_setting *s, const char *fam
 }
 
 static enum status add_all(cache *c, const struct profile_setting *s,
-                           const struct profile_entry *entries, int n)
+                           const struct profile_entry *entries, int n, bool replaces)
 {
     struct shelf *shelf = c->memory ? find_shelf(c, s) : NULL;
     if (!shelf) /* a new setting: the list is read again */
         cache_forget(c);
     else if (shelf->loaded)
         for (int i = 0; i < n; i++)
-            TRY(shelf_add(shelf, &entries[i]));
+            TRY(shelf_add(shelf, &entries[i], replaces));
     return STATUS_OK;
 }
 
 void cache_add(cache *c, const struct profile_setting *s, const struct profile_entry *entries,
-               int n)
+               int n, bool replaces)
 {
     struct status_error ignored;
-    enum status st = add_all(c, s, entries, n);
+    enum status st = add_all(c, s, entries, n, replaces);
     if (st != STATUS_OK) {
         status_take(st, &ignored);
         cache_forget(c);
     }
+}
+
+/* NULL: it is not in memory. */
+static struct known *find_loaded(cache *c, const struct profile_setting *s, const char *key)
+{
+    struct shelf *shelf = c->memory ? find_shelf(c, s) : NULL;
+    return shelf && shelf->loaded ? shelf_find(shelf, key) : NULL;
+}
+
+bool cache_is_checked(cache *c, const struct profile_setting *s, const char *key)
+{
+    const struct known *k = find_loaded(c, s, key);
+    return k && k->is_checked;
+}
+
+void cache_note_checked(cache *c, const struct profile_setting *s, const char *key)
+{
+    const struct profile_cost *cost;
+    struct status_error ignored;
+    enum status st = cache_find(c, s, key, &cost); /* reads the setting if need be */
+    if (st != STATUS_OK)
+        status_take(st, &ignored);
+    struct known *k = find_loaded(c, s, key);
+    if (k)
+        k->is_checked = true;
 }

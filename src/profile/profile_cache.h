@@ -23,10 +23,14 @@ enum status cache_find(cache *c, const struct profile_setting *s, const char *ke
 enum status cache_fit(cache *c, const struct profile_setting *s, const char *family,
                       const struct fit **fit) MUST_USE;
 
-/* These went into the store; those whose key is there stay as they are. On failure everything is
+/* These went into the store, as profile_add or profile_replace says. On failure everything is
  * forgotten, to be read again. */
 void cache_add(cache *c, const struct profile_setting *s, const struct profile_entry *entries,
-               int n);
+               int n, bool replaces);
+
+/* A mark on a cost, which is lost when it is read again. */
+bool cache_is_checked(cache *c, const struct profile_setting *s, const char *key);
+void cache_note_checked(cache *c, const struct profile_setting *s, const char *key);
 
 /* All is read again when it is asked for. */
 void cache_forget(cache *c);

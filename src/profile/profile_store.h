@@ -5,8 +5,8 @@
  * row is read, so that no damaged figure is ever used.
  *
  *     setting   id, device, threads, load
- *     entry     setting, key, family, flops, bytes, seconds, spread, count, measured, sum
- *     text      name, value, sum
+ *     entry     setting, key, family, flops, bytes, seconds, spread, count, disturbed, measured,
+ * sum text      name, value, sum
  *
  * The journal is SQLite's usual one (a file beside it while something is written), not the
  * write-ahead log: that needs memory shared by all who use the file, which a file server does not
@@ -79,8 +79,10 @@ enum status store_begin(store *s) MUST_USE;
 /* Makes all since begin count if st is STATUS_OK, and else none of it; st, or why that failed. */
 enum status store_end(store *s, enum status st) MUST_USE;
 
-/* *added: false if it was there already, and stays as it was. */
-enum status store_add_row(store *s, const struct store_row *row, bool *added) MUST_USE;
+/* As profile_add, or profile_replace; *added: false if it was there already, and stays as it was.
+ */
+enum status store_add_row(store *s, const struct store_row *row, bool replaces,
+                          bool *added) MUST_USE;
 enum status store_add_text(store *s, const struct store_text *t, bool replace,
                            bool *added) MUST_USE;
 /* NULL: all rows and texts. */
