@@ -363,7 +363,7 @@ enum { FLOWS = 12, LINKS = 5 };
 struct crowd {
     struct clock_run run;
     struct resource resources[LINKS];
-    struct meeting meetings[FLOWS];
+    struct rendezvous rendezvous[FLOWS];
     struct demand demands[FLOWS][LINKS];
 };
 
@@ -376,13 +376,13 @@ static void crowd_open(struct crowd *c, uint64_t seed, bool alike)
 {
     *c = (struct crowd){.run = {.n_resources = LINKS}};
     c->run.resources = c->resources;
-    c->run.meetings = c->meetings;
+    c->run.rendezvous = c->rendezvous;
     assert_ok(arena_create(&c->run.scratch));
     assert_ok(flows_init(&c->run));
     for (int i = 0; i < LINKS; i++)
         c->resources[i].capacity = (double)(1 + draw(seed, 1, i) % 9);
     for (int i = 0; i < FLOWS; i++) {
-        struct load *load = &c->meetings[i].load;
+        struct load *load = &c->rendezvous[i].load;
         uint32_t bits = draw(seed, 2, i);
         load->demands = c->demands[i];
         load->least_s = bits % 4 ? 0 : 0.5 + (double)(bits / 4 % 8);
@@ -523,7 +523,7 @@ static void test_a_lost_message_is_named(void **state)
     receive = scene_find_kind(s.programs[0], INSTR_RECEIVE, 0);
     s.workers[0].program = without(&s, s.programs[0], receive);
     assert_fails(clock_run(s.workers, s.n, &s.options, s.memory, &s.result), STATUS_FAILED,
-                 "worker 1 never ends send");
+                 "worker 1 never finishes send");
     scene_close(&s);
 }
 

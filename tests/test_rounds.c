@@ -306,12 +306,13 @@ static enum status slow_after_sleeps(int worker, enum pass pass)
     return STATUS_OK;
 }
 
-/* Of four stretches (a forward and a backward of each stage) three begin after another worker's. */
+/* Of four stretches (a forward and a backward of each stage) two begin after another worker's, and
+ * take six times as long. */
 static void test_the_cold_factor(void **state)
 {
     (void)state;
     struct rounds r = {.cold = 0};
-    for (int tries = 0; tries < 5 && fabs(r.cold - 4.75) > 0.75; tries++) {
+    for (int tries = 0; tries < 20 && fabs(r.cold - 3.5) > 0.7; tries++) {
         struct scene s;
         scene_open(&s, suite_build("lenet5", 8));
         scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
@@ -321,7 +322,7 @@ static void test_the_cold_factor(void **state)
         run_rounds(&s, &r);
         scene_close(&s);
     }
-    assert_that(fabs(r.cold - 4.75) <= 0.75, "%g", r.cold);
+    assert_that(fabs(r.cold - 3.5) <= 0.7, "%g", r.cold);
 }
 
 int main(void)

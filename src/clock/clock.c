@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVENTS_BETWEEN = 1024 }; /* two looks at the time */
+enum { EVENTS_BETWEEN = 1024 }; /* two updates of the progress line */
 
 /* ---- setting up ---- */
 
@@ -128,8 +128,7 @@ static enum status find_stretches(struct clock_run *c, struct worker *w)
     return STATUS_OK;
 }
 
-/* Who has no core of its own takes turns with the others, and does not keep a core while it waits.
- */
+/* Workers without a core of their own take turns, and do not keep a core while they wait. */
 static enum status find_crowds(struct clock_run *c)
 {
     for (int i = 0; i < c->machine->n_nodes; i++) {
@@ -193,7 +192,7 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
             find_contention(c, &c->hosts[i]);
     TRY(prepare_result(c));
     TRY(flows_init(c));
-    return meetings_init(c);
+    return rendezvous_init(c);
 }
 
 /* ---- running ---- */
@@ -210,9 +209,9 @@ static enum status handle(struct clock_run *c, const struct clock_event *e)
     case EVENT_FED:
         return worker_fed(c, e->who);
     case EVENT_FLOW_BEGIN:
-        return meetings_begin(c, e->who);
+        return rendezvous_begin(c, e->who);
     case EVENT_FLOW_END:
-        return meetings_flowed(c, e->who);
+        return rendezvous_flowed(c, e->who);
     }
     return STATUS_OK;
 }
@@ -247,16 +246,16 @@ static enum status check_ended(const struct clock_run *c)
             continue;
         (void)program_instr_text(w->program, at, text, sizeof text);
         if (cause < 0)
-            return status_fail(STATUS_FAILED, "the clock stands still: worker %d never ends %s", i,
+            return status_fail(STATUS_FAILED, "simulated deadlock: worker %d never finishes %s", i,
                                text);
-        return status_fail(STATUS_FAILED, "the clock stands still: worker %d waits at %s for %s", i,
+        return status_fail(STATUS_FAILED, "simulated deadlock: worker %d waits at %s for %s", i,
                            text,
                            program_instr_text(w->program, cause, cause_text, sizeof cause_text));
     }
     return STATUS_OK;
 }
 
-/* The next event, once what shares cores and links has settled. */
+/* The next event, after costs and rates are settled. */
 static enum status take_event(struct clock_run *c, struct clock_event *e, bool *there)
 {
     bool changed = c->area.n_changed > 0 || c->n_changed_hosts > 0;
@@ -268,7 +267,7 @@ static enum status take_event(struct clock_run *c, struct clock_event *e, bool *
     return STATUS_OK;
 }
 
-/* Thousands of workers take seconds. The first of them stands for all. */
+/* The clock of thousands of workers takes seconds; the first worker's progress is shown. */
 static void show_progress(const struct clock_run *c, struct progress *p, int n_events)
 {
     const struct worker *w = &c->workers[0];
@@ -333,8 +332,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* What program_sent_bytes says of the worker's own program, which may be a twin's: in a sum the
- * worker has its own place. */
+/* As program_sent_bytes, but for this worker, which may share its program with twins: in a sum each
+ * has a place of its own. */
 static int64_t find_sent_bytes(const struct worker *w, int number)
 {
     const struct program *p = w->program;
@@ -353,7 +352,7 @@ static int64_t find_sent_bytes(const struct worker *w, int number)
     return sum;
 }
 
-/* Starting and gathering the workers; what was measured of those of one host is not of several. */
+/* To start and gather the workers; what was measured on one host does not hold for several. */
 static double find_step(const struct clock_run *c)
 {
     bool several = c->workers[0].node != c->workers[c->n_workers - 1].node;

@@ -1,12 +1,13 @@
 /* clock.h: the predicting interpreter: runs the programs of all workers on costs and links instead
- * of tensors, and says when everything would happen.
+ * of tensors, and says when each instruction would begin and end.
  *
  * It follows the executor instruction by instruction: the computing stream in order, the
- * communicating stream started in order, the same waits. What is under way is a flow with demands
- * on resources; resources are the cores of CPU workers (an instruction computes on them, and so
- * does a transfer that copies or adds), and links. Flows share resources max-min fairly: what one
- * cannot use of its share is the others'. Where a transport's members do the work between them
- * (comm_table.shared_work), it is done by those who wait, and by the others between instructions.
+ * communicating stream started in order, the same waits. A transfer or reduction under way is a
+ * flow with demands on resources; resources are the cores of CPU workers (an instruction computes
+ * on them, and so does a transfer that copies or adds), and links. Flows share resources max-min
+ * fairly: what one flow cannot use of its share goes to the others. Where a transport's members
+ * share the work (comm_table.shared_work), waiting members do it, and computing members between two
+ * instructions.
  *
  *     worker 0  [forward conv1][forward conv2]...[backward fc][backward conv2]
  *     core 0     ^ flow: 1.2 ms of it              ^ shares the core with the sum of fc's gradients
@@ -83,9 +84,8 @@ struct clock_result {
     struct clock_worker_result *workers;
 };
 
-/* How much longer n workers that begin together take, if there are places for fewer, than if they
- * all moved on together; stretch_s: what each computes until they meet again. 1 where all have one.
- */
+/* How much longer n workers that begin together take on fewer places than with a perfect division;
+ * stretch_s: what each computes until they wait for each other again. 1 if all have a place. */
 double clock_unevenness(int n, int places, double stretch_s);
 
 enum status clock_run(const struct clock_worker *workers, int n_workers,

@@ -82,7 +82,7 @@ static void demand_way(struct basket *b, int from, int to, double n_bytes)
     b->latency_s = fmax(b->latency_s, latency_s);
 }
 
-static enum status basket_empty(struct basket *b, struct meeting *m)
+static enum status basket_empty(struct basket *b, struct rendezvous *m)
 {
     struct load *load = &m->load;
     if (b->n > load->capacity) {
@@ -120,8 +120,9 @@ static struct machine_point measured(const struct clock_run *c, bool reduces,
 }
 
 /* What it takes even of nothing is taking part; of the rest each did its chunks. */
-static void share_out(const struct clock_run *c, struct meeting *m, const struct machine_point *p,
-                      const struct machine_point *nothing, struct comm_chunks chunks)
+static void share_out(const struct clock_run *c, struct rendezvous *m,
+                      const struct machine_point *p, const struct machine_point *nothing,
+                      struct comm_chunks chunks)
 {
     if (!c->attends)
         return;
@@ -174,7 +175,7 @@ static double find_slowness(const struct machine_curve *curve, const struct bask
 }
 
 /* Each member's bytes out, and as many in; a message's go out here and in there. */
-static void demand_bytes(struct basket *b, const struct meeting *m, const int *members, int n,
+static void demand_bytes(struct basket *b, const struct rendezvous *m, const int *members, int n,
                          double n_bytes)
 {
     for (int i = 0; i < n; i++) {
@@ -186,7 +187,7 @@ static void demand_bytes(struct basket *b, const struct meeting *m, const int *m
 /* Networks take time of the cores, too: what was measured. How long it takes follows from the
  * links, unless a sum over just as many was measured itself; other sums are slower than their bytes
  * by as much as the one that was measured. */
-static void demand_network(struct basket *b, struct meeting *m, const int *members, int n,
+static void demand_network(struct basket *b, struct rendezvous *m, const int *members, int n,
                            double n_bytes)
 {
     const struct clock_run *c = b->c;
@@ -275,7 +276,7 @@ static double hierarchical(struct basket *b, const struct comm_reduction *r, dou
            2.0 * (n_nodes - 1) / n_nodes * n_bytes / b->slowest;
 }
 
-static enum status demand_sum(struct clock_run *c, struct meeting *m)
+static enum status demand_sum(struct clock_run *c, struct rendezvous *m)
 {
     const struct comm_reduction *r = m->reduction;
     double n_bytes = (double)array_bytes(r);
@@ -300,7 +301,7 @@ static enum status demand_sum(struct clock_run *c, struct meeting *m)
     return basket_empty(&b, m);
 }
 
-static enum status demand_message(struct clock_run *c, struct meeting *m)
+static enum status demand_message(struct clock_run *c, struct rendezvous *m)
 {
     int members[2] = {m->first, m->last};
     struct basket b;
@@ -319,7 +320,7 @@ static enum status demand_message(struct clock_run *c, struct meeting *m)
     return basket_empty(&b, m);
 }
 
-enum status demands_find(struct clock_run *c, struct meeting *m)
+enum status demands_find(struct clock_run *c, struct rendezvous *m)
 {
     return m->reduces ? demand_sum(c, m) : demand_message(c, m);
 }

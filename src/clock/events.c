@@ -1,3 +1,4 @@
+#include "base/array.h"
 #include "clock/parts.h"
 
 #include <math.h>
@@ -13,14 +14,7 @@ static bool before(const struct clock_event *a, const struct clock_event *b)
 enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
                        int version)
 {
-    if (e->n == e->capacity) {
-        int capacity = e->capacity ? 2 * e->capacity : 256;
-        struct clock_event *heap = realloc(e->heap, (size_t)capacity * sizeof *heap);
-        if (!heap)
-            return status_no_memory((size_t)capacity * sizeof *heap);
-        e->heap = heap;
-        e->capacity = capacity;
-    }
+    TRY(array_reserve(NULL, &e->heap, e->n + 1, &e->capacity, sizeof *e->heap));
     struct clock_event added = {t_s, e->next_number++, kind, who, version};
     int i = e->n++;
     for (; i > 0 && before(&added, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)

@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-/* The computing thread looks on for so long before it sleeps, where it does not move what it waits
- * for itself. */
+/* The computing thread spins for so long before it sleeps, where another thread communicates. */
 static const double SPIN_S = 20e-6;
-/* Lines before cores are evened out within about a slice of time (bench/turns.c; Linux 6). */
+/* The system evens out the queues of its cores within about a time slice (bench/turns.c; Linux 6).
+ */
 static const double EVENED_S = 3e-3;
-/* A core that only communicates still computes a little: the system shares it out. */
+/* A core that is full of communication still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
 static const struct instr *next_instr(const struct worker *w)
@@ -32,8 +32,7 @@ static bool may_start(const struct worker *w, const struct instr *instr)
     return true;
 }
 
-/* What it takes to wake a thread that slept for so long, because of communication; from the begin
- * of ringing for it. */
+/* The time to wake a thread that slept for so long, from the begin of ringing for it. */
 static double find_wake(const struct clock_run *c, const struct worker *w, double slept_s)
 {
     const struct machine *m = c->machine;
@@ -51,8 +50,8 @@ bool worker_sleeps(const struct clock_run *c, const struct worker *w)
 
 /* ---- data ---- */
 
-/* The threads that make the next step's samples share the worker's cores with its computation, and
- * have them alone while it waits. */
+/* The threads that make the next step's samples share the worker's cores with its computation;
+ * while it waits the cores are theirs. */
 static double feed_usage(const struct clock_run *c, const struct worker *w)
 {
     double threads = c->options->feed.threads;
@@ -102,7 +101,7 @@ bool worker_waits_for_others(const struct worker *w, const struct instr *instr)
 
 /* ---- computing ---- */
 
-/* As many as have a core, and were measured side by side. */
+/* Workers that have a core: so many were measured side by side. */
 static int most_at_once(const struct host *h, const struct worker *w)
 {
     int room = h->pooled ? h->cores / w->cores : h->population;
@@ -113,10 +112,10 @@ double worker_find_load(const struct clock_run *c, const struct worker *w)
 {
     const struct host *h = &c->hosts[w->host];
     int others = most_at_once(h, w) - 1;
-    return w->on_cpu && others > 0 ? fmin(1, (double)(h->busy + h->lending - 1) / others) : 1;
+    return w->on_cpu && others > 0 ? fmin(1, (double)(h->busy + h->helping - 1) / others) : 1;
 }
 
-/* Between alone and all busy, by how many of the host compute, or copy. */
+/* Between alone and all busy, by how many workers of the host compute, or copy. */
 static double find_cost(const struct clock_run *c, const struct worker *w)
 {
     const struct instr_cost *cost = &w->costs[w->streams->compute[w->compute_at]];
@@ -135,19 +134,18 @@ void workers_note_load(struct clock_run *c, const struct worker *w)
     c->changed_hosts[c->n_changed_hosts++] = w->host;
 }
 
-/* Of those that compute on a host whose cores are anybody's; who communicates comes first, but in a
- * crowd who has a hand in something takes turns as well. */
+/* Communication comes first; in a crowd helping workers take turns with computing ones. */
 double worker_pool_speed(const struct host *h)
 {
-    double left = h->cores - h->comm_usage, wanted = h->busy_cores + (h->crowded ? h->lending : 0);
+    double left = h->cores - h->comm_usage, wanted = h->busy_cores + (h->crowded ? h->helping : 0);
     return wanted <= left ? 1 : fmax(0, left / wanted);
 }
 
-/* Who takes turns stands in the line of one core, and the system moves it to a shorter line after a
- * while only. Three on two cores: two of them share one, and the step waits for these.
+/* A thread stays in the queue of one core, and the system moves it to a shorter queue only after a
+ * while. Of three workers on two cores two share one core, and the step waits for these:
  *
- *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as if all moved on
- *     core 1  [c][c]           together, but EVENED_S longer at most
+ *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as with a perfect
+ *     core 1  [c][c]           division, but at most EVENED_S longer
  */
 double clock_unevenness(int n, int places, double stretch_s)
 {
@@ -158,7 +156,7 @@ double clock_unevenness(int n, int places, double stretch_s)
     return 1 + (even_s > 0 ? fmin(worst, EVENED_S / even_s) : worst);
 }
 
-/* Stages do not begin together: who is woken goes where a core is free. */
+/* Stages do not begin together: a woken thread goes where a core is free. */
 static double find_unevenness(const struct host *h, const struct worker *w)
 {
     int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1;
@@ -220,7 +218,7 @@ enum status workers_settle(struct clock_run *c)
     return STATUS_OK;
 }
 
-/* Everybody's, where the cores are anybody's. */
+/* On a pooled host every worker's speed changes. */
 static enum status change_pool(struct clock_run *c, const struct host *h, double before)
 {
     if (!h->pooled || fabs(worker_pool_speed(h) - before) < 1e-12)
@@ -258,7 +256,7 @@ static enum status compute(struct clock_run *c, int number)
     settle_feed(c, w);
     TRY(set_busy(c, w, true));
     w->computing = true;
-    hands_turn(c, number);
+    shared_work_note_computing(c, number);
     w->cost_s = find_cost(c, w);
     w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = w->rung_s = 0;
@@ -291,8 +289,8 @@ enum status worker_computed(struct clock_run *c, int number)
     int instr = w->streams->compute[w->compute_at++];
     settle_feed(c, w);
     w->computing = false;
-    hands_turn(c, number);
-    hands_visit(c, number);
+    shared_work_note_computing(c, number);
+    shared_work_poll(c, number);
     w->feed_version++;
     w->computed = instr;
     r->compute_s += c->now_s - w->began_s;
@@ -308,7 +306,7 @@ enum status worker_computed(struct clock_run *c, int number)
     return go_on(c, number);
 }
 
-/* Who waits looks again and again. */
+/* A worker that waits for another node polls. */
 static enum status settle_usage(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
@@ -371,7 +369,7 @@ enum status worker_start_comm(struct clock_run *c, int number)
         if (r->times)
             r->times[instr].begin_s = c->now_s;
         TRY(change_under_way(c, number, instr, 1));
-        TRY(meetings_post(c, number, instr));
+        TRY(rendezvous_post(c, number, instr));
     }
     return STATUS_OK;
 }
