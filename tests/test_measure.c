@@ -21,8 +21,44 @@ struct bench {
     struct plan *plan;
     const struct backend *backend;
     profile *profile;
+    device *device;
+    struct program_set set;
     struct measure_request request;
 };
+
+/* Lowers the plan, as the request wants it. */
+static void bench_lower(struct bench *b)
+{
+    assert_ok(b->backend->device_open(&(struct device_options){.threads = 1}, &b->device));
+    struct program_options o = {.backend = b->backend,
+                                .device = b->device,
+                                .training = true,
+                                .n_states = 1,
+                                .plan = b->plan};
+    assert_ok(program_create_all(b->graph, &o, NULL, true, &b->set));
+    b->request =
+        (struct measure_request){.graph = b->graph,
+                                 .plan = b->plan,
+                                 .backend = b->backend,
+                                 .device = b->device,
+                                 .programs = (const struct program *const *)b->set.programs,
+                                 .n_states = 1,
+                                 .budget_s = 0.01};
+}
+
+static void bench_free_programs(struct bench *b)
+{
+    program_destroy_all(&b->set);
+    b->backend->device_close(b->device);
+}
+
+/* Goes on with another backend of the same kind. */
+static void bench_use(struct bench *b, const struct backend *backend)
+{
+    bench_free_programs(b);
+    b->backend = backend;
+    bench_lower(b);
+}
 
 /* False if the strategy cannot use so many workers. */
 static bool bench_open_variant(struct bench *b, const char *model, const char *strategy,
@@ -41,12 +77,7 @@ static bool bench_open_variant(struct bench *b, const char *model, const char *s
     assert_ok(backend_find(backend_name(), &b->backend));
     (void)snprintf(name, sizeof name, "profile%d.db", number++);
     assert_ok(profile_open(test_path(path, name), &b->profile));
-    b->request = (struct measure_request){.graph = b->graph,
-                                          .plan = b->plan,
-                                          .backend = b->backend,
-                                          .threads = 1,
-                                          .n_states = 1,
-                                          .budget_s = 0.01};
+    bench_lower(b);
     return true;
 }
 
@@ -64,6 +95,7 @@ static bool bench_open(struct bench *b, const char *model, const char *strategy,
 
 static void bench_close(struct bench *b)
 {
+    bench_free_programs(b);
     profile_close(b->profile);
     plan_destroy(b->plan);
     graph_destroy(b->graph);
@@ -367,27 +399,6 @@ static void test_strategies(void **state)
         }
 }
 
-/* Only what differs is measured: another plan of the same network adds little. */
-static void test_programs_given(void **state)
-{
-    struct bench b;
-    struct measure_result result;
-    (void)state;
-    assert_true(bench_open(&b, "lenet5", "data", 2));
-    device *d = open_device(&b);
-    struct program *p = lower(&b, d, 0);
-    const struct program *const twins[] = {p, p};
-    b.request.programs = twins;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_int_equal(result.n_measured, result.n_keys);
-    b.request.programs = NULL;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_int_equal(result.n_missing, 0);
-    program_destroy(p);
-    b.backend->device_close(d);
-    bench_close(&b);
-}
-
 /* ---- cores that are not equally fast ---- */
 
 static struct {
@@ -416,7 +427,7 @@ static double find_slowest(const struct backend *backend)
     struct measure_result result;
     struct measure_factors factors;
     assert_true(bench_open_variant(&b, "lenet5", "owt", 2, &variant));
-    b.request.backend = backend;
+    bench_use(&b, backend);
     assert_ok(profile_measure(b.profile, &b.request, &result));
     measure_find_factors(b.profile, &result.setting, b.graph, b.plan, &factors);
     assert_true(factors.start_s > 0 && factors.cold == 1);
@@ -507,7 +518,7 @@ static void test_a_bad_minute_does_not_stay(void **state)
     assert_ok(backend_find("reference", &minute.real));
     backend = *minute.real;
     backend.group_run = run_in_a_minute;
-    b.backend = b.request.backend = &backend;
+    bench_use(&b, &backend);
     (void)test_path(path, "minutes.db");
     minute.longer = 5;
     double bad_s = ask_again(&b, path, &result), good_s;
@@ -612,7 +623,6 @@ int main(void)
         cmocka_unit_test(test_fills_all),
         cmocka_unit_test(test_sum_is_near),
         cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_programs_given),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_feed),
         cmocka_unit_test(test_a_slow_core_is_waited_for),

@@ -49,10 +49,11 @@ static struct {
 static void run_rounds(const struct scene *s, struct rounds *r)
 {
     static const int workers[] = {0, 1};
+    device *d;
+    assert_ok(spy.real->device_open(&(struct device_options){.threads = 1}, &d));
     const struct measure_request request = {
-        .graph = s->graph, .plan = s->plan, .backend = &spy.backend, .n_states = 1};
+        .graph = s->graph, .plan = s->plan, .backend = &spy.backend, .device = d, .n_states = 1};
     r->request = &request;
-    r->threads = 1;
     r->n = r->n_places = 2;
     r->workers = workers;
     r->budget_s = r->budget_s > 0 ? r->budget_s : 1e-6;
@@ -62,6 +63,7 @@ static void run_rounds(const struct scene *s, struct rounds *r)
             for (int k = 0; k < rounds_program(r, i)->n_instrs; k++)
                 rounds.longest_s = fmax(rounds.longest_s, rounds_seconds(r, i, round)[k]);
     rounds_free(r);
+    spy.real->device_close(d);
 }
 
 static int count_runs(const struct program *p)

@@ -1,5 +1,6 @@
 #include "predict/predict.h"
 
+#include "base/numbers.h"
 #include "base/parallel.h"
 #include "base/timer.h"
 #include "profile/costs.h"
@@ -140,42 +141,26 @@ static enum status check_fit(const struct predict_request *r, struct prediction 
 
 /* ---- time ---- */
 
-static bool has_idle_workers(const struct plan *plan)
-{
-    return plan->n_stages > 1 || plan->n_servers > 0;
-}
-
-/* Workers that share the cores of one host, at most. */
-static enum status find_crowd(const struct predict_request *r, struct prediction *p, int *out)
-{
-    const struct machine *m = r->machine;
-    int *n;
-    TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
-    *out = 1;
-    for (int i = 0; i < p->n_workers; i++) {
-        int host = machine_find_host(m, m->devices[device_of(m, i)].node);
-        *out = ++n[host] > *out ? n[host] : *out;
-    }
-    return STATUS_OK;
-}
-
 static enum status measure(const struct predict_request *r, struct prediction *p)
 {
-    int crowd = 1;
-    TRY(find_crowd(r, p, &crowd));
-    struct measure_request m = {.graph = r->graph,
+    const struct machine *m = r->machine;
+    int *n, crowd = 1; /* workers that share the cores of one host, at most */
+    TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
+    for (int i = 0; i < p->n_workers; i++)
+        crowd = int_max(crowd, ++n[machine_find_host(m, m->devices[device_of(m, i)].node)]);
+    struct measure_request q = {.graph = r->graph,
                                 .plan = r->plan,
                                 .backend = r->backend,
-                                .threads = r->threads,
-                                .precision = r->precision,
-                                .n_states = r->n_states,
+                                .device = p->device,
                                 .programs = p->programs,
+                                .n_states = r->n_states,
                                 .most_at_once = crowd,
-                                .alone = has_idle_workers(r->plan),
+                                /* stages and servers leave workers idle */
+                                .alone = r->plan->n_stages > 1 || r->plan->n_servers > 0,
                                 .budget_s = r->measure_s,
                                 .look_only = r->look_only || p->too_large_worker >= 0,
                                 .callbacks = r->callbacks};
-    return profile_measure(r->profile, &m, &p->measured);
+    return profile_measure(r->profile, &q, &p->measured);
 }
 
 static enum status find_costs(const struct predict_request *r, struct prediction *p)
@@ -252,8 +237,8 @@ static enum status check_request(const struct predict_request *r)
     return STATUS_OK;
 }
 
-/* What follows lowering: the memory of the other programs, and the time. Neither needs the other,
- * so they are found at the same time. */
+/* What follows lowering: the memory of the other programs, and, if nothing is to be measured, the
+ * time. Neither needs the other, so they are found at the same time. */
 struct rest {
     const struct predict_request *request;
     struct prediction *prediction;
@@ -271,20 +256,17 @@ static enum status find_time(const struct predict_request *r, struct prediction 
     return STATUS_OK;
 }
 
-static enum status study_all(const struct rest *rest, int thread)
-{
-    for (int i = 0; i < program_study_items(rest->study); i++)
-        TRY(program_study_do(rest->study, i, thread));
-    return STATUS_OK;
-}
-
 static enum status do_item(void *user, int item, int thread)
 {
     const struct rest *rest = user;
     int other = item - rest->with_time;
     if (other < 0)
         return find_time(rest->request, rest->prediction);
-    return rest->apart ? program_study_do(rest->study, other, thread) : study_all(rest, thread);
+    if (rest->apart)
+        return program_study_do(rest->study, other, thread);
+    for (int i = 0; i < program_study_items(rest->study); i++)
+        TRY(program_study_do(rest->study, i, thread));
+    return STATUS_OK;
 }
 
 static enum status find_rest(const struct predict_request *r, struct prediction *p, bool with_time)
@@ -308,42 +290,22 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
     return check_fit(r, p);
 }
 
-static enum status build_memory(const struct predict_request *r, struct prediction *p)
+/* Memory comes first where costs are measured: a plan that does not fit is not run. */
+static enum status build(const struct predict_request *r, struct prediction *p, bool with_time)
 {
+    bool measures = with_time && r->local && r->profile;
     TRY(check_request(r));
     TRY(lower(r, p));
-    return find_rest(r, p, false);
-}
-
-/* What is to be measured depends on whether it fits. */
-static enum status build_measured(const struct predict_request *r, struct prediction *p)
-{
-    TRY(build_memory(r, p));
+    TRY(find_rest(r, p, with_time && !measures));
+    if (!measures)
+        return STATUS_OK;
     TRY(measure(r, p));
     return find_time(r, p);
 }
 
-static enum status build_known(const struct predict_request *r, struct prediction *p)
-{
-    TRY(check_request(r));
-    TRY(lower(r, p));
-    return find_rest(r, p, true);
-}
-
-static enum status build_all(const struct predict_request *r, struct prediction *p)
+static enum status predict(const struct predict_request *r, bool with_time, struct prediction **out)
 {
     int64_t start_ns = timer_now_ns();
-    TRY(r->local && r->profile ? build_measured(r, p) : build_known(r, p));
-    p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 -
-                   (p->measured.n_measured ? p->measured.seconds : 0);
-    return STATUS_OK;
-}
-
-typedef enum status build_prediction(const struct predict_request *r, struct prediction *p);
-
-static enum status create(const struct predict_request *request, build_prediction *build,
-                          struct prediction **out)
-{
     arena *memory;
     struct prediction *p;
     TRY(arena_create(&memory));
@@ -352,26 +314,26 @@ static enum status create(const struct predict_request *request, build_predictio
         arena_destroy(memory);
         return st;
     }
-    p->memory_arena = memory;
-    p->backend = request->backend;
-    p->n_workers = request->plan->n_workers;
-    st = build(request, p);
+    *p = (struct prediction){
+        .memory_arena = memory, .backend = r->backend, .n_workers = r->plan->n_workers};
+    st = build(r, p, with_time);
     if (st != STATUS_OK) {
         prediction_destroy(p);
         return st;
     }
+    p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 - p->measured.seconds;
     *out = p;
     return STATUS_OK;
 }
 
 enum status predict_plan(const struct predict_request *request, struct prediction **out)
 {
-    return create(request, build_all, out);
+    return predict(request, true, out);
 }
 
 enum status predict_memory(const struct predict_request *request, struct prediction **out)
 {
-    return create(request, build_memory, out);
+    return predict(request, false, out);
 }
 
 void prediction_destroy(struct prediction *p)

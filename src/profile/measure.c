@@ -31,9 +31,8 @@ struct plan_key {
 struct session {
     profile *profile;
     const struct measure_request *request;
-    const struct program *const *programs; /* by worker */
     arena *memory;
-    int threads, at_once;                   /* of a worker; workers at the same time */
+    int at_once;                            /* workers at the same time */
     struct profile_setting setting, factor; /* of costs, and of factors */
     bool in_turn;
     int n_keys, n_missing, n_unchecked;
@@ -119,7 +118,7 @@ static bool see(struct seen *s, const char *key)
 static bool is_twin(const struct session *s, int worker)
 {
     for (int w = 0; w < worker; w++)
-        if (s->programs[w] == s->programs[worker])
+        if (s->request->programs[w] == s->request->programs[worker])
             return true;
     return false;
 }
@@ -148,17 +147,17 @@ static enum status gather_keys(struct session *s)
     int n = 0, n_workers = s->request->plan->n_workers;
     struct seen seen = {.capacity = 64};
     for (int w = 0; w < n_workers; w++)
-        for (int i = 0; !is_twin(s, w) && i < s->programs[w]->n_instrs; i++)
-            n += computes(s->programs[w], i);
+        for (int i = 0; !is_twin(s, w) && i < s->request->programs[w]->n_instrs; i++)
+            n += computes(s->request->programs[w], i);
     while (seen.capacity < 2 * (size_t)n)
         seen.capacity *= 2;
     TRY(arena_alloc_array(s->memory, seen.capacity, sizeof *seen.slots, &seen.slots));
     TRY(arena_alloc_array(s->memory, (size_t)n, sizeof *s->keys, &s->keys));
     s->n_keys = s->n_missing = s->n_unchecked = 0;
     for (int w = 0; w < n_workers; w++)
-        for (int i = 0; !is_twin(s, w) && i < s->programs[w]->n_instrs; i++)
-            if (computes(s->programs[w], i))
-                TRY(note_key(s, s->programs[w], i, &seen));
+        for (int i = 0; !is_twin(s, w) && i < s->request->programs[w]->n_instrs; i++)
+            if (computes(s->request->programs[w], i))
+                TRY(note_key(s, s->request->programs[w], i, &seen));
     qsort(s->keys, (size_t)s->n_keys, sizeof *s->keys, compare_keys);
     return STATUS_OK;
 }
@@ -347,7 +346,6 @@ static enum status run_team(struct session *s, const int *workers, bool checks)
     const struct measure_request *q = s->request;
     double budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S;
     struct rounds r = {.request = q,
-                       .threads = s->threads,
                        .n = s->at_once,
                        .workers = workers,
                        .n_places = s->at_once,
@@ -398,8 +396,8 @@ static enum status run_teams(struct session *s, bool checks)
     TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *workers, &workers));
     TRY(arena_alloc_array(s->memory, (size_t)s->at_once, sizeof *team, &team));
     for (int w = 0; w < n_workers; w++) {
-        bool skips =
-            n_workers > s->at_once && (is_twin(s, w) || !is_wanted(s, s->programs[w], &seen[n]));
+        bool skips = n_workers > s->at_once &&
+                     (is_twin(s, w) || !is_wanted(s, s->request->programs[w], &seen[n]));
         for (int k = 0; k < n && n_workers > s->at_once; k++)
             skips |= seen[k] == seen[n];
         workers[n] = w;
@@ -557,55 +555,24 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     return keep_costs(s, &result->n_measured);
 }
 
-static enum status measure_all(struct session *s, struct measure_result *result)
-{
-    TRY(measure_setting(s, false, result));
-    return s->request->alone && s->at_once > 1 ? measure_setting(s, true, result) : STATUS_OK;
-}
-
-static enum status measure_lowered(struct session *s, device *d, struct measure_result *result)
-{
-    const struct measure_request *r = s->request;
-    int threads = r->backend->device_threads(d);
-    (void)profile_describe_device(r->backend, d, result->device, sizeof result->device);
-    result->setting = (struct profile_setting){result->device, threads, s->at_once};
-    result->alone = (struct profile_setting){result->device, threads, 1};
-    s->programs = r->programs;
-    if (r->programs)
-        return measure_all(s, result);
-    struct program_options o = {.backend = r->backend,
-                                .device = d,
-                                .training = true,
-                                .n_states = r->n_states,
-                                .plan = r->plan};
-    struct program_set set;
-    TRY(program_create_all(r->graph, &o, NULL, true, &set));
-    s->programs = (const struct program *const *)set.programs;
-    enum status st = measure_all(s, result);
-    program_destroy_all(&set);
-    return st;
-}
-
 enum status profile_measure(profile *p, const struct measure_request *request,
                             struct measure_result *result)
 {
     int64_t start_ns = timer_now_ns();
-    int n_workers = request->plan->n_workers, cores = pin_count_cores();
-    struct session s = {.profile = p, .request = request, .threads = request->threads};
-    if (!s.threads && n_workers > 1)
-        s.threads = int_max(1, cores / n_workers);
-    s.at_once = request->most_at_once ? int_min(request->most_at_once, n_workers) : n_workers;
-    s.at_once = int_max(1, int_min(s.at_once, s.threads ? cores / s.threads : 1));
-    struct device_options wanted = {
-        .precision = request->precision, .threads = s.threads, .describe_only = true};
-    device *d;
-    *result = (struct measure_result){.n_keys = 0};
+    int n_workers = request->plan->n_workers;
+    int threads = request->backend->device_threads(request->device);
+    int most = request->most_at_once ? int_min(request->most_at_once, n_workers) : n_workers;
+    struct session s = {.profile = p,
+                        .request = request,
+                        .at_once = int_max(1, int_min(most, pin_count_cores() / threads))};
+    *result = (struct measure_result){.setting = {result->device, threads, s.at_once},
+                                      .alone = {result->device, threads, 1}};
+    (void)profile_describe_device(request->backend, request->device, result->device,
+                                  sizeof result->device);
     TRY(arena_create(&s.memory));
-    enum status st = request->backend->device_open(&wanted, &d);
-    if (st == STATUS_OK) {
-        st = measure_lowered(&s, d, result);
-        request->backend->device_close(d);
-    }
+    enum status st = measure_setting(&s, false, result);
+    if (st == STATUS_OK && request->alone && s.at_once > 1)
+        st = measure_setting(&s, true, result);
     arena_destroy(s.memory);
     result->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
     return st;

@@ -5,7 +5,8 @@
  * run: after its predecessor, with the caches and the memory as busy as in training. Its cost is
  * the median of the rounds.
  *
- *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .n_states = 1};
+ *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .device = d,
+ *                                 .programs = programs, .n_states = 1};
  *     struct measure_result done;
  *     TRY(profile_measure(p, &r, &done));
  *     ... profile_find(p, &done.setting, key, &cost) ...
@@ -53,13 +54,11 @@ struct measure_request {
     const struct graph *graph;
     const struct plan *plan;
     const struct backend *backend;
-    enum precision precision;
-    int threads;  /* of each worker; 0: the cores divided by the plan's workers, at least 1 */
-    int n_states; /* of the optimizer, per trained parameter: 1 for SGD with momentum */
-    /* The programs of all workers, where the caller has lowered them for training, on any device
-     * of the backend with the same threads (workers that do the same may share one); NULL: they
-     * are lowered here. */
+    /* Says threads and precision of each worker; it may be there to describe only. The programs of
+     * all workers were lowered on it for training; workers that do the same may share one. */
+    const device *device;
     const struct program *const *programs;
+    int n_states;     /* of the optimizer, per trained parameter: 1 for SGD with momentum */
     int most_at_once; /* workers that one host will have; 0: as many as the plan has */
     bool alone;       /* what each takes with no neighbour busy is measured, too */
     bool look_only;   /* finds out what is missing, and measures nothing */

@@ -102,9 +102,10 @@ static enum status open_player(struct rounds_player *p)
     const struct rounds *r = p->shared->rounds;
     const struct measure_request *q = r->request;
     const struct plan *plan = q->plan;
+    struct device_options wanted = {.precision = q->backend->device_precision(q->device),
+                                    .threads = q->backend->device_threads(q->device)};
     if (plan->n_workers > 1)
-        (void)pin_thread(p->place, r->n_places, r->threads);
-    struct device_options wanted = {.precision = q->precision, .threads = r->threads};
+        (void)pin_thread(p->place, r->n_places, wanted.threads);
     TRY(q->backend->device_open(&wanted, &p->device));
     /* Of an asynchronous pipeline's window, enough steps to have every kind of instruction. */
     struct program_options o = {.backend = q->backend,
