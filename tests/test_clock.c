@@ -427,8 +427,8 @@ static bool is_held_up(const struct crowd *c, const struct flow *f, const struct
     return true;
 }
 
-/* Nobody takes more than there is (half: every other flow has ended); and who could go faster by
- * himself has no less than anybody else of a link that is full. */
+/* No link carries more than it can (half: every other flow has ended); and a flow that could run
+ * faster by itself has no less than any other flow of a link that is full. */
 static void check_crowd(const struct crowd *c, bool alike, bool half)
 {
     for (int i = 0; i < LINKS; i++)

@@ -411,7 +411,7 @@ static enum status run_unequally(group *g, enum pass pass, stream *s, const stru
 {
     int64_t start_ns = timer_now_ns();
     TRY(unequal.real->group_run(g, pass, s, args, step));
-    int64_t rest_ns = 2000000; /* of the others; who is slow takes as long again, all in all */
+    int64_t rest_ns = 2000000; /* of the others; the slow one takes as long again, all in all */
     if (pthread_equal(pthread_self(), unequal.slow))
         rest_ns += timer_now_ns() - start_ns + rest_ns;
     (void)nanosleep(&(struct timespec){.tv_nsec = (long)rest_ns}, NULL);

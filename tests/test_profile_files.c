@@ -230,7 +230,7 @@ static void test_version_1_is_upgraded(void **state)
     write_version_1("bad.db");
     change_file(test_path(path, "bad.db"), "UPDATE entry SET seconds = 3");
     assert_fails(profile_open(path, &p), STATUS_FAILED, "bad.db: the profile is damaged");
-    if (geteuid() == 0) /* who may write everything */
+    if (geteuid() == 0) /* root may write everything */
         return;
     write_version_1("fixed.db");
     assert_int_equal(chmod(test_path(path, "fixed.db"), 0444), 0);

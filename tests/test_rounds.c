@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* The reference backend, with an eye on its kernels: who runs them, and which. */
+/* The reference backend, which reports its kernels: the worker and the pass of each. */
 static struct {
     struct backend backend;
     const struct backend *real;

@@ -201,25 +201,25 @@ static enum status handle(struct clock_run *c, const struct clock_event *e)
 {
     switch (e->kind) {
     case EVENT_COMPUTED:
-        return worker_computed(c, e->who);
+        return worker_computed(c, e->target);
     case EVENT_RESUME:
-        return worker_resume(c, e->who);
+        return worker_resume(c, e->target);
     case EVENT_START_COMM:
-        return worker_start_comm(c, e->who);
+        return worker_start_comm(c, e->target);
     case EVENT_FED:
-        return worker_fed(c, e->who);
+        return worker_fed(c, e->target);
     case EVENT_FLOW_BEGIN:
-        return rendezvous_begin(c, e->who);
+        return rendezvous_begin(c, e->target);
     case EVENT_FLOW_END:
-        return rendezvous_flowed(c, e->who);
+        return rendezvous_flowed(c, e->target);
     }
     return STATUS_OK;
 }
 
 static bool is_stale(const struct clock_run *c, const struct clock_event *e)
 {
-    return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->who].version) ||
-           (e->kind == EVENT_FED && e->version != c->workers[e->who].feed_version);
+    return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->target].version) ||
+           (e->kind == EVENT_FED && e->version != c->workers[e->target].feed_version);
 }
 
 static int first_unended(const struct worker *w, int n, const int *instrs)

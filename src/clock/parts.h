@@ -28,7 +28,7 @@ struct clock_event {
     double t_s;
     int64_t number;
     enum event_kind kind;
-    int who;     /* a worker, a rendezvous, or a flow */
+    int target;  /* a worker, a rendezvous, or a flow */
     int version; /* of its plans; an event of another version is stale */
 };
 
@@ -57,12 +57,12 @@ struct clock_events {
     struct due_table ends; /* of flows */
 };
 
-enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
+enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int target,
                        int version) MUST_USE;
 /* Places 0 to n - 1 are there, and nothing is due at new ones. */
 enum status events_make_places(struct clock_events *e, int n) MUST_USE;
-/* The end of flow `who` is then, and at no other time; INFINITY: it has none. */
-void events_set_end(struct clock_events *e, int who, double t_s);
+/* The end of flow `target` is then, and at no other time; INFINITY: it has none. */
+void events_set_end(struct clock_events *e, int target, double t_s);
 /* The time of the next event; INFINITY: there is none. */
 double events_next_s(struct clock_events *e);
 bool events_take(struct clock_events *e, struct clock_event *out);

@@ -1,4 +1,4 @@
-/* This host as a machine: what hwloc sees, and what communication takes, measured once. */
+/* This host as a machine: hwloc's devices, and measured links between workers. */
 #include "predict/predict.h"
 
 #include "machine/measure.h"
@@ -39,7 +39,7 @@ static enum status survey(int workers, int threads, const struct measure_callbac
     return machine_measure_threads(m, &o);
 }
 
-/* Where a machine is kept, and beside which share of other programs it was measured. */
+/* The names in the profile of a machine and of the share that other programs had meanwhile. */
 struct names {
     char machine[MEASURE_DEVICE_BYTES + 64], load[MEASURE_DEVICE_BYTES + 96];
 };
@@ -54,7 +54,7 @@ static enum status keep(profile *p, const struct names *names, const struct mach
     return st == STATUS_OK ? profile_put_text(p, names->load, load_text) : st;
 }
 
-/* What was measured is kept; how much memory there is may have changed since. */
+/* Links stay as they were measured; the memory may have changed since. */
 static enum status renew_memory(struct machine *m, int threads)
 {
     struct machine *now;

@@ -41,8 +41,8 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
         to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
-/* The k-th other program; its slabs, by worker, are only of interest where they are larger than the
- * step's. */
+/* The k-th other program; its slabs, by worker, matter only where they are larger than the step's.
+ */
 static enum status describe_other(const struct predict_request *r, const struct prediction *p,
                                   int k, struct program_case *out)
 {
@@ -64,7 +64,7 @@ static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
     return sum;
 }
 
-/* Of all programs together: they share one set of slabs. */
+/* All programs of a run share one set of slabs. */
 static void unite_memory(struct prediction *p, const struct program_case *others, int n_others)
 {
     for (int i = 0; i < p->n_workers; i++) {
@@ -84,7 +84,7 @@ static int device_of(const struct machine *m, int worker)
     return worker % m->n_devices;
 }
 
-/* What shares one memory: a GPU has its own, the cores of a host share the host's. */
+/* A memory: a GPU has its own, the cores of a host share the host's. */
 struct place {
     int first_worker, n_workers;
     int64_t limit_bytes; /* 0: unknown */
@@ -237,13 +237,13 @@ static enum status check_request(const struct predict_request *r)
     return STATUS_OK;
 }
 
-/* What follows lowering: the memory of the other programs, and, if nothing is to be measured, the
- * time. Neither needs the other, so they are found at the same time. */
+/* The steps after lowering: the memory of the other programs, and, if nothing is to be measured,
+ * the time. Neither needs the other, so both run at the same time. */
 struct rest {
     const struct predict_request *request;
     struct prediction *prediction;
     bool with_time;
-    bool apart; /* the items of the study are items, and not all of them one */
+    bool apart; /* each item of the study is one item here; else all of them are one */
     struct program_study *study;
 };
 

@@ -42,8 +42,8 @@ void measure_find_factors(profile *p, const struct profile_setting *setting,
                           const struct graph *graph, const struct plan *plan,
                           struct measure_factors *out);
 
-/* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
- * complete by then is in the profile. */
+/* Called between rounds, on the calling thread. A status other than OK stops the measuring;
+ * measurements that were complete by then are in the profile. */
 struct measure_callbacks {
     enum status (*on_progress)(void *user, double share, const char *what); /* NULL: none */
     bool (*stops)(void *user); /* NULL: never; STATUS_STOPPED comes out */
@@ -60,8 +60,8 @@ struct measure_request {
     const struct program *const *programs;
     int n_states;     /* of the optimizer, per trained parameter: 1 for SGD with momentum */
     int most_at_once; /* workers that one host will have; 0: as many as the plan has */
-    bool alone;       /* what each takes with no neighbour busy is measured, too */
-    bool look_only;   /* finds out what is missing, and measures nothing */
+    bool alone;       /* costs alone are measured, too: with no neighbour busy */
+    bool look_only;   /* counts missing costs, and measures nothing */
 
     double budget_s;               /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
     int least_rounds, most_rounds; /* 0: 3 and 1000 */
@@ -69,21 +69,21 @@ struct measure_request {
 };
 
 struct measure_result {
-    /* Under which costs are kept: with all neighbours busy, and (its load is 1) with none. */
+    /* The settings of the costs: with all neighbours busy, and alone (load 1). */
     struct profile_setting setting, alone;
-    int n_keys;     /* different ones in the plan */
-    int n_missing;  /* of them, that were not in the profile, in either setting */
+    int n_keys;     /* of the plan, each counted once */
+    int n_missing;  /* of them, not in the profile, in either setting */
     int n_measured; /* costs that were added or replaced */
-    double seconds; /* that it took */
+    double seconds; /* spent on it */
     /* The share of rounds in which other programs had cores, and which were kept because too few
      * others were left: costs may be too high. */
     double disturbed;
     char device[MEASURE_DEVICE_BYTES];
 };
 
-/* At most as many workers compute at the same time as the cores can hold, the others' programs take
- * turns; result->setting.load says how many. Fails as running the plan would: memory that is not
- * there, kernels that do not exist. */
+/* At most as many workers compute at the same time as the cores can hold, one team after the other;
+ * result->setting.load says how many. Fails as running the plan would: not enough memory, kernels
+ * that do not exist. */
 enum status profile_measure(profile *p, const struct measure_request *request,
                             struct measure_result *result) MUST_USE;
 
@@ -92,7 +92,7 @@ enum status profile_measure(profile *p, const struct measure_request *request,
 const char *profile_describe_device(const struct backend *backend, const device *d, char *text,
                                     size_t size);
 
-/* The processor alone: the device of what no backend does. */
+/* The processor alone: the device of loader threads. */
 const char *profile_describe_processor(char *text, size_t size);
 
 /* ---- data ---- */
@@ -105,8 +105,9 @@ struct feed_request {
     struct measure_callbacks callbacks;
 };
 
-/* What one loader thread takes to make a sample: from the profile, or measured and kept there under
- * "load SPEC CxHxW", family "load". *measured (unless NULL) says which. */
+/* The time in which one loader thread makes a sample: from the profile, or measured and kept there
+ * under "load SPEC CxHxW", family "load". *measured (unless NULL) says which. It is measured again
+ * if other programs disturbed it and are gone. */
 enum status profile_measure_feed(profile *p, const struct feed_request *request,
                                  struct profile_cost *cost, bool *measured) MUST_USE;
 

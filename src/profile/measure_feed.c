@@ -1,4 +1,4 @@
-/* What it takes to make a sample: reading, decoding, augmenting, by one loader thread. */
+/* The time to make a sample: reading, decoding and augmenting, by one loader thread. */
 #include "base/numbers.h"
 #include "base/timer.h"
 #include "data/loader.h"
@@ -43,7 +43,7 @@ static enum status take_batch(struct feed *f, int64_t *n)
     return *n > 0 ? STATUS_OK : status_fail(STATUS_FAILED, "%s has no samples", f->request->data);
 }
 
-/* The caller does nothing but take, so the times between batches are what they take to be made. */
+/* The caller only takes batches, so the time between two batches is the time to make one. */
 static enum status time_batches(struct feed *f)
 {
     double budget_s = f->request->budget_s > 0 ? f->request->budget_s : BUDGET_S, spent_s = 0;
@@ -101,7 +101,7 @@ static enum status time_feed(const struct feed_request *r, struct profile_cost *
     return st;
 }
 
-/* Other options of a loader change no time; the batch hardly does. */
+/* No other option of a loader changes the time; the batch hardly does. */
 static enum status write_key(const struct feed_request *r, char *key, size_t size)
 {
     struct dataset_info info;

@@ -55,8 +55,8 @@ enum status profile_default_path(char *path, size_t size)
 
 /* ---- looking up ---- */
 
-/* A file that cannot be read any more is as good as one that holds nothing, until somebody wants to
- * write: then it is an error. */
+/* A file that cannot be read any more counts as empty, until something is to be written: then it is
+ * an error. */
 static void give_up(profile *p, enum status st)
 {
     status_take(st, &p->broken);
@@ -114,7 +114,7 @@ out:
     return store_end(s, st);
 }
 
-/* True where what is in memory is not, or may not be, what is in the file. */
+/* True where the memory may differ from the file. */
 static bool others_wrote(store *s)
 {
     bool changed = true;

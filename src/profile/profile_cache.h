@@ -1,4 +1,4 @@
-/* profile_cache.h: entries in memory, so that looking one up is a hash away.
+/* profile_cache.h: entries in memory, so that a lookup takes one hash.
  *
  * The entries of a setting are read from the store when it is first asked for, and stay until
  * another process is seen to have written. A key is found by XXH3 and compared in full.
@@ -32,7 +32,7 @@ void cache_add(cache *c, const struct profile_setting *s, const struct profile_e
 bool cache_is_checked(cache *c, const struct profile_setting *s, const char *key);
 void cache_note_checked(cache *c, const struct profile_setting *s, const char *key);
 
-/* All is read again when it is asked for. */
+/* Settings are read again when they are asked for. */
 void cache_forget(cache *c);
 
 #endif

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* "Clvp", where SQLite files say whose they are. */
+/* "Clvp", in the place for the owner of an SQLite file. */
 enum { APPLICATION_ID = 0x436c7670, FORMAT_VERSION = 2, FOLDER_MODE = 0777 };
 
-/* What all versions have of an entry, before and after `disturbed`. */
+/* The columns of an entry before and after `disturbed`, which version 1 did not have. */
 #define ENTRY_BEGIN                                                                           \
     "CREATE TABLE entry (setting INTEGER NOT NULL, key TEXT NOT NULL, family TEXT NOT NULL,"  \
     " flops REAL NOT NULL, bytes REAL NOT NULL, seconds REAL NOT NULL, spread REAL NOT NULL," \
@@ -112,7 +112,7 @@ static enum status ask_number(store *s, const char *sql, const char *const *boun
 
 /* ---- checking ---- */
 
-/* *version is 0 if nobody has written anything yet. */
+/* *version is 0 if the file is empty. */
 static enum status check_owner(store *s, int64_t *out)
 {
     int64_t application, version, n_objects;
@@ -134,7 +134,7 @@ static enum status check_owner(store *s, int64_t *out)
     return STATUS_OK;
 }
 
-/* Our tables and nothing else: no view or trigger of somebody else's runs here. */
+/* Only our tables: no foreign view or trigger runs here. */
 static enum status check_schema(store *s, int64_t version)
 {
     int64_t ours, others;
@@ -153,8 +153,8 @@ static enum status check_schema(store *s, int64_t version)
     return STATUS_OK;
 }
 
-/* Pages that are missing, meet twice or are out of order, and an index that does not say what its
- * table says; what rows say is for their checksums. */
+/* Finds pages that are missing, used twice or out of order, and an index that differs from its
+ * table. Checksums protect the rows themselves. */
 static enum status check_structure(store *s)
 {
     sqlite3_stmt *q = NULL;
@@ -172,7 +172,7 @@ static enum status check_structure(store *s)
     return st;
 }
 
-/* Rows of an earlier version have no place yet for all that a row says. */
+/* Rows of an earlier version are verified when they have been upgraded. */
 static enum status check_all(store *s, int64_t *version)
 {
     TRY(check_owner(s, version));
@@ -200,7 +200,7 @@ static enum status create_tables(store *s)
     return set_pragma(s, "user_version", FORMAT_VERSION);
 }
 
-/* How calmly version 1 measured is not known. */
+/* Version 1 did not keep how calmly it measured: its costs count as disturbed. */
 static enum status upgrade_tables(store *s)
 {
     TRY(store_exec(s, "ALTER TABLE entry RENAME TO old_entry"));
@@ -212,7 +212,7 @@ static enum status upgrade_tables(store *s)
     return store_verify_rows(s);
 }
 
-/* Another process may have done it while this one waited for the lock. */
+/* Another process may have done it while this process waited for the lock. */
 static enum status create_or_upgrade(store *s)
 {
     int64_t version;
@@ -227,7 +227,7 @@ out:
     return store_end(s, st);
 }
 
-/* A file of version 1 that cannot be written is looked at as it is. */
+/* A file of version 1 that cannot be written is read through a view. */
 static enum status show_upgraded(store *s)
 {
     TRY(store_exec(s, "CREATE TEMP VIEW entry AS SELECT *, 1 AS disturbed FROM main.entry"));
@@ -305,7 +305,7 @@ static enum status connect_file(store *s, const char *path)
         return status_fail(STATUS_FAILED, "%s: out of memory", s->path);
     if (code != SQLITE_OK)
         return store_fail(s);
-    /* The file may come from anybody: nothing in it is to be run or trusted. */
+    /* The file may come from anywhere: nothing in it is run or trusted. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     store_set_wait(s, STORE_WAIT_MS);

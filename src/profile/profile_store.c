@@ -62,7 +62,7 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [STATEMENT_READ_TEXT] = "SELECT name, value, sum FROM text WHERE name = ?1",
 };
 
-/* Ready to be bound and stepped; whoever uses it resets it, which also gives up its lock. */
+/* Ready to be bound and stepped. The caller resets it, which also gives up its lock. */
 static enum status use(store *s, enum statement which, sqlite3_stmt **out)
 {
     sqlite3_stmt **kept = &s->statements[which];
@@ -89,7 +89,7 @@ static enum status run(store *s, enum statement which)
     return finish(s, q);
 }
 
-/* Binding fails only for want of memory; the statement then fails on a missing value. The texts
+/* Binding fails only if memory is short; the statement then fails on a missing value. The texts
  * outlive the step. */
 static void bind_text(sqlite3_stmt *q, int place, const char *text)
 {
@@ -156,7 +156,7 @@ static int64_t text_sum(const struct store_text *t)
 
 /* ---- reading ---- */
 
-/* Never NULL: what is missing, or is bytes that only look like it, does not match the checksum. */
+/* Never NULL: a missing text, or bytes of another type, do not match the checksum. */
 static const char *column_text(sqlite3_stmt *q, int column)
 {
     if (sqlite3_column_type(q, column) != SQLITE_TEXT)
@@ -188,7 +188,7 @@ static enum status get_text(store *s, sqlite3_stmt *q, struct store_text *t)
     return STATUS_OK;
 }
 
-/* What is done with a row of a statement. */
+/* Handles a row of a statement. */
 typedef enum status handle_function(store *s, sqlite3_stmt *q, void *user);
 
 static enum status for_each(store *s, sqlite3_stmt *q, handle_function *handle, void *user)

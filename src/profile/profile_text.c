@@ -92,7 +92,7 @@ enum status profile_export(profile *p, FILE *out)
     struct store_content content;
     TRY(store_content_create(&content));
     enum status st;
-    /* All of it first: whoever reads `out` may be slow, and nobody could write meanwhile. */
+    /* All rows are read first: the reader of `out` may be slow, and would keep the file locked. */
     TRY_GOTO(st, store_read_all(p->store, &content), out);
     TRY_GOTO(st, profile_print_text(&content, out), out);
 out:
