@@ -541,6 +541,8 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     TRY(gather_keys(s));
     result->n_keys = s->n_keys;
     result->n_missing += s->n_missing;
+    if (s->request->look_only)
+        result->n_unchecked += s->n_unchecked;
     if (s->request->look_only || s->n_unchecked == 0)
         return STATUS_OK;
     if (s->n_missing == 0) {

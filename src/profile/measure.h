@@ -71,10 +71,11 @@ struct measure_request {
 struct measure_result {
     /* The settings of the costs: with all neighbours busy, and alone (load 1). */
     struct profile_setting setting, alone;
-    int n_keys;     /* of the plan, each counted once */
-    int n_missing;  /* of them, not in the profile, in either setting */
-    int n_measured; /* costs that were added or replaced */
-    double seconds; /* spent on it */
+    int n_keys;      /* of the plan, each counted once */
+    int n_missing;   /* of them, not in the profile, in either setting */
+    int n_unchecked; /* look_only: of them, neither measured nor checked by this process */
+    int n_measured;  /* costs that were added or replaced */
+    double seconds;  /* spent on it */
     /* The share of rounds in which other programs had cores, and which were kept because too few
      * others were left: costs may be too high. */
     double disturbed;

@@ -1,6 +1,6 @@
 #include "profile/profile_cache.h"
 
-#include "profile/profile_grow.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +32,12 @@ struct shelf {
     arena *memory; /* of the texts */
     struct known *entries;
     int n_entries;
-    int64_t entries_capacity;
+    int entries_capacity;
     uint32_t *slots;  /* 1 + an entry's number, at its hash or behind; 0: free */
     uint32_t n_slots; /* a power of two, at least twice the entries */
     struct family *families;
     int n_families;
-    int64_t families_capacity;
+    int families_capacity;
 };
 
 struct cache {
@@ -115,8 +115,9 @@ static enum status add_family(struct shelf *s, const char *name, int *out)
     *out = find_family(s, name);
     if (*out < 0) {
         struct family f = {.hash = hash_text(name)};
-        TRY(grow_array(&s->families, s->n_families, &s->families_capacity, sizeof *s->families));
-        TRY(grow_text(s->memory, name, &f.name));
+        TRY(array_reserve(NULL, &s->families, s->n_families + 1, &s->families_capacity,
+                          sizeof *s->families));
+        TRY(arena_copy_text(s->memory, name, &f.name));
         *out = s->n_families;
         s->families[s->n_families++] = f;
     }
@@ -134,11 +135,12 @@ static enum status shelf_add(struct shelf *s, const struct profile_entry *e, boo
         return STATUS_OK;
     struct known k = {
         .hash = hash_text(e->key), .flops = e->work.flops, .bytes = e->work.bytes, .cost = e->cost};
-    TRY(grow_array(&s->entries, s->n_entries, &s->entries_capacity, sizeof *s->entries));
+    TRY(array_reserve(NULL, &s->entries, s->n_entries + 1, &s->entries_capacity,
+                      sizeof *s->entries));
     if ((uint32_t)s->n_entries >= s->n_slots / 2)
         TRY(grow_slots(s));
     TRY(add_family(s, e->work.family, &k.family));
-    TRY(grow_text(s->memory, e->key, &k.key));
+    TRY(arena_copy_text(s->memory, e->key, &k.key));
     s->families[k.family].n_entries++;
     s->families[k.family].state = FIT_OPEN;
     s->entries[s->n_entries] = k;

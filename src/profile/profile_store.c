@@ -1,7 +1,7 @@
 #include "profile/profile_store.h"
 
+#include "base/array.h"
 #include "profile/profile_file.h"
-#include "profile/profile_grow.h"
 
 #include <endian.h>
 #include <math.h>
@@ -312,8 +312,8 @@ static enum status keep_summary(store *s, sqlite3_stmt *q, void *user)
     out->setting.load = sqlite3_column_int(q, 2);
     out->n_entries = sqlite3_column_int64(q, 3);
     out->n_disturbed = sqlite3_column_int64(q, 6);
-    TRY(grow_text(all->memory, column_text(q, 0), &out->setting.device));
-    TRY(grow_text(all->memory, column_text(q, 4), &out->measured));
+    TRY(arena_copy_text(all->memory, column_text(q, 0), &out->setting.device));
+    TRY(arena_copy_text(all->memory, column_text(q, 4), &out->measured));
     all->n++;
     return STATUS_OK;
 }
@@ -497,30 +497,30 @@ static enum status copy_shared(arena *memory, const char *text, const char *befo
         *out = before;
         return STATUS_OK;
     }
-    return grow_text(memory, text, out);
+    return arena_copy_text(memory, text, out);
 }
 
 enum status store_content_add_row(struct store_content *c, const struct store_row *row)
 {
     static const struct store_row none;
-    TRY(grow_array(&c->rows, c->n_rows, &c->rows_capacity, sizeof *c->rows));
+    TRY(array_reserve(NULL, &c->rows, c->n_rows + 1, &c->rows_capacity, sizeof *c->rows));
     const struct store_row *before = c->n_rows ? &c->rows[c->n_rows - 1] : &none;
     struct store_row copy = *row;
     TRY(copy_shared(c->memory, row->setting.device, before->setting.device, &copy.setting.device));
     TRY(copy_shared(c->memory, row->entry.work.family, before->entry.work.family,
                     &copy.entry.work.family));
     TRY(copy_shared(c->memory, row->measured, before->measured, &copy.measured));
-    TRY(grow_text(c->memory, row->entry.key, &copy.entry.key));
+    TRY(arena_copy_text(c->memory, row->entry.key, &copy.entry.key));
     c->rows[c->n_rows++] = copy;
     return STATUS_OK;
 }
 
 enum status store_content_add_text(struct store_content *c, const struct store_text *t)
 {
-    TRY(grow_array(&c->texts, c->n_texts, &c->texts_capacity, sizeof *c->texts));
+    TRY(array_reserve(NULL, &c->texts, c->n_texts + 1, &c->texts_capacity, sizeof *c->texts));
     struct store_text copy;
-    TRY(grow_text(c->memory, t->name, &copy.name));
-    TRY(grow_text(c->memory, t->value, &copy.value));
+    TRY(arena_copy_text(c->memory, t->name, &copy.name));
+    TRY(arena_copy_text(c->memory, t->value, &copy.value));
     c->texts[c->n_texts++] = copy;
     return STATUS_OK;
 }

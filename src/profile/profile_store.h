@@ -52,9 +52,9 @@ enum status store_read(store *s, const struct profile_setting *only, store_visit
 struct store_content {
     arena *memory; /* owns it all */
     struct store_row *rows;
-    int64_t n_rows, rows_capacity;
+    int n_rows, rows_capacity;
     struct store_text *texts;
-    int64_t n_texts, texts_capacity;
+    int n_texts, texts_capacity;
 };
 enum status store_content_create(struct store_content *c) MUST_USE; /* empty */
 void store_content_destroy(struct store_content *c);

@@ -73,9 +73,9 @@ enum status profile_print_text(const struct store_content *c, FILE *out)
     (void)fprintf(out, "%s%d\n# ", version_line, TEXT_VERSION);
     for (int i = 0; i < COST_FIELDS; i++)
         put_field(out, cost_fields[i], i + 1 < COST_FIELDS ? '\t' : '\n');
-    for (int64_t i = 0; i < c->n_rows; i++)
+    for (int i = 0; i < c->n_rows; i++)
         put_row(out, &c->rows[i]);
-    for (int64_t i = 0; i < c->n_texts; i++) {
+    for (int i = 0; i < c->n_texts; i++) {
         put_field(out, "text", '\t');
         put_field(out, c->texts[i].name, '\t');
         put_field(out, c->texts[i].value, '\n');
@@ -304,11 +304,11 @@ static enum status write_content(store *s, const struct store_content *c, int64_
     bool added;
     *n_added = 0;
     TRY(store_begin(s));
-    for (int64_t i = 0; i < c->n_rows; i++) {
+    for (int i = 0; i < c->n_rows; i++) {
         TRY_GOTO(st, store_add_row(s, &c->rows[i], false, &added), out);
         *n_added += added;
     }
-    for (int64_t i = 0; i < c->n_texts; i++) {
+    for (int i = 0; i < c->n_texts; i++) {
         TRY_GOTO(st, store_add_text(s, &c->texts[i], false, &added), out);
         *n_added += added;
     }
