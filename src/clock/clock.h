@@ -51,8 +51,8 @@ struct clock_options {
      * another is the slowest; 0: 1. */
     double slowest;
     /* What an instruction on a CPU takes after a sleep and alone, over its cost alone: caches are
-     * cold. It counts from the first instruction after a wait in which the worker slept to the next
-     * wait; 0: 1. */
+     * cold. It counts from the first instruction after a wait of more than 1 ms to the next wait;
+     * 0: 1. */
     double cold;
     struct clock_feed feed;
     bool free_communication; /* transfers and sums take no time: the bound */

@@ -172,7 +172,7 @@ struct worker {
     int device, node, host;
     int next_on_host; /* the next worker of its host; -1: none */
     bool on_cpu;
-    bool cold;          /* it slept before what it computes: its caches are cold */
+    bool cold;          /* it waited before what it computes: its caches are cold */
     int compute_at;     /* position in streams->compute of what runs, or waits to */
     int comm_at;        /* position in streams->comm of the first that has not started */
     int computed;       /* number of the last instruction computed; -1: none */

@@ -9,6 +9,9 @@ static const double SPIN_S = 20e-6;
 /* The system evens out the queues of its cores within about a time slice (bench/turns.c; Linux 6).
  */
 static const double EVENED_S = 3e-3;
+/* After a wait of this length caches are cold, whether the worker slept or spun: others computed.
+ */
+static const double COLD_S = 1e-3;
 /* A core that is full of communication still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
@@ -393,8 +396,8 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
     bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
     if (!waits || !may_start(w, next_instr(w)))
         return STATUS_OK;
-    w->cold = worker_sleeps(c, w);
-    double wake_s = w->cold ? find_wake(c, w, c->now_s - w->reached_s) : 0;
+    w->cold = c->now_s - w->reached_s > COLD_S;
+    double wake_s = worker_sleeps(c, w) ? find_wake(c, w, c->now_s - w->reached_s) : 0;
     w->resuming = true;
     TRY(set_busy(c, w, true));
     return events_add(&c->events, c->now_s + fmax(0, wake_s - w->rung_s), EVENT_RESUME, number, 0);
