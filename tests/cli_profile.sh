@@ -87,7 +87,7 @@ PYTHON
 refused 1 "flipped.db: the profile is damaged" profile export --profile flipped.db
 refused 1 "flipped.db: the profile is damaged" profile import flipped.db
 cp third.db later.db
-printf '\0\0\0\2' | dd of=later.db bs=1 seek=60 conv=notrunc status=none
+printf '\0\0\0\3' | dd of=later.db bs=1 seek=60 conv=notrunc status=none
 refused 1 "later.db: was written by a later version" profile list --profile later.db
 printf 'cleave profile 1\ntext\ta\tb\ncost\tcpu\n' >short.txt
 refused 1 "short.txt:3: 2 fields where a 'cost' has 12" profile import short.txt

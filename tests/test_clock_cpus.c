@@ -41,7 +41,7 @@ static void test_taking_part_takes_cores(void **state)
     assert_seconds(r->step_s, 10.4 + 1);
     assert_seconds(r->workers[1].wait_s, 1 - 0.4);
     assert_seconds(r->workers[1].communicate_s, 2);
-    /* Whoever is asleep must be woken to go on behind the second sum, after a sleep of 1 s. */
+    /* A sleeping worker must be woken to go on behind the second sum, after a sleep of 1 s. */
     s.machine->wake_s = 0.01;
     s.machine->deep_wake_s = 0.02;
     assert_seconds(scene_step(&s), 10.4 + 1 + 0.02);
@@ -50,8 +50,8 @@ static void test_taking_part_takes_cores(void **state)
     scene_close(&s);
 }
 
-/* Who comes last rings for those who sleep, which delays what it brings, and itself if it has
- * anything else to do. */
+/* The member that arrives last rings for the sleepers, which delays the operation, and the member
+ * itself if it has anything else to do. */
 static void test_sleepers_are_rung_for(void **state)
 {
     (void)state;
@@ -102,9 +102,9 @@ static int open_large_message(struct scene *s, struct machine_point line[2], boo
     return backward;
 }
 
-/* The sender does four of its chunks and computes on; the receiver, who waits, does all others, so
- * that it takes nearly twice as long as if both had waited. */
-static void test_who_waits_does_the_work(void **state)
+/* The sender does four of its chunks and computes on; the waiting receiver does all others, so that
+ * it takes nearly twice as long as if both had waited. */
+static void test_a_waiting_worker_does_the_work(void **state)
 {
     (void)state;
     struct scene s;
@@ -120,8 +120,8 @@ static void test_who_waits_does_the_work(void **state)
     scene_close(&s);
 }
 
-/* Who copies is a busy neighbour: backward goes at a third of its speed beside it, and the copy, as
- * much slower as instructions are with all busy, takes three times as long. */
+/* A copying worker is a busy neighbour: backward runs at a third of its speed beside it, and the
+ * copy, as much slower as instructions are with all busy, takes three times as long. */
 static void test_copying_beside_computing(void **state)
 {
     (void)state;
@@ -293,10 +293,10 @@ static void test_nodes_share_a_host(void **state)
     scene_close(&s);
 }
 
-/* Who waits for several shares its time between them: of a message to a server its sender, who
- * waits for the answer, does two thirds, since the server does another sender's at the same time.
- */
-static void test_hands_are_shared(void **state)
+/* A worker that waits for several messages divides its time between them: of a message to a server
+ * the sender, which waits for the answer, does two thirds, since the server does another sender's
+ * at the same time. */
+static void test_helpers_are_shared(void **state)
 {
     (void)state;
     struct scene s;
@@ -342,11 +342,6 @@ static void test_busy_neighbours(void **state)
     scene_cost_between(&s, 0, scene_find_run(s.programs[0], false, 0, 1), 1, 3);
     scene_cost(&s, 1, scene_find_run(s.programs[1], false, 0, 0), 0.5);
     assert_seconds(scene_step(&s), 0.5 + 0.75);
-    /* Who takes longer alone, because it slept before, does so beside others, too. */
-    scene_cost_nothing(&s);
-    for (int w = 0; w < 3; w++)
-        scene_cost_between(&s, w, scene_find_run(s.programs[w], false, 0, 1), 3, 1);
-    assert_seconds(scene_step(&s), 3);
     /* From the very beginning, and on different hosts not at all. */
     scene_cost_nothing(&s);
     for (int w = 0; w < 3; w++)
@@ -358,6 +353,32 @@ static void test_busy_neighbours(void **state)
     for (int w = 0; w < 3; w++)
         scene_cost_between(&s, w, 0, 1, 1);
     assert_seconds(scene_step(&s), 1);
+    scene_close(&s);
+}
+
+/* Two stages: the second sleeps before its forward, the first before its backward. After a sleep
+ * caches are cold. */
+static void test_cold_caches(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, suite_build("lenet5", 4));
+    scene_split(&s, "layers", &(struct plan_request){.n_workers = 2});
+    scene_place(&s, "1x2:cpu");
+    s.options.free_communication = true;
+    for (int w = 0; w < 2; w++)
+        for (int backward = 0; backward < 2; backward++)
+            scene_cost_between(&s, w, scene_find_run(s.programs[w], backward, 0, 0), 0.5, 0.7);
+    assert_seconds(scene_step(&s), 2);
+    s.options.cold = 1.2;
+    assert_seconds(scene_step(&s), 3 * 0.6 + 0.5);
+    s.options.slowest = 1.1;
+    assert_seconds(scene_step(&s), 1.1 * (3 * 0.6 + 0.5));
+    s.options.slowest = 0;
+    for (int w = 0; w < 2; w++) /* too short for a sleep */
+        for (int backward = 0; backward < 2; backward++)
+            scene_cost_between(&s, w, scene_find_run(s.programs[w], backward, 0, 0), 1e-5, 1e-5);
+    assert_seconds(scene_step(&s), 4e-5);
     scene_close(&s);
 }
 
@@ -420,7 +441,8 @@ static void test_more_stages_than_cores(void **state)
     scene_close(&s);
 }
 
-/* With one core for two, who copies has it for half of the time, and who computes for the other. */
+/* With one core for two, the copying worker has it for half of the time, the computing one for the
+ * other half. */
 static void test_copying_in_a_crowd(void **state)
 {
     (void)state;
@@ -510,7 +532,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taking_part_takes_cores),
         cmocka_unit_test(test_sleepers_are_rung_for),
-        cmocka_unit_test(test_who_waits_does_the_work),
+        cmocka_unit_test(test_a_waiting_worker_does_the_work),
         cmocka_unit_test(test_copying_beside_computing),
         cmocka_unit_test(test_who_computes_looks_in_between),
         cmocka_unit_test(test_networks_take_cores),
@@ -518,8 +540,9 @@ int main(void)
         cmocka_unit_test(test_networks_buffer_messages),
         cmocka_unit_test(test_messages_between_hosts_stream),
         cmocka_unit_test(test_nodes_share_a_host),
-        cmocka_unit_test(test_hands_are_shared),
+        cmocka_unit_test(test_helpers_are_shared),
         cmocka_unit_test(test_busy_neighbours),
+        cmocka_unit_test(test_cold_caches),
         cmocka_unit_test(test_more_workers_than_cores),
         cmocka_unit_test(test_more_stages_than_cores),
         cmocka_unit_test(test_copying_in_a_crowd),

@@ -22,7 +22,7 @@ static void plain_drop(struct plain *p, int at)
 static void plain_set_end(struct plain *p, int flow, double t_s)
 {
     for (int i = p->n - 1; i >= 0; i--)
-        if (p->events[i].kind == EVENT_FLOW_END && p->events[i].who == flow)
+        if (p->events[i].kind == EVENT_FLOW_END && p->events[i].target == flow)
             plain_drop(p, i);
     if (isfinite(t_s))
         p->events[p->n++] = (struct clock_event){t_s, 0, EVENT_FLOW_END, flow, 0};
@@ -51,7 +51,7 @@ static void take_and_compare(struct clock_events *e, struct plain *p)
     assert_true(events_next_s(e) >= expected->t_s && events_next_s(e) <= expected->t_s);
     assert_true(events_take(e, &taken));
     assert_int_equal(taken.kind, expected->kind);
-    assert_int_equal(taken.who, expected->who);
+    assert_int_equal(taken.target, expected->target);
     plain_drop(p, first);
 }
 
@@ -74,15 +74,15 @@ static void events_come_in_order(void **state)
         assert_ok(events_make_places(&e, N_FLOWS));
         for (int i = 0; i < 4000; i++) {
             uint32_t what = draw(&seed) % 8;
-            int who = (int)(draw(&seed) % N_FLOWS);
+            int target = (int)(draw(&seed) % N_FLOWS);
             double t_s = draw(&seed) % 16;
             if (what < 4) {
                 t_s = what == 0 ? INFINITY : t_s;
-                events_set_end(&e, who, t_s);
-                plain_set_end(&p, who, t_s);
+                events_set_end(&e, target, t_s);
+                plain_set_end(&p, target, t_s);
             } else if (what < 6 && p.n < N_PLAIN) {
-                assert_ok(events_add(&e, t_s, EVENT_RESUME, who, 0));
-                p.events[p.n++] = (struct clock_event){t_s, 0, EVENT_RESUME, who, 0};
+                assert_ok(events_add(&e, t_s, EVENT_RESUME, target, 0));
+                p.events[p.n++] = (struct clock_event){t_s, 0, EVENT_RESUME, target, 0};
             } else {
                 take_and_compare(&e, &p);
             }

@@ -1,8 +1,6 @@
-/* Rehearsing programs and measuring what their instructions take. */
-#include "base/numbers.h"
+/* Running programs without communication, and measuring what their instructions take. */
 #include "base/timer.h"
 #include "profile/measure.h"
-#include "profile/wander.h"
 #include "program/work.h"
 #include "runtime/pin.h"
 #include "session.h"
@@ -23,8 +21,44 @@ struct bench {
     struct plan *plan;
     const struct backend *backend;
     profile *profile;
+    device *device;
+    struct program_set set;
     struct measure_request request;
 };
+
+/* Lowers the plan, as the request wants it. */
+static void bench_lower(struct bench *b)
+{
+    assert_ok(b->backend->device_open(&(struct device_options){.threads = 1}, &b->device));
+    struct program_options o = {.backend = b->backend,
+                                .device = b->device,
+                                .training = true,
+                                .n_states = 1,
+                                .plan = b->plan};
+    assert_ok(program_create_all(b->graph, &o, NULL, true, &b->set));
+    b->request =
+        (struct measure_request){.graph = b->graph,
+                                 .plan = b->plan,
+                                 .backend = b->backend,
+                                 .device = b->device,
+                                 .programs = (const struct program *const *)b->set.programs,
+                                 .n_states = 1,
+                                 .budget_s = 0.01};
+}
+
+static void bench_free_programs(struct bench *b)
+{
+    program_destroy_all(&b->set);
+    b->backend->device_close(b->device);
+}
+
+/* Goes on with another backend of the same kind. */
+static void bench_use(struct bench *b, const struct backend *backend)
+{
+    bench_free_programs(b);
+    b->backend = backend;
+    bench_lower(b);
+}
 
 /* False if the strategy cannot use so many workers. */
 static bool bench_open_variant(struct bench *b, const char *model, const char *strategy,
@@ -43,12 +77,7 @@ static bool bench_open_variant(struct bench *b, const char *model, const char *s
     assert_ok(backend_find(backend_name(), &b->backend));
     (void)snprintf(name, sizeof name, "profile%d.db", number++);
     assert_ok(profile_open(test_path(path, name), &b->profile));
-    b->request = (struct measure_request){.graph = b->graph,
-                                          .plan = b->plan,
-                                          .backend = b->backend,
-                                          .threads = 1,
-                                          .n_states = 1,
-                                          .budget_s = 0.01};
+    bench_lower(b);
     return true;
 }
 
@@ -66,6 +95,7 @@ static bool bench_open(struct bench *b, const char *model, const char *strategy,
 
 static void bench_close(struct bench *b)
 {
+    bench_free_programs(b);
     profile_close(b->profile);
     plan_destroy(b->plan);
     graph_destroy(b->graph);
@@ -369,27 +399,6 @@ static void test_strategies(void **state)
         }
 }
 
-/* Only what differs is measured: another plan of the same network adds little. */
-static void test_programs_given(void **state)
-{
-    struct bench b;
-    struct measure_result result;
-    (void)state;
-    assert_true(bench_open(&b, "lenet5", "data", 2));
-    device *d = open_device(&b);
-    struct program *p = lower(&b, d, 0);
-    const struct program *const twins[] = {p, p};
-    b.request.programs = twins;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_int_equal(result.n_measured, result.n_keys);
-    b.request.programs = NULL;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_int_equal(result.n_missing, 0);
-    program_destroy(p);
-    b.backend->device_close(d);
-    bench_close(&b);
-}
-
 /* ---- cores that are not equally fast ---- */
 
 static struct {
@@ -402,95 +411,32 @@ static enum status run_unequally(group *g, enum pass pass, stream *s, const stru
 {
     int64_t start_ns = timer_now_ns();
     TRY(unequal.real->group_run(g, pass, s, args, step));
-    int64_t rest_ns = 2000000; /* of the others; who is slow takes as long again, all in all */
+    int64_t rest_ns = 2000000; /* of the others; the slow one takes as long again, all in all */
     if (pthread_equal(pthread_self(), unequal.slow))
         rest_ns += timer_now_ns() - start_ns + rest_ns;
     (void)nanosleep(&(struct timespec){.tv_nsec = (long)rest_ns}, NULL);
     return STATUS_OK;
 }
 
-/* Two workers that do the same but for the last layer, whose 9 outputs cannot be halved: by how
- * much the one is behind the mean of both, as far as the measured drift says. */
-static double find_behind(const struct backend *backend)
+/* Two workers that do the same but for the last layer, whose 9 outputs cannot be halved: how much
+ * longer they take that wait for each other than their costs say. */
+static double find_slowest(const struct backend *backend)
 {
     const struct graph_variant variant = {8, 3, 32, 32, 9, true, -1};
     struct bench b;
     struct measure_result result;
-    struct profile_cost drift;
+    struct measure_factors factors;
     assert_true(bench_open_variant(&b, "lenet5", "owt", 2, &variant));
-    b.request.backend = backend;
+    bench_use(&b, backend);
     assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_true(profile_find(b.profile, &result.setting, MEASURE_DRIFT_KEY, &drift));
+    measure_find_factors(b.profile, &result.setting, b.graph, b.plan, &factors);
+    assert_true(factors.start_s > 0 && factors.cold == 1);
     bench_close(&b);
-    return drift.spread * numbers_normal_place(1, 2);
-}
-
-/* What was measured long ago, and is run again beside what is missing, tells how the host is now.
- */
-static void test_costs_of_another_day_are_wander(void **state)
-{
-    (void)state;
-    struct bench b;
-    struct measure_result result;
-    char key[WORK_KEY_BYTES];
-    double before, after;
-    assert_true(bench_open(&b, "lenet5", "data", 2));
-    b.request.look_only = true;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    device *d = open_device(&b);
-    struct program_options o = {
-        .backend = b.backend, .device = d, .training = true, .n_states = 1, .plan = b.plan};
-    struct program *p;
-    assert_ok(program_create(b.graph, &o, &p));
-    int known = -1;
-    for (int i = 0; i < p->n_instrs && known < 0; i++)
-        if (p->instrs[i].kind == INSTR_RUN)
-            known = i;
-    (void)program_instr_key(p, known, key, sizeof key);
-    const struct profile_entry then = {.key = key, .work = {.family = "f"}, .cost = {100, 0, 1}};
-    assert_ok(profile_add(b.profile, &result.setting, &then, 1));
-    assert_ok(wander_find(b.profile, &result.setting, &before));
-    b.request.look_only = false;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    assert_true(result.n_measured > 0);
-    assert_ok(wander_find(b.profile, &result.setting, &after));
-    assert_that(after > 1 && after > 10 * before, "%g, then %g", before, after);
-    program_destroy(p);
-    b.backend->device_close(d);
-    bench_close(&b);
-}
-
-/* Each plan has the drift of its own workers; one of which nothing was missing the first's. */
-static void test_each_plan_has_its_own_pace(void **state)
-{
-    (void)state;
-    struct bench b;
-    struct measure_result result;
-    struct profile_cost own, first;
-    char key[MEASURE_KEY_BYTES];
-    if (pin_count_cores() < 2)
-        skip_because("this host has one core");
-    assert_true(bench_open(&b, "lenet5", "data", 2));
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    (void)measure_plan_key(MEASURE_DRIFT_KEY, b.graph, b.plan, key, sizeof key);
-    assert_string_equal(key, "drift of lenet5 8, data 2");
-    assert_true(profile_find(b.profile, &result.setting, key, &own));
-    assert_true(profile_find(b.profile, &result.setting, MEASURE_DRIFT_KEY, &first));
-    assert_true(own.spread == first.spread);
-    struct plan *owt;
-    struct plan_request how = {.n_workers = 2};
-    assert_ok(plan_build("owt", b.graph, &how, &owt));
-    b.request.plan = owt;
-    assert_ok(profile_measure(b.profile, &b.request, &result));
-    (void)measure_plan_key(MEASURE_DRIFT_KEY, b.graph, owt, key, sizeof key);
-    assert_true(profile_find(b.profile, &result.setting, key, &own));
-    assert_true(own.spread != first.spread);
-    plan_destroy(owt);
-    bench_close(&b);
+    return factors.slowest;
 }
 
 /* That one of them is slow is their cores' doing, and not what their programs take. */
-static void test_a_slow_core_is_drift(void **state)
+static void test_a_slow_core_is_waited_for(void **state)
 {
     (void)state;
     if (pin_count_cores() < 2)
@@ -499,10 +445,105 @@ static void test_a_slow_core_is_drift(void **state)
     unequal.slow = pthread_self(); /* the first worker's thread is the caller's */
     struct backend backend = *unequal.real;
     backend.group_run = run_unequally;
-    double behind = 0; /* a third, or a little less; others may want the cores, too */
-    for (int tries = 0; tries < 5 && !(behind > 0.2 && behind < 0.4); tries++)
-        behind = find_behind(&backend);
-    assert_that(behind > 0.2 && behind < 0.4, "%g behind", behind);
+    double slowest = 0; /* 4/3, or a little less; others may want the cores, too */
+    for (int tries = 0; tries < 5 && !(slowest > 1.2 && slowest < 1.4); tries++)
+        slowest = find_slowest(&backend);
+    assert_that(slowest > 1.2 && slowest < 1.4, "%g", slowest);
+}
+
+/* Each plan has the factors of its own workers; a plan that was not measured has those of another
+ * in the setting. */
+static void test_each_plan_has_its_own_factors(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct measure_factors factors;
+    const struct profile_setting setting = {"a processor", 1, 2};
+    const struct profile_entry general = {
+        .key = "slowest", .work = {.family = "slowest"}, .cost = {1.3, 0, 1, 0}};
+    const struct profile_entry own = {.key = "slowest of lenet5 8, data 2",
+                                      .work = {.family = "slowest"},
+                                      .cost = {1.1, 0, 1, 0}};
+    assert_true(bench_open(&b, "lenet5", "data", 2));
+    measure_find_factors(b.profile, &setting, b.graph, b.plan, &factors);
+    assert_true(factors.slowest == 1 && factors.cold == 1 && factors.start_s == 0);
+    assert_ok(profile_add(b.profile, &setting, &general, 1));
+    measure_find_factors(b.profile, &setting, b.graph, b.plan, &factors);
+    assert_true(factors.slowest == 1.3);
+    assert_ok(profile_add(b.profile, &setting, &own, 1));
+    measure_find_factors(b.profile, &setting, b.graph, b.plan, &factors);
+    assert_true(factors.slowest == 1.1);
+    bench_close(&b);
+}
+
+/* ---- what was measured in a bad minute ---- */
+
+static struct {
+    const struct backend *real;
+    double longer; /* every kernel takes so many times as long */
+    bool naps;     /* because the core is another program's meanwhile */
+} minute;
+
+static enum status run_in_a_minute(group *g, enum pass pass, stream *s,
+                                   const struct group_args *args, const struct step_state *step)
+{
+    int64_t start_ns = timer_now_ns();
+    TRY(minute.real->group_run(g, pass, s, args, step));
+    int64_t took_ns = timer_now_ns() - start_ns;
+    int64_t until_ns = start_ns + (int64_t)(minute.longer * (double)took_ns);
+    if (minute.naps)
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(until_ns - timer_now_ns())}, NULL);
+    while (timer_now_ns() < until_ns)
+        ;
+    return STATUS_OK;
+}
+
+/* Asks for the plan as another process would, later. */
+static double ask_again(struct bench *b, const char *path, struct measure_result *result)
+{
+    profile_close(b->profile);
+    assert_ok(profile_open(path, &b->profile));
+    assert_ok(profile_measure(b->profile, &b->request, result));
+    return sum_costs(b, &result->setting, 0, "a plan of another minute");
+}
+
+static void test_a_bad_minute_does_not_stay(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct measure_result result;
+    struct backend backend;
+    char path[PATH_MAX];
+    assert_true(bench_open_sized(&b, "lenet5", "serial", 1, 32));
+    assert_ok(backend_find("reference", &minute.real));
+    backend = *minute.real;
+    backend.group_run = run_in_a_minute;
+    bench_use(&b, &backend);
+    (void)test_path(path, "minutes.db");
+    minute.longer = 5;
+    double bad_s = ask_again(&b, path, &result), good_s;
+    assert_int_equal(result.n_measured, result.n_keys);
+    assert_ok(profile_measure(b.profile, &b.request, &result)); /* checked once in a process */
+    assert_int_equal(result.n_measured, 0);
+
+    minute.longer = 1;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    assert_int_equal(result.n_measured, 0);
+    b.request.look_only = true;
+    assert_true(ask_again(&b, path, &result) == bad_s);
+    b.request.look_only = false;
+    good_s = ask_again(&b, path, &result);
+    assert_int_equal(result.n_missing, 0);
+    assert_int_equal(result.n_measured, result.n_keys);
+    assert_that(good_s < bad_s / 2, "%g s, then %g s", bad_s, good_s);
+
+    bool is_calm = result.disturbed == 0; /* this host has no other programs now */
+    minute.naps = true; /* what was measured beside other programs replaces nothing better */
+    minute.longer = 5;
+    bad_s = ask_again(&b, path, &result);
+    assert_that(!is_calm || bad_s < 2 * good_s, "%g s, then %g s", good_s, bad_s);
+    minute.naps = false;
+    bench_close(&b);
 }
 
 /* ---- being watched and stopped ---- */
@@ -582,12 +623,11 @@ int main(void)
         cmocka_unit_test(test_fills_all),
         cmocka_unit_test(test_sum_is_near),
         cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_programs_given),
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_feed),
-        cmocka_unit_test(test_costs_of_another_day_are_wander),
-        cmocka_unit_test(test_each_plan_has_its_own_pace),
-        cmocka_unit_test(test_a_slow_core_is_drift),
+        cmocka_unit_test(test_a_slow_core_is_waited_for),
+        cmocka_unit_test(test_each_plan_has_its_own_factors),
+        cmocka_unit_test(test_a_bad_minute_does_not_stay),
     };
     return test_run(tests);
 }

@@ -59,9 +59,9 @@ static void test_what_is_there_stays(void **state)
 {
     (void)state;
     profile *p = open_profile("stays.db");
-    struct profile_entry e[] = {{"a", {"f", 1, 1}, {1, 0, 1}},
-                                {"a", {"f", 1, 1}, {2, 0, 1}},
-                                {"b", {"f", 1, 1}, {3, 0, 1}}};
+    struct profile_entry e[] = {{"a", {"f", 1, 1}, {1, 0, 1, 0}},
+                                {"a", {"f", 1, 1}, {2, 0, 1, 0}},
+                                {"b", {"f", 1, 1}, {3, 0, 1, 0}}};
     struct profile_cost c;
     assert_ok(profile_add(p, &one, e, 0));
     assert_ok(profile_add(p, &one, e, 2));
@@ -96,12 +96,12 @@ static void test_bad_entries_are_refused_whole(void **state)
 {
     (void)state;
     profile *p = open_profile("bad.db");
-    const struct profile_entry good = {"good", {"f", 1, 1}, {1, 0, 1}};
+    const struct profile_entry good = {"good", {"f", 1, 1}, {1, 0, 1, 0}};
     const struct profile_entry bad[] = {
-        {"", {"f", 1, 1}, {1, 0, 1}},         {"x", {"f", NAN, 1}, {1, 0, 1}},
-        {"x", {"f", 1, INFINITY}, {1, 0, 1}}, {"x", {"f", -1, 1}, {1, 0, 1}},
-        {"x", {"f", 1, 1}, {-1, 0, 1}},       {"x", {"f", 1, 1}, {NAN, 0, 1}},
-        {"x", {"f", 1, 1}, {1, NAN, 1}},      {"x", {"f", 1, 1}, {1, 0, 0}},
+        {"", {"f", 1, 1}, {1, 0, 1, 0}},         {"x", {"f", NAN, 1}, {1, 0, 1, 0}},
+        {"x", {"f", 1, INFINITY}, {1, 0, 1, 0}}, {"x", {"f", -1, 1}, {1, 0, 1, 0}},
+        {"x", {"f", 1, 1}, {-1, 0, 1, 0}},       {"x", {"f", 1, 1}, {NAN, 0, 1, 0}},
+        {"x", {"f", 1, 1}, {1, NAN, 1, 0}},      {"x", {"f", 1, 1}, {1, 0, 0, 0}},
     };
     const struct profile_setting nobody = {"", 1, 1}, idle = {"cpu", 1, 0};
     struct profile_cost c;
@@ -126,7 +126,7 @@ static void test_long_keys_are_compared_in_full(void **state)
     assert_non_null(key);
     memset(key, 'k', LENGTH);
     key[LENGTH] = '\0';
-    struct profile_entry e = {key, {"f", 1, 1}, {1, 0, 1}};
+    struct profile_entry e = {key, {"f", 1, 1}, {1, 0, 1, 0}};
     struct profile_cost c;
     assert_ok(profile_add(p, &one, &e, 1));
     assert_true(profile_find(p, &one, key, &c));
@@ -142,8 +142,8 @@ static void test_others_entries_come_with_the_next_add(void **state)
     profile *a = open_profile("both.db"), *b = open_profile("both.db");
     add_numbered(a, &one, 0, 5);
     assert_true(has_numbered(a, &one, 0));
-    const struct profile_entry mine = {"k", {"f", 1, 1}, {1, 0, 1}};
-    const struct profile_entry theirs = {"k", {"f", 1, 1}, {2, 0, 1}};
+    const struct profile_entry mine = {"k", {"f", 1, 1}, {1, 0, 1, 0}};
+    const struct profile_entry theirs = {"k", {"f", 1, 1}, {2, 0, 1, 0}};
     assert_ok(profile_add(b, &one, &theirs, 1));
     add_numbered(b, &loaded, 5, 5);
     struct profile_cost c;
@@ -187,7 +187,7 @@ static void add_plane(profile *p, const struct profile_setting *s, const char *f
                          (1 + noise * (2 * uniform(3, (uint64_t)i) - 1));
         char key[64];
         (void)snprintf(key, sizeof key, "%s %d", family, i);
-        struct profile_entry e = {key, {family, flops, bytes}, {seconds, 0.01, 5}};
+        struct profile_entry e = {key, {family, flops, bytes}, {seconds, 0.01, 5, 0}};
         assert_ok(profile_add(p, s, &e, 1));
     }
 }
@@ -279,6 +279,51 @@ static void test_the_nearest_load_serves(void **state)
     profile_close(p);
 }
 
+/* What was measured less calmly is replaced, and what was measured as calmly but earlier. */
+static void test_calmer_costs_replace(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds, disturbed, expected;
+    } cases[] = {{4, 0.5, 4}, {9, 0.75, 4}, {3, 0.5, 3}, {2, 0, 2}, {8, 0.25, 2}, {1, 0, 1}};
+    profile *p = open_profile("calm.db"), *other = open_profile("calm.db");
+    struct profile_cost c;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct profile_entry e = {"k", {"f", 1, 1}, {cases[i].seconds, 0, 1, cases[i].disturbed}};
+        assert_ok(profile_replace(p, &one, &e, 1));
+        assert_true(profile_find(p, &one, "k", &c) && c.seconds == cases[i].expected);
+        assert_true(profile_find(other, &one, "k", &c)); /* as it read it first */
+        e.cost.seconds = 100;
+        assert_ok(profile_add(p, &one, &e, 1));
+        assert_true(profile_find(p, &one, "k", &c) && c.seconds == cases[i].expected);
+    }
+    profile_close(other);
+    profile_close(p);
+    p = open_profile("calm.db");
+    assert_true(profile_find(p, &one, "k", &c) && c.seconds == 1 && c.disturbed == 0);
+    profile_close(p);
+}
+
+static void test_checked_while_open(void **state)
+{
+    (void)state;
+    profile *p = open_profile("checked.db");
+    add_numbered(p, &one, 0, 3);
+    const char *key = "conv2d [1,1,8,8] 3x3 s1 forward";
+    assert_false(profile_is_checked(p, &one, key));
+    profile_note_checked(p, &one, key);
+    profile_note_checked(p, &one, "no such key");
+    assert_true(profile_is_checked(p, &one, key));
+    assert_false(profile_is_checked(p, &loaded, key));
+    assert_false(profile_is_checked(p, &one, "conv2d [2,2,8,8] 3x3 s1 forward"));
+    add_numbered(p, &one, 3, 3); /* of this process: what is in memory stays */
+    assert_true(profile_is_checked(p, &one, key));
+    profile_close(p);
+    p = open_profile("checked.db");
+    assert_false(profile_is_checked(p, &one, key));
+    profile_close(p);
+}
+
 static void test_fits_follow_what_is_added(void **state)
 {
     (void)state;
@@ -291,7 +336,7 @@ static void test_fits_follow_what_is_added(void **state)
     for (int i = 0; i < 40; i++) {
         char key[16];
         (void)snprintf(key, sizeof key, "more %d", 99 - i);
-        struct profile_entry e = {key, {"f", 1e8, 1e6}, {2e-3, 0, 1}};
+        struct profile_entry e = {key, {"f", 1e8, 1e6}, {2e-3, 0, 1, 0}};
         assert_ok(profile_add(p, &one, &e, 1));
     }
     assert_true(profile_estimate(p, &one, &w, &c));
@@ -403,9 +448,10 @@ static void fill_strangely(profile *p)
         for (int k = 0; k < 10; k++) {
             char key[64];
             (void)snprintf(key, sizeof key, "%s%d", texts[k], i);
-            struct profile_entry e = {key,
-                                      {texts[(k + 1) % 10], numbers[i], numbers[(i + 1) % 12]},
-                                      {numbers[(i + 2) % 12], numbers[(i + 3) % 12], 1 + i}};
+            struct profile_entry e = {
+                key,
+                {texts[(k + 1) % 10], numbers[i], numbers[(i + 1) % 12]},
+                {numbers[(i + 2) % 12], numbers[(i + 3) % 12], 1 + i, i / 11.0}};
             struct profile_setting s = {texts[(k + 2) % 10], i % 3, 1 + i % 2};
             assert_ok(profile_add(p, &s, &e, 1));
         }
@@ -421,7 +467,7 @@ static void test_text_goes_round(void **state)
     profile *a = open_profile("from.db"), *b = open_profile("to.db");
     fill_strangely(a);
     char *text = export_text(a);
-    assert_int_equal(strncmp(text, "cleave profile 1\n", 17), 0);
+    assert_int_equal(strncmp(text, "cleave profile 2\n", 17), 0);
     test_write_file(test_path(path, "strange.txt"), text, strlen(text));
     assert_ok(profile_import(b, path, &added));
     assert_int_equal(added, 130);
@@ -443,8 +489,8 @@ static void test_profiles_merge(void **state)
     int64_t added;
     struct profile_cost c;
     profile *a = open_profile("merged.db"), *b = open_profile("second.db");
-    const struct profile_entry mine = {"k", {"f", 1, 1}, {1, 0, 1}};
-    const struct profile_entry theirs = {"k", {"f", 1, 1}, {2, 0, 1}};
+    const struct profile_entry mine = {"k", {"f", 1, 1}, {1, 0, 1, 0}};
+    const struct profile_entry theirs = {"k", {"f", 1, 1}, {2, 0, 1, 0}};
     assert_ok(profile_add(a, &one, &mine, 1));
     add_numbered(a, &one, 0, 100);
     assert_ok(profile_put_text(a, "t", "mine"));
@@ -484,7 +530,7 @@ static void test_bad_lines_are_named(void **state)
         {"\n", ":1: is no profile"},
         {"hello\n", ":1: is no profile"},
         {"cleave profile\n", ":1: is no profile"},
-        {"cleave profile 2\n", ":1: version '2'"},
+        {"cleave profile 3\n", ":1: version '3'"},
         {"cleave profile 1x\n", ":1: version '1x'"},
         {"cleave profile \n", ":1: version ''"},
         {"cleave profile 1\nhello\n", ":2:1: 'hello' must be 'cost' or 'text'"},
@@ -516,7 +562,10 @@ static void test_bad_lines_are_named(void **state)
          ":3: the key must not be empty"},
         {"cleave profile 1\n" COST "text\ta\tb\\x\n", ":3:8: 'b\\x' has a \\"},
         {"cleave profile 1\n" COST "text\ta\\\tb\n", ":3:6: 'a\\' has a \\"},
-        {"cleave profile 1\n" COST "\t\t\t\t\t\t\t\t\t\t\t\t\t\t\n", ":3: more than 12 fields"},
+        {"cleave profile 1\n" COST "\t\t\t\t\t\t\t\t\t\t\t\t\t\t\n", ":3: more than 13 fields"},
+        {"cleave profile 2\n" COST, ":2: 12 fields where a 'cost' has 13"},
+        {"cleave profile 2\ncost\tcpu\t1\t1\tk\tf\t1\t2\t3\t0.1\t5\t2025-01-31T12:00:00Z\t2\n",
+         ":2: the disturbed share must be from 0 to 1"},
     };
     char path[PATH_MAX], message[PATH_MAX];
     int64_t added;
@@ -681,6 +730,8 @@ int main(void)
         cmocka_unit_test(test_three_entries_are_enough),
         cmocka_unit_test(test_the_nearest_load_serves),
         cmocka_unit_test(test_fits_follow_what_is_added),
+        cmocka_unit_test(test_calmer_costs_replace),
+        cmocka_unit_test(test_checked_while_open),
         cmocka_unit_test(test_fits_are_the_best_without_negatives),
         cmocka_unit_test(test_strange_points_give_numbers),
         cmocka_unit_test(test_texts_are_kept),

@@ -153,7 +153,7 @@ static void test_damage_behind_the_back(void **state)
     assert_false(profile_find(p, &one, "conv2d [0,0,8,8] 3x3 s1 forward", &c)); /* does not */
     assert_false(profile_estimate(p, &one, &w, &c));
     assert_string_equal(status_message(), "");
-    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1}};
+    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1, 0}};
     assert_fails(profile_add(p, &one, &e, 1), STATUS_FAILED, "later.db: the profile is damaged");
     profile_close(p);
 }
@@ -191,9 +191,54 @@ static void test_later_versions_are_refused(void **state)
     char path[PATH_MAX];
     profile *p;
     write_sample("version.db");
-    change_file(test_path(path, "version.db"), "PRAGMA user_version = 2; CREATE TABLE more (a)");
+    change_file(test_path(path, "version.db"), "PRAGMA user_version = 3; CREATE TABLE more (a)");
     assert_fails(profile_open(path, &p), STATUS_FAILED,
-                 "version.db: was written by a later version of Cleave (format 2");
+                 "version.db: was written by a later version of Cleave (format 3");
+}
+
+/* As version 1 wrote it: how calmly it was measured is not known. */
+static void write_version_1(const char *name)
+{
+    char path[PATH_MAX];
+    const struct profile_entry e = {"k", {"f", 1, 1}, {2, 0.5, 7, 1}};
+    profile *p = open_profile(name);
+    assert_ok(profile_add(p, &one, &e, 1));
+    assert_ok(profile_put_text(p, "links", "{}"));
+    profile_close(p);
+    change_file(test_path(path, name),
+                "ALTER TABLE entry RENAME TO entry_2;"
+                "CREATE TABLE entry (setting INTEGER NOT NULL, key TEXT NOT NULL, family TEXT NOT"
+                " NULL, flops REAL NOT NULL, bytes REAL NOT NULL, seconds REAL NOT NULL, spread"
+                " REAL NOT NULL, count INTEGER NOT NULL, measured TEXT NOT NULL, sum INTEGER NOT"
+                " NULL, PRIMARY KEY (setting, key)) WITHOUT ROWID;"
+                "INSERT INTO entry SELECT setting, key, family, flops, bytes, seconds, spread,"
+                " count, measured, sum FROM entry_2;"
+                "DROP TABLE entry_2; PRAGMA user_version = 1;");
+}
+
+static void test_version_1_is_upgraded(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    struct profile_cost c;
+    profile *p;
+    write_version_1("old.db");
+    for (int i = 0; i < 2; i++) {
+        p = open_profile("old.db");
+        assert_true(profile_find(p, &one, "k", &c));
+        assert_true(c.seconds == 2 && c.spread == 0.5 && c.count == 7 && c.disturbed == 1);
+        profile_close(p);
+    }
+    write_version_1("bad.db");
+    change_file(test_path(path, "bad.db"), "UPDATE entry SET seconds = 3");
+    assert_fails(profile_open(path, &p), STATUS_FAILED, "bad.db: the profile is damaged");
+    if (geteuid() == 0) /* root may write everything */
+        return;
+    write_version_1("fixed.db");
+    assert_int_equal(chmod(test_path(path, "fixed.db"), 0444), 0);
+    p = open_profile("fixed.db");
+    assert_true(profile_find(p, &one, "k", &c) && c.disturbed == 1);
+    profile_close(p);
 }
 
 static void test_empty_files_are_filled(void **state)
@@ -254,7 +299,7 @@ static int use_read_only(void)
 {
     char path[PATH_MAX];
     profile *p;
-    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1}};
+    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1, 0}};
     int64_t added;
     if (geteuid() == 0 && setuid(65534) != 0)
         return 77;
@@ -368,7 +413,7 @@ static void test_locked_files_are_waited_for(void **state)
     (void)state;
     char path[PATH_MAX];
     sqlite3 *db;
-    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1}};
+    struct profile_entry e = {"new", {"f", 1, 1}, {1, 0, 1, 0}};
     write_sample("busy.db");
     profile *p = open_profile("busy.db");
     assert_int_equal(sqlite3_open(test_path(path, "busy.db"), &db), SQLITE_OK);
@@ -398,7 +443,7 @@ static int write_beside_others(int me)
         for (int i = 0; i < BATCH; i++)
             entries[i] = make_entry(100000 * (me + 1) + b * BATCH + i, keys[i]);
         (void)snprintf(keys[BATCH], sizeof keys[BATCH], "shared %d", (b * 7 + me * 3) % BATCHES);
-        entries[BATCH] = (struct profile_entry){keys[BATCH], {"f", 1, 1}, {me + 1, 0, 1}};
+        entries[BATCH] = (struct profile_entry){keys[BATCH], {"f", 1, 1}, {me + 1, 0, 1, 0}};
         struct profile_cost before, after;
         bool known = profile_find(p, &one, keys[BATCH], &before);
         if (profile_add(p, &one, entries, BATCH + 1) != STATUS_OK)
@@ -515,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_damage_behind_the_back),
         cmocka_unit_test(test_foreign_files_are_refused),
         cmocka_unit_test(test_later_versions_are_refused),
+        cmocka_unit_test(test_version_1_is_upgraded),
         cmocka_unit_test(test_empty_files_are_filled),
         cmocka_unit_test(test_names_that_mean_something_to_sqlite),
         cmocka_unit_test(test_read_only_files_can_be_looked_at),

@@ -132,7 +132,11 @@ enum status arena_alloc_array(arena *a, size_t count, size_t element_bytes, void
 
 enum status arena_copy_text(arena *a, const char *text, const char **out)
 {
-    return arena_print(a, out, "%s", text);
+    size_t size = strlen(text) + 1;
+    char *copy = NULL;
+    TRY(arena_alloc(a, size, &copy));
+    *out = memcpy(copy, text, size);
+    return STATUS_OK;
 }
 
 enum status arena_print(arena *a, const char **out, const char *format, ...)

@@ -47,13 +47,3 @@ double numbers_middle(const double *sorted, int n)
         sum += sorted[i];
     return sum / (n - 2 * cut);
 }
-
-double numbers_normal(double share)
-{
-    return 4.91 * (pow(share, 0.14) - pow(1 - share, 0.14));
-}
-
-double numbers_normal_place(int rank, int n)
-{
-    return numbers_normal((rank + 0.625) / (n + 0.25));
-}

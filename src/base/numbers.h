@@ -44,12 +44,4 @@ double numbers_quantile(const double *sorted, int n, double share);
  * where a shared core jumps between a few speeds it moves less than a median. */
 double numbers_middle(const double *sorted, int n);
 
-/* The quantile of a normal distribution, in deviations (Tukey's approximation, good to 0.01 where
- * 0.005 < share < 0.995). */
-double numbers_normal(double share);
-
-/* Where the rank-th (from 0) of n draws from it is expected, in deviations (Blom's approximation).
- */
-double numbers_normal_place(int rank, int n);
-
 #endif

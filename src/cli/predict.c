@@ -53,11 +53,11 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
     (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
     const struct option_set set = {
         .command = "predict",
-        .about =
-            "Says what a step of training would take under a plan, on this host or on any\n"
-            "machine: time, memory of every worker, bytes on every link. What a layer costs\n"
-            "on this host is measured once and kept. A plan that does not fit into memory gets\n"
-            "exit code 3, and what to change.",
+        .about = "Says what a step of training would take under a plan, on this host or on any\n"
+                 "machine: time, memory of every worker, bytes on every link. What a layer costs\n"
+                 "on this host is measured, kept and checked. A plan that does not fit into memory "
+                 "gets\n"
+                 "exit code 3, and what to change.",
         .positionals = positionals,
         .options = options,
         .notes = notes,
@@ -89,8 +89,8 @@ static void print_origins(const struct prediction *p)
             between = ", ";
         }
     if (p->wander > 0)
-        (void)snprintf(text + used, sizeof text - (size_t)used, "; this host wanders by %.0f %%",
-                       100 * p->wander);
+        (void)snprintf(text + used, sizeof text - (size_t)used,
+                       "; this host's speed varies by %.0f %%", 100 * p->wander);
     output_line(2, "%s", text);
 }
 

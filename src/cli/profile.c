@@ -60,8 +60,11 @@ static enum status parse_list(int argc, char **argv, struct profile_options *o, 
     };
     const struct option_set set = {
         .command = "profile list",
-        .about = "Prints the settings of which costs are known: the device with its library, the\n"
-                 "threads of a worker, and how many workers of the host computed at the same time.",
+        .about =
+            "Prints the settings of which costs are known: the device with its library, the\n"
+            "threads of a worker, and how many workers of the host computed at the same time.\n"
+            "Disturbed costs were measured beside other programs; the next prediction on a\n"
+            "calm host measures them again.",
         .positionals = no_positionals,
         .options = options,
         .examples = "  cleave profile list\n"
@@ -77,19 +80,19 @@ static enum status add_line(const struct profile_summary *s, void *user)
     table_cell(t, "%d", s->setting.threads);
     table_cell(t, "%d", s->setting.load);
     table_cell(t, "%lld", (long long)s->n_entries);
+    table_cell(t, "%lld", (long long)s->n_disturbed);
     table_cell(t, "%s", s->measured);
     return STATUS_OK;
 }
 
 static enum status print_table(profile *p)
 {
-    static const struct table_column columns[] = {{"device", TABLE_LEFT, 16},
-                                                  {"threads", TABLE_RIGHT, 0},
-                                                  {"load", TABLE_RIGHT, 0},
-                                                  {"costs", TABLE_RIGHT, 0},
-                                                  {"last measured", TABLE_LEFT, 0}};
+    static const struct table_column columns[] = {
+        {"device", TABLE_LEFT, 16},    {"threads", TABLE_RIGHT, 0},
+        {"load", TABLE_RIGHT, 0},      {"costs", TABLE_RIGHT, 0},
+        {"disturbed", TABLE_RIGHT, 0}, {"last measured", TABLE_LEFT, 0}};
     table *t;
-    TRY(table_create(columns, 5, &t));
+    TRY(table_create(columns, 6, &t));
     enum status st = profile_list(p, add_line, t), finished = table_finish(t, stdout);
     return st == STATUS_OK ? finished : st;
 }
@@ -98,9 +101,10 @@ static enum status add_json(const struct profile_summary *s, void *user)
 {
     json_t *settings = user;
     (void)json_array_append_new(
-        settings, json_pack("{s:s, s:i, s:i, s:I, s:s}", "device", s->setting.device, "threads",
-                            s->setting.threads, "load", s->setting.load, "entries",
-                            (json_int_t)s->n_entries, "measured", s->measured));
+        settings,
+        json_pack("{s:s, s:i, s:i, s:I, s:I, s:s}", "device", s->setting.device, "threads",
+                  s->setting.threads, "load", s->setting.load, "entries", (json_int_t)s->n_entries,
+                  "disturbed", (json_int_t)s->n_disturbed, "measured", s->measured));
     return STATUS_OK;
 }
 

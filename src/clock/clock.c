@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVENTS_BETWEEN = 1024 }; /* two looks at the time */
+enum { EVENTS_BETWEEN = 1024 }; /* two updates of the progress line */
 
 /* ---- setting up ---- */
 
@@ -100,8 +100,6 @@ static enum status add_worker(struct clock_run *c, const struct clock_worker *fr
     int node = m->devices[from->device].node;
     *w = (struct worker){.program = from->program,
                          .costs = from->costs,
-                         .pace = from->pace > 0 ? from->pace : 1,
-                         .jitter = from->jitter,
                          .device = from->device,
                          .node = node,
                          .host = machine_find_host(m, node),
@@ -130,8 +128,7 @@ static enum status find_stretches(struct clock_run *c, struct worker *w)
     return STATUS_OK;
 }
 
-/* Who has no core of its own takes turns with the others, and does not keep a core while it waits.
- */
+/* Workers without a core of their own take turns, and do not keep a core while they wait. */
 static enum status find_crowds(struct clock_run *c)
 {
     for (int i = 0; i < c->machine->n_nodes; i++) {
@@ -147,22 +144,15 @@ static enum status find_crowds(struct clock_run *c)
     return STATUS_OK;
 }
 
-/* What neighbours cost on this host: its workers whose instructions take longer alone, after
- * sleeps, than with all busy do so beside busy ones, too, since they sleep there as well. */
-static void weigh_neighbours(const struct clock_run *c, struct host *h)
+static void find_contention(const struct clock_run *c, struct host *h)
 {
     double alone_s = 0, busy_s = 0;
     for (int i = h->first_worker; i >= 0; i = c->workers[i].next_on_host) {
-        struct worker *w = &c->workers[i];
-        double own_alone_s = 0, own_busy_s = 0;
+        const struct worker *w = &c->workers[i];
         for (int k = 0; k < w->streams->n_compute; k++) {
-            const struct instr_cost *cost = &w->costs[w->streams->compute[k]];
-            own_alone_s += cost->alone_s;
-            own_busy_s += cost->busy_s;
+            alone_s += w->costs[w->streams->compute[k]].alone_s;
+            busy_s += w->costs[w->streams->compute[k]].busy_s;
         }
-        w->cold = own_alone_s > own_busy_s;
-        alone_s += own_alone_s;
-        busy_s += own_busy_s;
     }
     h->contention = alone_s > 0 ? fmax(1, busy_s / alone_s) : 1;
 }
@@ -199,11 +189,11 @@ static enum status prepare(struct clock_run *c, const struct clock_worker *worke
     TRY(find_crowds(c));
     for (int i = 0; i < c->machine->n_nodes; i++)
         if (c->hosts[i].first_worker >= 0 && c->workers[c->hosts[i].first_worker].on_cpu)
-            weigh_neighbours(c, &c->hosts[i]);
+            find_contention(c, &c->hosts[i]);
     TRY(prepare_result(c));
     TRY(flows_init(c));
     TRY(demands_init(c));
-    return meetings_init(c);
+    return transfer_init(c);
 }
 
 /* ---- running ---- */
@@ -212,25 +202,25 @@ static enum status handle(struct clock_run *c, const struct clock_event *e)
 {
     switch (e->kind) {
     case EVENT_COMPUTED:
-        return worker_computed(c, e->who);
+        return worker_computed(c, e->target);
     case EVENT_RESUME:
-        return worker_resume(c, e->who);
+        return worker_resume(c, e->target);
     case EVENT_START_COMM:
-        return worker_start_comm(c, e->who);
+        return worker_start_comm(c, e->target);
     case EVENT_FED:
-        return worker_fed(c, e->who);
+        return worker_fed(c, e->target);
     case EVENT_FLOW_BEGIN:
-        return meetings_begin(c, e->who);
+        return transfer_begin(c, e->target);
     case EVENT_FLOW_END:
-        return meetings_flowed(c, e->who);
+        return transfer_flowed(c, e->target);
     }
     return STATUS_OK;
 }
 
 static bool is_stale(const struct clock_run *c, const struct clock_event *e)
 {
-    return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->who].version) ||
-           (e->kind == EVENT_FED && e->version != c->workers[e->who].feed_version);
+    return (e->kind == EVENT_COMPUTED && e->version != c->workers[e->target].version) ||
+           (e->kind == EVENT_FED && e->version != c->workers[e->target].feed_version);
 }
 
 static int first_unended(const struct worker *w, int n, const int *instrs)
@@ -257,16 +247,16 @@ static enum status check_ended(const struct clock_run *c)
             continue;
         (void)program_instr_text(w->program, at, text, sizeof text);
         if (cause < 0)
-            return status_fail(STATUS_FAILED, "the clock stands still: worker %d never ends %s", i,
+            return status_fail(STATUS_FAILED, "simulated deadlock: worker %d never finishes %s", i,
                                text);
-        return status_fail(STATUS_FAILED, "the clock stands still: worker %d waits at %s for %s", i,
+        return status_fail(STATUS_FAILED, "simulated deadlock: worker %d waits at %s for %s", i,
                            text,
                            program_instr_text(w->program, cause, cause_text, sizeof cause_text));
     }
     return STATUS_OK;
 }
 
-/* The next event, once what shares cores and links has settled. */
+/* The next event, after costs and rates are settled. */
 static enum status take_event(struct clock_run *c, struct clock_event *e, bool *there)
 {
     bool changed = c->area.n_changed > 0 || c->n_changed_hosts > 0;
@@ -278,7 +268,7 @@ static enum status take_event(struct clock_run *c, struct clock_event *e, bool *
     return STATUS_OK;
 }
 
-/* Thousands of workers take seconds. The first of them stands for all. */
+/* The clock of thousands of workers takes seconds; the first worker's progress is shown. */
 static void show_progress(const struct clock_run *c, struct progress *p, int n_events)
 {
     const struct worker *w = &c->workers[0];
@@ -308,40 +298,34 @@ static enum status run(struct clock_run *c)
 
 /* ---- summing up ---- */
 
-/* Relative errors of what was not measured: typical of a roofline, of what links and waits are
- * taken to cost, and of workers that take turns on too few cores. */
-static const double ROOFLINE_ERROR = 0.3, COMMUNICATION_ERROR = 0.15, TURNS_ERROR = 0.06;
+/* Relative errors: typical of a roofline, of what links and waits are taken to cost, and of workers
+ * that share too few cores. */
+static const double ROOFLINE_ERROR = 0.3, COMMUNICATION_ERROR = 0.15, CROWD_ERROR = 0.06;
 
-/* Costs of one kind are off together, by about half their spread where they were measured (the
- * median of several is steadier than one), and kinds independently of each other. */
+/* Costs are off together, by half their spread where they were measured: the median of several
+ * rounds is steadier than one of them. */
 static void find_error(struct clock_run *c)
 {
     struct clock_result *r = c->result;
-    double off[COST_ORIGIN_COUNT] = {0}, sum[COST_ORIGIN_COUNT] = {0}, all = 0, wait = 0, turns = 0;
+    double off_s = 0, sum_s[COST_ORIGIN_COUNT] = {0}, all_s = 0, wait_s = 0, crowded_s = 0;
     for (int i = 0; i < c->n_workers; i++) {
         const struct worker *w = &c->workers[i];
         for (int k = 0; k < w->streams->n_compute; k++) {
             const struct instr_cost *cost = &w->costs[w->streams->compute[k]];
-            double spread = cost->origin == COST_ROOFLINE   ? ROOFLINE_ERROR
-                            : cost->origin == COST_MEASURED ? 0.5 * cost->spread
-                                                            : cost->spread;
-            sum[cost->origin] += cost->busy_s;
-            off[cost->origin] += cost->busy_s * spread;
-            all += cost->busy_s;
-            turns += c->hosts[w->host].crowded ? cost->busy_s : 0;
+            off_s += cost->busy_s * (cost->origin == COST_ROOFLINE   ? ROOFLINE_ERROR
+                                     : cost->origin == COST_MEASURED ? cost->spread / 2
+                                                                     : cost->spread);
+            sum_s[cost->origin] += cost->busy_s;
+            all_s += cost->busy_s;
+            crowded_s += c->hosts[w->host].crowded ? cost->busy_s : 0;
         }
-        wait += r->workers[i].wait_s;
+        wait_s += r->workers[i].wait_s;
     }
-    double squares = 0;
-    for (int k = 0; k < COST_ORIGIN_COUNT; k++) {
-        r->share[k] = all > 0 ? sum[k] / all : 0;
-        squares += off[k] * off[k];
-    }
-    double total = all + wait, from_waits = COMMUNICATION_ERROR * wait;
-    double from_turns = TURNS_ERROR * turns;
-    squares += from_waits * from_waits + from_turns * from_turns;
-    if (total > 0)
-        r->error_s = r->step_s * sqrt(squares) / total;
+    for (int k = 0; k < COST_ORIGIN_COUNT; k++)
+        r->share[k] = all_s > 0 ? sum_s[k] / all_s : 0;
+    off_s = hypot(hypot(off_s, COMMUNICATION_ERROR * wait_s), CROWD_ERROR * crowded_s);
+    if (all_s + wait_s > 0)
+        r->error_s = r->step_s * off_s / (all_s + wait_s);
 }
 
 static int by_number(const void *a, const void *b)
@@ -349,8 +333,8 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* What program_sent_bytes says of the worker's own program, which may be a twin's: in a sum the
- * worker has its own place. */
+/* As program_sent_bytes, but for this worker, which may share its program with twins: in a sum each
+ * has a place of its own. */
 static int64_t find_sent_bytes(const struct worker *w, int number)
 {
     const struct program *p = w->program;
@@ -369,7 +353,7 @@ static int64_t find_sent_bytes(const struct worker *w, int number)
     return sum;
 }
 
-/* Starting and gathering the workers; what was measured of those of one host is not of several. */
+/* To start and gather the workers; what was measured on one host does not hold for several. */
 static double find_step(const struct clock_run *c)
 {
     bool several = c->workers[0].node != c->workers[c->n_workers - 1].node;

@@ -1,19 +1,20 @@
 /* clock.h: the predicting interpreter: runs the programs of all workers on costs and links instead
- * of tensors, and says when everything would happen.
+ * of tensors, and says when each instruction would begin and end.
  *
  * It follows the executor instruction by instruction: the computing stream in order, the
- * communicating stream started in order, the same waits. What is under way is a flow with demands
- * on resources; resources are the cores of CPU workers (an instruction computes on them, and so
- * does a transfer that copies or adds), and links. Flows share resources max-min fairly: what one
- * cannot use of its share is the others'. Where a transport's members do the work between them
- * (comm_table.shared_work), it is done by those who wait, and by the others between instructions.
+ * communicating stream started in order, the same waits. A transfer or reduction under way is a
+ * flow with demands on resources; resources are the cores of CPU workers (an instruction computes
+ * on them, and so does a transfer that copies or adds), and links. Flows share resources max-min
+ * fairly: what one flow cannot use of its share goes to the others. Where a transport's members
+ * share the work (comm_table.shared_work), waiting members do it, and computing members between two
+ * instructions.
  *
  *     worker 0  [forward conv1][forward conv2]...[backward fc][backward conv2]
  *     core 0     ^ flow: 1.2 ms of it              ^ shares the core with the sum of fc's gradients
  *     link 0-1                                     ^ flow: 4 MB of it
  *
  * An instruction that computes takes between its cost alone and its cost with all neighbours busy,
- * by how many of them are busy meanwhile.
+ * by how many of them are busy meanwhile; after a sleep at least its cost alone with cold caches.
  *
  *     struct clock_worker workers[2] = {{program0, costs0, 0}, {program1, costs1, 1}};
  *     struct clock_options o = {.machine = m, .transport = "threads"};
@@ -27,18 +28,11 @@
 #include "machine/machine.h"
 #include "program/work.h"
 
-/* Nobody is faster than that, however far the others drift. */
-#define CLOCK_LEAST_PACE 0.25
-
 struct clock_worker {
     /* Workers that do the same on other samples may share one (program_create_all). */
     const struct program *program;
     const struct instr_cost *costs; /* by instruction; of communicating ones not read */
     int device;                     /* of the machine */
-    double pace; /* times every cost: how much slower than usual this worker is now; 0: 1 */
-    /* By what deviation, relatively, the pace changes whenever it may have had to wait: it is drawn
-     * anew, the same in every run. Negative: every draw is as far ahead as it would be behind. */
-    double jitter;
 };
 
 /* The data side, per worker: a step's samples must have been made before its first LOAD. */
@@ -53,6 +47,13 @@ struct clock_options {
     /* What a step of several workers of a CPU host costs beside its instructions; 0: the machine's.
      */
     double step_s;
+    /* Times every cost: what workers that wait for each other take, of which now one and now
+     * another is the slowest; 0: 1. */
+    double slowest;
+    /* What an instruction on a CPU takes after a sleep and alone, over its cost alone: caches are
+     * cold. It counts from the first instruction after a wait of more than 1 ms to the next wait;
+     * 0: 1. */
+    double cold;
     struct clock_feed feed;
     bool free_communication; /* transfers and sums take no time: the bound */
     bool keep_times;         /* fill clock_worker_result.times */
@@ -83,9 +84,8 @@ struct clock_result {
     struct clock_worker_result *workers;
 };
 
-/* How much longer n workers that begin together take, if there are places for fewer, than if they
- * all moved on together; stretch_s: what each computes until they meet again. 1 where all have one.
- */
+/* How much longer n workers that begin together take on fewer places than with a perfect division;
+ * stretch_s: what each computes until they wait for each other again. 1 if all have a place. */
 double clock_unevenness(int n, int places, double stretch_s);
 
 enum status clock_run(const struct clock_worker *workers, int n_workers,

@@ -33,7 +33,7 @@ static enum status write_demands(struct clock_run *c, const struct cost_call *ca
     return STATUS_OK;
 }
 
-enum status demands_find(struct clock_run *c, struct meeting *m)
+enum status demands_find(struct clock_run *c, struct transfer *m)
 {
     const struct comm_reduction *r = m->reduction;
     const int ends[2] = {m->first, m->last};

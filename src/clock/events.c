@@ -1,3 +1,4 @@
+#include "base/array.h"
 #include "clock/parts.h"
 
 #include <math.h>
@@ -10,18 +11,11 @@ static bool before(const struct clock_event *a, const struct clock_event *b)
 
 /* ---- the heap ---- */
 
-enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
+enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int target,
                        int version)
 {
-    if (e->n == e->capacity) {
-        int capacity = e->capacity ? 2 * e->capacity : 256;
-        struct clock_event *heap = realloc(e->heap, (size_t)capacity * sizeof *heap);
-        if (!heap)
-            return status_no_memory((size_t)capacity * sizeof *heap);
-        e->heap = heap;
-        e->capacity = capacity;
-    }
-    struct clock_event added = {t_s, e->next_number++, kind, who, version};
+    TRY(array_reserve(NULL, &e->heap, e->n + 1, &e->capacity, sizeof *e->heap));
+    struct clock_event added = {t_s, e->next_number++, kind, target, version};
     int i = e->n++;
     for (; i > 0 && before(&added, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
         e->heap[i] = e->heap[(i - 1) / 2];
@@ -83,11 +77,11 @@ enum status events_make_places(struct clock_events *e, int n)
     return STATUS_OK;
 }
 
-void events_set_end(struct clock_events *e, int who, double t_s)
+void events_set_end(struct clock_events *e, int target, double t_s)
 {
     struct due_table *t = &e->ends;
-    t->due[who] = (struct due){t_s, isfinite(t_s) ? e->next_number++ : 0};
-    t->changed[who / DUE_BLOCK] = t->any_changed = true;
+    t->due[target] = (struct due){t_s, isfinite(t_s) ? e->next_number++ : 0};
+    t->changed[target / DUE_BLOCK] = t->any_changed = true;
 }
 
 static bool is_due_before(const struct due *a, const struct due *b)
@@ -138,7 +132,7 @@ bool events_take(struct clock_events *e, struct clock_event *out)
     if (end) {
         *out = (struct clock_event){end->t_s, end->number, EVENT_FLOW_END, e->ends.earliest, 0};
         if (e->n == 0 || before(out, &e->heap[0])) {
-            events_set_end(e, out->who, INFINITY);
+            events_set_end(e, out->target, INFINITY);
             return true;
         }
     }

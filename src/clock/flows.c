@@ -1,31 +1,34 @@
-/* What is under way shares cores and links, max-min fairly: nobody's rate can be raised without
- * lowering that of one who has no more of what both use. TCP's streams come near to that.
+/* Flows share cores and links max-min fairly (Bertsekas and Gallager, Data Networks, 6.5.2): no
+ * flow's rate can be raised without lowering the rate of a flow that is no faster. TCP's streams
+ * come near to that.
  *
- *     link 0 [== a, b, c ==]   capacity 3: b is held up by link 1 and leaves half of its third;
- *     link 1 [== b, d ==]      capacity 1  a and c get it: 1.25, 0.5, 1.25; and d 0.5
+ *     link 0, capacity 3   [a][b][c]     first offer 1 each      then 1.25, 0.5, 1.25
+ *     link 1, capacity 1      [b][d]     first offer 0.5 each    full: b and d are settled
  *
- * Rates are found by filling. Every resource offers each of its flows an even share of what is
- * left of it; a flow could go as fast as its least offer lets it,
+ * Rates are found by progressive filling. Every resource offers each of its flows an even share of
+ * what is left of it, and a flow could run at its least offer:
  *
  *     rate = min over demands ( left / flows that are not settled / amount ),  at most 1 / least_s
  *
- * and is settled at that if it cannot gain any more: it goes at most so fast by itself, or the
- * resource that holds it up would be full if all went like this. What settled flows leave is
- * offered again to the others.
+ * A flow is settled at that rate if it cannot gain any more: it is at its own limit, or a resource
+ * that limits it would be full if all flows ran at their offers. What settled flows leave is
+ * offered to the others in the next pass.
  *
- * Only flows that are joined to one that came or went, by a resource or through others, can change.
- * All changes of a moment are settled together, before time goes on. In a crowd of more than
- * MOST_TOGETHER flows only the direct neighbours are looked at, and what one leaves is not handed
- * on: there all links are about as full as each other. */
+ * A flow that begins or ends changes only the flows that are connected with it, by a resource or
+ * through other flows. All changes of a moment are settled together, before time goes on. Where
+ * more than MOST_TOGETHER flows are connected, only direct neighbours are looked at, and what one
+ * flow leaves is not offered again: there all links are about as full as each other. */
+#include "base/array.h"
 #include "clock/parts.h"
 
 #include <math.h>
 
 enum { MOST_TOGETHER = 128 };
-/* What is as good as full, or as slow as. */
+/* Up to rounding, a share of this is full. */
 static const double NEARLY = 1 - 1e-12;
 static const double BURST_MOST = 0.98; /* of a load, so that some is left to flow */
 
+/* As fmin, but inlined: filling spends its time here. */
 static double least(double a, double b)
 {
     return a < b ? a : b;
@@ -38,7 +41,7 @@ static double not_negative(double a)
 
 /* ---- rates ---- */
 
-/* Cores that the flow works on compute so much slower. */
+/* Cores that the flow works on compute slower. */
 static enum status tell_cores(struct clock_run *c, const struct flow *f, double change)
 {
     for (int i = 0; f->works && i < f->n_demands; i++) {
@@ -55,7 +58,7 @@ static void plan_end(struct clock_run *c, int number)
     const struct flow *f = &c->flows[number];
     double until = f->sent ? 0 : f->sent_left;
     double rest = not_negative(f->left - until);
-    double stands = f->visit > 0 && rest > 0 ? INFINITY : 0; /* until somebody has a hand free */
+    double stands = f->visit > 0 && rest > 0 ? INFINITY : 0; /* until a member helps */
     double end_s = c->now_s + (f->rate > 0 ? rest / f->rate : stands);
     events_set_end(&c->events, number, fmax(end_s, f->soonest_s));
 }
@@ -88,7 +91,7 @@ void flow_skip(struct clock_run *c, int flow, double share)
 
 /* ---- filling ---- */
 
-/* Where all amounts are alike the least share decides, and is divided once. */
+/* Where all amounts are equal the least share decides, and is divided once. */
 static double find_offer(const struct clock_run *c, const struct flow *f)
 {
     double rate = f->limit;
@@ -124,7 +127,7 @@ static double fullness(const struct resource *r)
     return r->n_open ? r->wanted / r->left : 0;
 }
 
-/* Where amounts are of unlike proportions no resource may be full: then the fullest counts. */
+/* Where a flow's amounts differ no resource may be full: then the fullest counts. */
 static double find_fullest(const struct clock_run *c)
 {
     double most = 0;
@@ -145,8 +148,8 @@ static bool is_settled(const struct clock_run *c, const struct flow *f)
     return false;
 }
 
-/* Those that are settled come behind the open ones, and take what they got only when all have been
- * looked at. */
+/* Moves settled flows behind the open ones; settle_some takes their shares off what is left when
+ * all flows have been looked at. */
 static void part(struct clock_run *c, double full)
 {
     struct flow_area *a = &c->area;
@@ -170,7 +173,7 @@ static void settle_some(struct clock_run *c)
     part(c, 1);
     if (a->n_open == before)
         part(c, find_fullest(c));
-    if (a->n_open == before) /* no more than rounding is left to give away */
+    if (a->n_open == before) /* only rounding is left to share */
         a->n_open = 0;
     if (a->n_open == 0)
         return;
@@ -201,7 +204,7 @@ static enum status fill(struct clock_run *c)
     return STATUS_OK;
 }
 
-/* ---- who is joined to whom ---- */
+/* ---- which flows are connected ---- */
 
 static void add_resource(struct clock_run *c, int resource)
 {
@@ -212,7 +215,7 @@ static void add_resource(struct clock_run *c, int resource)
     c->area.resources[c->area.n_resources++] = resource;
 }
 
-/* The flows of a resource of the area, and what they demand; false if there are too many. */
+/* Adds the flows of a resource and their other resources; false if there are too many. */
 static bool add_flows(struct clock_run *c, const struct resource *r)
 {
     struct flow_area *a = &c->area;
@@ -230,8 +233,8 @@ static bool add_flows(struct clock_run *c, const struct resource *r)
     return true;
 }
 
-/* Flows and resources that are joined to `resource`; false if they are too many, or joined to an
- * area that was since `first_mark`. */
+/* Gathers the flows and resources that are connected with `resource`; false if they are too many,
+ * or connected with an area that was too large since `first_mark`. */
 static bool find_area(struct clock_run *c, int resource, int first_mark)
 {
     struct flow_area *a = &c->area;
@@ -253,8 +256,8 @@ static bool find_area(struct clock_run *c, int resource, int first_mark)
     return true;
 }
 
-/* Even shares, nothing handed on. Who uses several resources that changed is looked at once: shares
- * stay as they are until the next flow comes or goes. */
+/* Even shares, in one pass. A flow on several resources that changed is looked at once: shares stay
+ * as they are until the next flow begins or ends. */
 static enum status settle_crowd(struct clock_run *c, const struct resource *r, int first_mark)
 {
     for (int k = 0; k < r->n_flows; k++) {
@@ -295,11 +298,11 @@ enum status flows_settle(struct clock_run *c)
         struct resource *r = &c->resources[a->changed[i]];
         r->changed = false;
         if (c->attends && a->changed[i] < c->n_workers) {
-            TRY(hands_settle(c, r));
+            TRY(shared_work_settle(c, r));
             continue;
         }
         if (r->filled > first_mark)
-            continue; /* it is joined to another that changed */
+            continue; /* another resource of its area was settled */
         if (r->crowded > first_mark || !find_area(c, a->changed[i], first_mark)) {
             TRY(settle_crowd(c, r, first_mark));
             continue;
@@ -312,14 +315,14 @@ enum status flows_settle(struct clock_run *c)
     return STATUS_OK;
 }
 
-/* ---- coming and going ---- */
+/* ---- flows that begin and end ---- */
 
 void flows_note_change(struct clock_run *c, int resource)
 {
     struct resource *r = &c->resources[resource];
     r->even_rate = r->capacity / r->n_flows;
     if (resource < c->n_workers)
-        hands_change(c, resource);
+        shared_work_note_helping(c, resource);
     if (r->changed)
         return;
     r->changed = true;
@@ -328,14 +331,7 @@ void flows_note_change(struct clock_run *c, int resource)
 
 static enum status join(struct clock_run *c, struct resource *r, int number)
 {
-    if (r->n_flows == r->flow_capacity) {
-        int capacity = r->flow_capacity ? 2 * r->flow_capacity : 4, *flows;
-        TRY(arena_alloc_array(c->scratch, (size_t)capacity, sizeof *flows, &flows));
-        for (int i = 0; i < r->n_flows; i++)
-            flows[i] = r->flows[i];
-        r->flows = flows;
-        r->flow_capacity = capacity;
-    }
+    TRY(array_reserve(c->scratch, &r->flows, r->n_flows + 1, &r->flow_capacity, sizeof *r->flows));
     r->flows[r->n_flows++] = number;
     return STATUS_OK;
 }
@@ -349,29 +345,16 @@ static void leave(struct resource *r, int number)
         }
 }
 
-static enum status grow(struct clock_run *c)
-{
-    int capacity = c->flow_capacity ? 2 * c->flow_capacity : 64;
-    struct flow *flows;
-    TRY(arena_alloc_array(c->scratch, (size_t)capacity, sizeof *flows, &flows));
-    for (int i = 0; i < c->n_flows; i++)
-        flows[i] = c->flows[i];
-    c->flows = flows;
-    c->flow_capacity = capacity;
-    return events_make_places(&c->events, capacity);
-}
-
 static enum status take_free(struct clock_run *c, int *out)
 {
     *out = c->free_flow;
     if (c->free_flow >= 0) {
-        c->free_flow = c->flows[c->free_flow].meeting;
+        c->free_flow = c->flows[c->free_flow].transfer;
         return STATUS_OK;
     }
-    if (c->n_flows == c->flow_capacity)
-        TRY(grow(c));
+    TRY(array_reserve(c->scratch, &c->flows, c->n_flows + 1, &c->flow_capacity, sizeof *c->flows));
     *out = c->n_flows++;
-    return STATUS_OK;
+    return events_make_places(&c->events, c->n_flows);
 }
 
 /* The amount of all demands, or 0. */
@@ -384,8 +367,9 @@ static double find_even(const struct load *load)
     return load->n_demands ? load->demands[0].amount : 0;
 }
 
-/* After a rest a shaped link lets some of it through at once: that is taken off the load, which
- * ends sooner by as much. What was saved up before the step is not known: nothing. */
+/* After a rest a shaped link (a token bucket) lets some bytes through at once: they are taken off
+ * the load, which ends sooner by as much. What was saved up before the step is not known: nothing.
+ */
 static void use_bursts(struct clock_run *c, struct load *load)
 {
     double spared_s = 0;
@@ -404,9 +388,9 @@ static void use_bursts(struct clock_run *c, struct load *load)
     load->least_s = fmax((1 - BURST_MOST) * load->least_s, load->least_s - spared_s);
 }
 
-static struct flow make_flow(const struct clock_run *c, int meeting)
+static struct flow make_flow(const struct clock_run *c, int number)
 {
-    const struct load *load = &c->meetings[meeting].load;
+    const struct load *load = &c->transfers[number].load;
     struct flow f = {.limit = load->least_s > 0 ? 1 / load->least_s : INFINITY,
                      .even = find_even(load),
                      .n_demands = load->n_demands,
@@ -416,7 +400,7 @@ static struct flow make_flow(const struct clock_run *c, int meeting)
                      .sent_left = load->sent_left,
                      .work_s = load->work_s,
                      .visit = load->visit,
-                     .meeting = meeting};
+                     .transfer = number};
     for (int i = 0; i < f.n_demands && !(f.visit > 0); i++)
         f.works |= f.demands[i].resource < c->n_workers;
     return f;
@@ -427,7 +411,7 @@ enum status flow_begin(struct clock_run *c, int number)
     int at = -1;
     TRY(take_free(c, &at));
     struct flow *f = &c->flows[at];
-    use_bursts(c, &c->meetings[number].load);
+    use_bursts(c, &c->transfers[number].load);
     *f = make_flow(c, number);
     for (int i = 0; i < f->n_demands; i++) {
         TRY(join(c, &c->resources[f->demands[i].resource], at));
@@ -436,7 +420,7 @@ enum status flow_begin(struct clock_run *c, int number)
     if (f->n_demands == 0)
         return flow_set_rate(c, at, f->limit);
     if (f->visit > 0)
-        hands_begin(c, at);
+        shared_work_begin(c, at);
     return STATUS_OK;
 }
 
@@ -460,7 +444,7 @@ enum status flow_end(struct clock_run *c, int flow)
         c->resources[f->demands[i].resource].idle_since = c->now_s;
         flows_note_change(c, f->demands[i].resource);
     }
-    f->meeting = c->free_flow;
+    f->transfer = c->free_flow;
     c->free_flow = flow;
     return STATUS_OK;
 }

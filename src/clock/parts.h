@@ -1,12 +1,12 @@
 /* parts.h: what the files of the clock share. Not for use outside this room.
  *
- *     clock.c      sets up, sums up
- *     workers.c    the two streams of a worker, as the executor runs them
- *     meetings.c   transfers and reductions: who has come, and what they demand when all have
- *     demands.c    what a transfer or a reduction takes of cores and links, by cost.h
- *     flows.c      what is under way, sharing cores and links
- *     hands.c      what members do together, each while it waits and between its instructions
- *     events.c     what happens next
+ *     clock.c        sets up, runs the events, sums up
+ *     workers.c      the two streams of a worker, as the executor runs them
+ *     transfers.c    messages and reductions: which members have arrived
+ *     demands.c      what one takes of cores and links, by cost.h
+ *     flows.c        flows that share cores and links
+ *     shared_work.c  the work that members share: while they wait, and between instructions
+ *     events.c       the queue of events
  */
 #ifndef CLEAVE_CLOCK_PARTS_H
 #define CLEAVE_CLOCK_PARTS_H
@@ -14,13 +14,13 @@
 #include "clock/clock.h"
 #include "cost/cost.h"
 
-/* ---- events.c: a heap; events of the same time come in the order in which they were added ---- */
+/* ---- events.c: a heap; events of one time come in the order in which they were added ---- */
 
 enum event_kind {
     EVENT_COMPUTED,   /* a worker's computing instruction ends, if nothing changes until then */
     EVENT_RESUME,     /* a worker's computation looks again whether it may go on */
     EVENT_START_COMM, /* a worker's communication looks what it may start */
-    EVENT_FLOW_BEGIN, /* a meeting's flow begins, after the latency */
+    EVENT_FLOW_BEGIN, /* a transfer's flow begins, after the latency */
     EVENT_FLOW_END,   /* a flow ends, or its sender may go on, if nothing changes until then */
     EVENT_FED,        /* a worker's samples of the next step are made, if it computes until then */
 };
@@ -29,12 +29,12 @@ struct clock_event {
     double t_s;
     int64_t number;
     enum event_kind kind;
-    int who;     /* a worker, a meeting, or a flow */
-    int version; /* of who's plans; an event of another version is forgotten */
+    int target;  /* a worker, a transfer, or a flow */
+    int version; /* of its plans; an event of another version is stale */
 };
 
-/* Flows' ends are put off again and again, every time that one comes or goes: they have a place
- * each in which to write when, and are looked through in blocks of which something has changed. */
+/* The end of a flow moves every time that another flow begins or ends: each flow has a place of its
+ * own for it, and the places are searched in blocks of which something has changed. */
 enum { DUE_BLOCK = 32 };
 
 struct due {
@@ -58,13 +58,13 @@ struct clock_events {
     struct due_table ends; /* of flows */
 };
 
-enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int who,
+enum status events_add(struct clock_events *e, double t_s, enum event_kind kind, int target,
                        int version) MUST_USE;
 /* Places 0 to n - 1 are there, and nothing is due at new ones. */
 enum status events_make_places(struct clock_events *e, int n) MUST_USE;
-/* The end of flow `who` is then, and at no other time; INFINITY: it has none. */
-void events_set_end(struct clock_events *e, int who, double t_s);
-/* When the next event is; INFINITY: there is none. */
+/* The end of flow `target` is then, and at no other time; INFINITY: it has none. */
+void events_set_end(struct clock_events *e, int target, double t_s);
+/* The time of the next event; INFINITY: there is none. */
 double events_next_s(struct clock_events *e);
 bool events_take(struct clock_events *e, struct clock_event *out);
 void events_deinit(struct clock_events *e);
@@ -77,57 +77,56 @@ struct demand {
     double amount;
 };
 
-/* What a meeting takes when all have come. */
+/* What a transfer takes when all members have arrived. */
 struct load {
     double least_s;   /* it takes at least so long */
     double sent_left; /* what is still to come when the sender of a message may go on: its buffers
                          hold it; 1 is all */
-    /* Where members do it together (see hands.c): what taking part takes each of them, what there
-     * is to do beside that, if one does it alone, and which share of it one does that looks in
-     * between two instructions; 0: they do not. */
+    /* Where members share the work (shared_work.c): what taking part costs each of them, what the
+     * rest takes one member alone, and which share of it one poll does; 0: they do not. */
     double each_s, work_s, visit;
     int n_demands, capacity;
     struct demand *demands;
 };
 
-/* A meeting's load on its way. */
+/* The load of a transfer while it runs. */
 struct flow {
     double rate;  /* of `left` per second */
-    double offer; /* the rate it could have, while rates are looked for */
+    double offer; /* the rate that it could have, while rates are found */
     double limit; /* the rate that it can have at most */
-    double even;  /* the amount of all demands, if they are alike; else 0 */
+    double even;  /* the amount of all demands, if they are equal; else 0 */
     int n_demands;
     int mark;   /* of the area that it was last part of */
-    int evened; /* behind the first mark of the moment in which it was last given an even share */
+    int evened; /* behind the first mark of the moment in which it last got an even share */
     const struct demand *demands;
     double work_s, visit; /* of its load */
-    double soonest_s;     /* of what members do together: when it can end */
+    double soonest_s;     /* of shared work: when it can end */
     bool works;           /* some demand is a core's, and takes its time from what it computes */
-    bool sent;            /* its sender went on */
+    bool sent;            /* its sender has gone on */
     double left, since;   /* 1 at its begin, 0 at its end; as it was then */
     double sent_left;
-    int meeting; /* in a free one, the next that is free */
+    int transfer; /* of a free flow: the next free one */
 };
 
 struct resource {
     double capacity;
-    double burst, saved, idle_since; /* of a link: what it lets through at once at most, what of it
-                                        was saved up until then, and since when nothing passes */
+    double burst, saved, idle_since; /* of a link: the bytes that it lets through at once at most,
+                                        those saved up at idle_since, when the last flow ended */
     int n_flows, flow_capacity;
     int *flows;       /* their numbers */
     double even_rate; /* capacity / n_flows */
-    bool changed;     /* a flow came or went, and rates were not settled since */
+    bool changed;     /* a flow began or ended, and rates were not settled since */
     int mark;         /* of the area that it was last part of */
     int filled;       /* the last such area whose rates were settled */
     int crowded;      /* the last such area that was too large */
-    /* While rates are looked for: what settled flows leave, flows that are not settled, an even
-     * share for each, what they would take of it, and whether that is all. */
+    /* While rates are found: what settled flows leave, the number of flows that are not settled, an
+     * even share for each, what they would take, and whether that is all. */
     double left, share, wanted;
     int n_open;
     bool full;
 };
 
-/* Flows and resources that are joined; those of one change at a time. */
+/* Flows and resources that are connected; those of one change at a time. */
 struct flow_area {
     int n_changed, *changed; /* resources, before anything is settled */
     int mark;                /* of the last one */
@@ -136,24 +135,24 @@ struct flow_area {
     int n_open; /* of the flows, which come first, that are not settled */
 };
 
-/* ---- meetings.c ---- */
+/* ---- transfers.c ---- */
 
-/* One that has ended is used again. */
-struct meeting {
-    int next; /* in its bucket of the table, which it leaves when all have come; or -1. Of one that
-                 is free: the next that is */
+/* When it has ended, another operation uses it again. */
+struct transfer {
+    int next; /* in its bucket of the table, which it leaves when all have arrived; or -1. Of a free
+                 one: the next free one */
     int64_t tag;
     bool reduces;
     int n_members, n_posted, member_capacity;
-    int first, last; /* the first and last member's worker number: with the tag, its name */
+    int first, last; /* worker numbers of the first and last member; with the tag, its name */
     const struct comm_reduction *reduction;
     int64_t n_bytes;       /* of a message */
-    int *workers, *instrs; /* [n_members]: who came, and with which instruction */
+    int *workers, *instrs; /* [n_members], in the order of arrival: worker and instruction */
     double latency_s;
     struct load load;
-    /* A message that flows as soon as its sender has come (see meetings.c): */
+    /* A message that flows as soon as its sender has arrived: */
     bool streams, arrived;
-    bool told;        /* its sender went on when it came */
+    bool told;        /* its sender went on at once */
     int next_in_line; /* -1: the last */
 };
 
@@ -170,28 +169,24 @@ struct streams {
 struct worker {
     const struct program *program;
     const struct instr_cost *costs;
-    double pace, jitter;
-    double pace_now;
-    double n_draws; /* of pace_now; see draw_pace */
-    int prime;      /* its own */
     const struct streams *streams;
     int device, node, host;
     int next_on_host; /* the next worker of its host; -1: none */
     bool on_cpu;
-    bool cold;          /* its caches are, after sleeps, whoever computes beside it */
+    bool cold;          /* it waited before what it computes: its caches are cold */
     int compute_at;     /* position in streams->compute of what runs, or waits to */
-    int comm_at;        /* position in streams->comm of the first that was not started */
+    int comm_at;        /* position in streams->comm of the first that has not started */
     int computed;       /* number of the last instruction computed; -1: none */
     bool *done;         /* [n_comm], by position */
     int *comm_position; /* [n_instrs], shared by twins */
     bool computing, resuming, starting;
-    bool starts_later; /* looks what it may start when the instruction that runs has ended */
+    bool starts_later; /* starts communication when the instruction that runs has ended */
     bool busy;         /* it computes, or is about to */
-    bool lends;        /* it waits, and has a hand in what is under way */
-    double cost_s;     /* of what runs, beside those that are busy now */
+    bool helps;        /* it waits, and does shared work meanwhile */
+    double cost_s;     /* of what runs, beside the neighbours that are busy now */
     double left_s;     /* of it, at full speed */
-    double rung_s;     /* of what waking it takes, what has passed: ringing for it */
-    double owed_s;     /* what it did for others between instructions, and has to catch up on */
+    double rung_s;     /* the part of its waking time that has passed while it was rung for */
+    double owed_s;     /* time spent on shared work between instructions, to be added to the next */
     double rate, since;
     int version;
     double reached_s; /* when the instruction at compute_at was reached */
@@ -199,26 +194,26 @@ struct worker {
     double under_way_since;
     double comm_usage; /* share of its core that transfers and sums take now */
     double usage;      /* the same, with what waiting for them takes */
-    int far_under_way; /* of what is under way, what members of other nodes are in */
+    int far_under_way; /* operations under way with members on other nodes */
     double began_s;    /* when what runs began */
     int cores;         /* of its device */
-    /* Where it takes turns with others, by position in streams->compute: what all take that it
-     * computes from the wait for others before to the next one. */
+    /* On a crowded host, by position in streams->compute: the time of the stretch between two waits
+     * for others that the instruction is in. */
     double *stretch_s;
     double feed_left_s, feed_since; /* making the next step's samples: one thread's time */
     int feed_version;
 };
 
-/* What shares cores: a node, or several of them (machine_node.host). */
+/* Workers that share cores: those of a node, or of several nodes (machine_node.host). */
 struct host {
     int cores;            /* 0: unknown */
     int first_worker;     /* -1: none */
-    int population, busy; /* workers; of them, that compute or are about to */
-    int lending;          /* and that have a hand in what is under way instead */
+    int population, busy; /* workers; those that compute or are about to */
+    int helping;          /* those that wait and do shared work */
     bool load_changed;    /* since costs were settled */
-    double contention;    /* what instructions take with all busy, of what they take alone */
-    /* No worker is bound to cores of its own, since each has a node to itself, or since there are
-     * too few: computing and communicating go wherever a core is free. */
+    double contention;    /* what instructions take with all workers busy, over alone */
+    /* No worker is bound to cores of its own, because each has a node to itself, or because there
+     * are too few: computing and communicating go wherever a core is free. */
     bool pooled;
     bool crowded;      /* its workers want more cores than there are: they take turns */
     double busy_cores; /* those of all that are busy */
@@ -230,19 +225,19 @@ struct clock_run {
     const struct machine *machine;
     arena *memory, *scratch;
     double now_s;
-    bool attends; /* workers communicate between their instructions, and have no thread for it */
+    bool attends; /* workers communicate between their instructions, without a thread for it */
     int n_workers;
     struct worker *workers;
     struct host *hosts;                  /* by the host's first node */
     int n_changed_hosts, *changed_hosts; /* whose load has changed */
     int n_resources;                     /* n_workers cores, then the machine's links */
     struct resource *resources;
-    int n_meetings, meeting_capacity, free_meeting; /* -1: none is free */
-    struct meeting *meetings;
+    int n_transfers, transfer_capacity, free_transfer; /* -1: none is free */
+    struct transfer *transfers;
     int n_flows, flow_capacity, free_flow; /* likewise */
     struct flow *flows;
     int n_buckets, *buckets;
-    int *lines; /* [n_buckets]: the first meeting in line; -1: none */
+    int *lines; /* [n_buckets]: queues of streamed messages, the first of each; -1: none */
     struct flow_area area;
     int *devices;     /* [n_workers], of the members of the call that is looked at */
     struct cost cost; /* of it */
@@ -250,62 +245,61 @@ struct clock_run {
     struct clock_result *result;
 };
 
-enum status meetings_init(struct clock_run *c) MUST_USE;
-/* Worker w has come to its communicating instruction. */
-enum status meetings_post(struct clock_run *c, int w, int instr) MUST_USE;
-/* Of meeting `number`. */
-enum status meetings_begin(struct clock_run *c, int number) MUST_USE;
-/* Of the flow. */
-enum status meetings_flowed(struct clock_run *c, int flow) MUST_USE;
+enum status transfer_init(struct clock_run *c) MUST_USE;
+/* Worker w starts its communicating instruction. */
+enum status transfer_post(struct clock_run *c, int w, int instr) MUST_USE;
+/* The latency of transfer `number` has passed. */
+enum status transfer_begin(struct clock_run *c, int number) MUST_USE;
+/* The flow has ended, or its sender may go on. */
+enum status transfer_flowed(struct clock_run *c, int flow) MUST_USE;
 
 enum status demands_init(struct clock_run *c) MUST_USE;
-/* What a meeting whose members have all come takes: latency, least time, demands. */
-enum status demands_find(struct clock_run *c, struct meeting *m) MUST_USE;
+/* Finds what a transfer takes whose members have all arrived: latency, least time, demands. */
+enum status demands_find(struct clock_run *c, struct transfer *m) MUST_USE;
 
 enum status flows_init(struct clock_run *c) MUST_USE;
-/* That of meeting `number`. Rates are those of before until flows_settle. */
+/* The flow of transfer `number`. Rates do not change before flows_settle. */
 enum status flow_begin(struct clock_run *c, int number) MUST_USE;
 enum status flow_end(struct clock_run *c, int flow) MUST_USE;
-/* Brings `left` up to now, and goes on like this. */
+/* Brings `left` up to date, and goes on at this rate. */
 enum status flow_set_rate(struct clock_run *c, int flow, double rate) MUST_USE;
-/* So much of it is done, all at once. */
+/* This share of it is done at once. */
 void flow_skip(struct clock_run *c, int flow, double share);
-/* A flow on it comes, goes, or finds other conditions: to be settled. */
+/* A flow on the resource begins, ends, or has other conditions: rates are to be settled. */
 void flows_note_change(struct clock_run *c, int resource);
-/* It has come to sent_left, and goes on. */
+/* The flow has come to sent_left: its sender goes on. */
 void flow_pass(struct clock_run *c, int flow);
-/* To be called before time goes on: rates of all that what came and went has changed. */
+/* To be called before time goes on: finds the rates that changed. */
 enum status flows_settle(struct clock_run *c) MUST_USE;
 
-/* ---- hands.c ---- */
+/* ---- shared_work.c ---- */
 
-/* Rates of all that the worker whose core this is has a hand in. */
-enum status hands_settle(struct clock_run *c, const struct resource *core) MUST_USE;
+/* Finds the rates of all flows that the worker whose core this is takes part in. */
+enum status shared_work_settle(struct clock_run *c, const struct resource *core) MUST_USE;
 /* A flow has begun. */
-void hands_begin(struct clock_run *c, int flow);
-/* Between two instructions it does its part of everything that is under way for it, and owes the
- * time. */
-void hands_visit(struct clock_run *c, int worker);
-/* It begins or ends to compute. */
-void hands_turn(struct clock_run *c, int worker);
-/* The same, or something is under way for it that was not, or no more. */
-void hands_change(struct clock_run *c, int worker);
+void shared_work_begin(struct clock_run *c, int flow);
+/* Between two instructions the worker does its part of every flow that it takes part in. */
+void shared_work_poll(struct clock_run *c, int worker);
+/* The worker begins or ends to compute. */
+void shared_work_note_computing(struct clock_run *c, int worker);
+/* The worker begins or ends to compute, or a flow of it begins or ends: it may help now, or not. */
+void shared_work_note_helping(struct clock_run *c, int worker);
 
 /* ---- workers.c ---- */
 
 bool worker_waits_for_others(const struct worker *w, const struct instr *instr);
-/* Of worker `number`. All are prepared, in their order, before the first one begins. */
+/* All workers are prepared before the first one begins. */
 enum status worker_prepare(struct clock_run *c, int number) MUST_USE;
 enum status worker_begin(struct clock_run *c, int number) MUST_USE;
-/* Of those that can compute beside worker w, the share that does, or has a hand in something. */
+/* The share of worker w's neighbours that compute or help now. */
 double worker_find_load(const struct clock_run *c, const struct worker *w);
-/* Of those that compute where cores are anybody's, against having one each. */
+/* The speed of computing workers on a pooled host, over that with a core each. */
 double worker_pool_speed(const struct host *h);
-/* Worker w begins or ends to do so. */
+/* Worker w begins or ends to compute or help. */
 void workers_note_load(struct clock_run *c, const struct worker *w);
-/* To be called before time goes on: costs of all that run where that was. */
+/* To be called before time goes on: finds the costs of what runs on such hosts. */
 enum status workers_settle(struct clock_run *c) MUST_USE;
-/* It waits, and has to be rung for. */
+/* The worker waits, and must be woken. */
 bool worker_sleeps(const struct clock_run *c, const struct worker *w);
 enum status worker_computed(struct clock_run *c, int number) MUST_USE;
 enum status worker_resume(struct clock_run *c, int number) MUST_USE;
@@ -313,11 +307,11 @@ enum status worker_start_comm(struct clock_run *c, int number) MUST_USE;
 /* The communicating instruction number `instr` has ended. */
 enum status worker_communicated(struct clock_run *c, int number, int instr) MUST_USE;
 enum status worker_fed(struct clock_run *c, int number) MUST_USE;
-/* How long the samples of the next step still take when all else has ended. */
+/* How long the next step's samples still take when all else has ended. */
 double worker_feed_rest(struct clock_run *c, int number);
 /* Whether instruction `instr` has ended. */
 bool worker_has_ended(const struct worker *w, int instr);
-/* What transfers take of its core has changed. */
+/* The share of its core that transfers take has changed. */
 enum status worker_change_usage(struct clock_run *c, int number, double usage) MUST_USE;
 
 #endif

@@ -1,16 +1,18 @@
 /* The two streams of a worker, as the executor runs them: computation in order, one instruction at
  * a time; communication started in order as soon as what it waits for has ended. */
-#include "base/numbers.h"
 #include "clock/parts.h"
 
 #include <math.h>
 
-/* The computing thread looks on for so long before it sleeps, where it does not move what it waits
- * for itself. */
+/* The computing thread spins for so long before it sleeps, where another thread communicates. */
 static const double SPIN_S = 20e-6;
-/* Lines before cores are evened out within about a slice of time (bench/turns.c; Linux 6). */
+/* The system evens out the queues of its cores within about a time slice (bench/turns.c; Linux 6).
+ */
 static const double EVENED_S = 3e-3;
-/* A core that only communicates still computes a little: the system shares it out. */
+/* After a wait of this length caches are cold, whether the worker slept or spun: others computed.
+ */
+static const double COLD_S = 1e-3;
+/* A core that is full of communication still computes a little: the system shares it out. */
 static const double LEAST_RATE = 0.05;
 
 static const struct instr *next_instr(const struct worker *w)
@@ -33,8 +35,7 @@ static bool may_start(const struct worker *w, const struct instr *instr)
     return true;
 }
 
-/* What it takes to wake a thread that slept for so long, because of communication; from the begin
- * of ringing for it. */
+/* The time to wake a thread that slept for so long, from the begin of ringing for it. */
 static double find_wake(const struct clock_run *c, const struct worker *w, double slept_s)
 {
     const struct machine *m = c->machine;
@@ -52,8 +53,8 @@ bool worker_sleeps(const struct clock_run *c, const struct worker *w)
 
 /* ---- data ---- */
 
-/* The threads that make the next step's samples share the worker's cores with its computation, and
- * have them alone while it waits. */
+/* The threads that make the next step's samples share the worker's cores with its computation;
+ * while it waits the cores are theirs. */
 static double feed_usage(const struct clock_run *c, const struct worker *w)
 {
     double threads = c->options->feed.threads;
@@ -93,8 +94,6 @@ double worker_feed_rest(struct clock_run *c, int number)
     return w->feed_left_s > 0 ? w->feed_left_s / feed_speed(c, w) : 0;
 }
 
-/* ---- pace ---- */
-
 bool worker_waits_for_others(const struct worker *w, const struct instr *instr)
 {
     for (int k = 0; k < instr->n_waits; k++)
@@ -103,35 +102,9 @@ bool worker_waits_for_others(const struct worker *w, const struct instr *instr)
     return false;
 }
 
-static bool is_prime(int n)
-{
-    for (int k = 2; k * k <= n; k++)
-        if (n % k == 0)
-            return false;
-    return true;
-}
-
-static int next_prime(int after)
-{
-    int n = after + 1;
-    while (!is_prime(n))
-        n++;
-    return n;
-}
-
-/* The draws of a worker are those of a normal distribution at multiples (modulo 1) of the root of a
- * prime of its own: they fill the distribution more evenly than chance would, so that its mean pace
- * is near to what it should be after a few, and no two workers' draws go together. Added to the
- * pace of the step, and not multiplied with it, they and their mirror images cancel out. */
-static void draw_pace(struct worker *w)
-{
-    double share = fmod(0.5 + ++w->n_draws * sqrt(w->prime), 1);
-    w->pace_now = fmax(CLOCK_LEAST_PACE, w->pace + w->jitter * numbers_normal(share));
-}
-
 /* ---- computing ---- */
 
-/* As many as have a core, and were measured side by side. */
+/* Workers that have a core: so many were measured side by side. */
 static int most_at_once(const struct host *h, const struct worker *w)
 {
     int room = h->pooled ? h->cores / w->cores : h->population;
@@ -142,15 +115,17 @@ double worker_find_load(const struct clock_run *c, const struct worker *w)
 {
     const struct host *h = &c->hosts[w->host];
     int others = most_at_once(h, w) - 1;
-    return w->on_cpu && others > 0 ? fmin(1, (double)(h->busy + h->lending - 1) / others) : 1;
+    return w->on_cpu && others > 0 ? fmin(1, (double)(h->busy + h->helping - 1) / others) : 1;
 }
 
-/* Between alone and all busy, by how many of the host compute, or copy. */
+/* Between alone and all busy, by how many workers of the host compute, or copy. */
 static double find_cost(const struct clock_run *c, const struct worker *w)
 {
     const struct instr_cost *cost = &w->costs[w->streams->compute[w->compute_at]];
-    double load = w->cold ? 0 : worker_find_load(c, w);
-    return w->pace_now * (cost->alone_s + load * (cost->busy_s - cost->alone_s));
+    double cost_s = cost->alone_s + worker_find_load(c, w) * (cost->busy_s - cost->alone_s);
+    if (w->cold)
+        cost_s = fmax(cost_s, c->options->cold * cost->alone_s);
+    return c->options->slowest > 0 ? c->options->slowest * cost_s : cost_s;
 }
 
 void workers_note_load(struct clock_run *c, const struct worker *w)
@@ -162,19 +137,18 @@ void workers_note_load(struct clock_run *c, const struct worker *w)
     c->changed_hosts[c->n_changed_hosts++] = w->host;
 }
 
-/* Of those that compute on a host whose cores are anybody's; who communicates comes first, but in a
- * crowd who has a hand in something takes turns as well. */
+/* Communication comes first; in a crowd helping workers take turns with computing ones. */
 double worker_pool_speed(const struct host *h)
 {
-    double left = h->cores - h->comm_usage, wanted = h->busy_cores + (h->crowded ? h->lending : 0);
+    double left = h->cores - h->comm_usage, wanted = h->busy_cores + (h->crowded ? h->helping : 0);
     return wanted <= left ? 1 : fmax(0, left / wanted);
 }
 
-/* Who takes turns stands in the line of one core, and the system moves it to a shorter line after a
- * while only. Three on two cores: two of them share one, and the step waits for these.
+/* A thread stays in the queue of one core, and the system moves it to a shorter queue only after a
+ * while. Of three workers on two cores two share one core, and the step waits for these:
  *
- *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as if all moved on
- *     core 1  [c][c]           together, but EVENED_S longer at most
+ *     core 0  [a][b][a][b]     ceil(n / cores) * cores / n  times as long as with a perfect
+ *     core 1  [c][c]           division, but at most EVENED_S longer
  */
 double clock_unevenness(int n, int places, double stretch_s)
 {
@@ -185,7 +159,7 @@ double clock_unevenness(int n, int places, double stretch_s)
     return 1 + (even_s > 0 ? fmin(worst, EVENED_S / even_s) : worst);
 }
 
-/* Stages do not begin together: who is woken goes where a core is free. */
+/* Stages do not begin together: a woken thread goes where a core is free. */
 static double find_unevenness(const struct host *h, const struct worker *w)
 {
     int places = h->cores / w->cores > 0 ? h->cores / w->cores : 1;
@@ -247,7 +221,7 @@ enum status workers_settle(struct clock_run *c)
     return STATUS_OK;
 }
 
-/* Everybody's, where the cores are anybody's. */
+/* On a pooled host every worker's speed changes. */
 static enum status change_pool(struct clock_run *c, const struct host *h, double before)
 {
     if (!h->pooled || fabs(worker_pool_speed(h) - before) < 1e-12)
@@ -285,9 +259,7 @@ static enum status compute(struct clock_run *c, int number)
     settle_feed(c, w);
     TRY(set_busy(c, w, true));
     w->computing = true;
-    hands_turn(c, number);
-    if (w->jitter != 0 && worker_waits_for_others(w, &w->program->instrs[instr]))
-        draw_pace(w);
+    shared_work_note_computing(c, number);
     w->cost_s = find_cost(c, w);
     w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
     w->owed_s = w->rung_s = 0;
@@ -307,9 +279,10 @@ static enum status go_on(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
     w->reached_s = c->now_s;
-    if (w->compute_at < w->streams->n_compute && may_start(w, next_instr(w)))
-        return compute(c, number);
-    return set_busy(c, w, false);
+    if (w->compute_at == w->streams->n_compute || !may_start(w, next_instr(w)))
+        return set_busy(c, w, false);
+    w->cold = w->cold && !worker_waits_for_others(w, next_instr(w));
+    return compute(c, number);
 }
 
 enum status worker_computed(struct clock_run *c, int number)
@@ -319,8 +292,8 @@ enum status worker_computed(struct clock_run *c, int number)
     int instr = w->streams->compute[w->compute_at++];
     settle_feed(c, w);
     w->computing = false;
-    hands_turn(c, number);
-    hands_visit(c, number);
+    shared_work_note_computing(c, number);
+    shared_work_poll(c, number);
     w->feed_version++;
     w->computed = instr;
     r->compute_s += c->now_s - w->began_s;
@@ -336,7 +309,7 @@ enum status worker_computed(struct clock_run *c, int number)
     return go_on(c, number);
 }
 
-/* Who waits looks again and again. */
+/* A worker that waits for another node polls. */
 static enum status settle_usage(struct clock_run *c, int number)
 {
     struct worker *w = &c->workers[number];
@@ -399,7 +372,7 @@ enum status worker_start_comm(struct clock_run *c, int number)
         if (r->times)
             r->times[instr].begin_s = c->now_s;
         TRY(change_under_way(c, number, instr, 1));
-        TRY(meetings_post(c, number, instr));
+        TRY(transfer_post(c, number, instr));
     }
     return STATUS_OK;
 }
@@ -423,6 +396,7 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
     bool waits = !w->computing && !w->resuming && w->compute_at < w->streams->n_compute;
     if (!waits || !may_start(w, next_instr(w)))
         return STATUS_OK;
+    w->cold = c->now_s - w->reached_s > COLD_S;
     double wake_s = worker_sleeps(c, w) ? find_wake(c, w, c->now_s - w->reached_s) : 0;
     w->resuming = true;
     TRY(set_busy(c, w, true));
@@ -437,8 +411,6 @@ enum status worker_prepare(struct clock_run *c, int number)
     const struct range *samples = &w->program->samples;
     const struct clock_feed *feed = &c->options->feed;
     w->computed = -1;
-    w->pace_now = w->pace;
-    w->prime = next_prime(number > 0 ? c->workers[number - 1].prime : 1);
     if (feed->sample_s > 0 && feed->threads > 0)
         w->feed_left_s =
             (double)((samples->end - samples->begin) * w->program->n_steps) * feed->sample_s;

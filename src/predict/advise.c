@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is changed; what is 0 stays. */
+/* A change of a plan; fields that are 0 change nothing. */
 struct change {
     const char *strategy;
     int workers, micro_batches;
@@ -23,8 +23,8 @@ struct search {
     int64_t end_ns; /* after this moment nothing more is weighed */
 };
 
-/* Plans of many workers and micro-batches take long to lower, and many may be tried in vain: each
- * kind of change gets so much time. */
+/* Plans with many workers and micro-batches take long to lower, and many may be tried in vain: each
+ * kind of change has a limit of time. */
 static void begin_kind(struct search *s)
 {
     static const int64_t MOST_NS = 4000000000;
@@ -43,7 +43,7 @@ static enum status copy_plan(const struct plan *plan, const struct graph *from,
     return st;
 }
 
-/* As the user will get it: the strategy writes another plan, a file's plan is edited. */
+/* As for the user: the strategy builds another plan, a file's plan is edited. */
 static enum status make_unedited(const struct search *s, const struct change *c, struct plan **out)
 {
     const struct advise_request *r = s->request;
@@ -137,7 +137,7 @@ static int64_t eval_batch_of(const struct predict_request *r)
     return 0;
 }
 
-/* Training first: what is too large for it needs no test. */
+/* Training comes first: a plan that is too large for training needs no test. */
 static enum status weigh_plan(const struct search *s, const struct plan *plan, struct need *out)
 {
     TRY(weigh_request(training_alone(s->predict), plan, out));
@@ -152,8 +152,8 @@ static enum status weigh_plan(const struct search *s, const struct plan *plan, s
     return STATUS_OK;
 }
 
-/* A change that cannot be made, for whatever reason, is none to advise; the plan's own fault is
- * what the user is told. */
+/* A change that cannot be made, for whatever reason, is not advised; the user is told the error of
+ * the plan itself. */
 static struct need weigh(const struct search *s, const struct change *c)
 {
     struct need need = {0};
@@ -186,7 +186,8 @@ static void append(char text[ADVICE_BYTES], const char *format, ...)
     va_end(args);
 }
 
-/* What no option says is written into the plan's file; then all of how the plan is goes there. */
+/* A change without an option is written into the plan's file; then all other changes of the plan
+ * are, too. */
 static bool needs_file(const struct search *s, const struct change *c)
 {
     return !s->request->strategy || c->in_turn || c->recompute;
@@ -242,8 +243,9 @@ static bool try_change(struct search *s, const struct change *c)
 
 /* ---- the kinds ---- */
 
-/* Doubles them below `end` until it fits. Each time about half of what can be saved at all is, so
- * that all further savings together are no more than the last one. The number that fits, or 0. */
+/* Doubles them below `end` until the plan fits. Each doubling saves about half of what is left to
+ * save, so that all further savings together are no more than the last one. Returns the number that
+ * fits, or 0. */
 static int try_micro_batches(struct search *s, struct change c, int end)
 {
     int64_t last = INT64_MAX;
@@ -267,8 +269,8 @@ static int micro_batches_end(const struct search *s)
     return batch < 1 << 20 ? (int)batch + 1 : 1 << 20;
 }
 
-/* All forward, then all backward keeps everything, however many micro-batches there are. One stage
- * alone may as well take them in turn. */
+/* All forward, then all backward keeps all activations, however many micro-batches there are. A
+ * single stage can as well take the micro-batches one by one. */
 static int advise_micro_batches(struct search *s)
 {
     const struct plan *plan = s->predict->plan;
@@ -279,7 +281,7 @@ static int advise_micro_batches(struct search *s)
     return n;
 }
 
-/* With fewer micro-batches than fit alone, or it would be the larger change. */
+/* With fewer micro-batches than fit without it, or it would be the larger change. */
 static void advise_recomputation(struct search *s, int micro_batches)
 {
     struct change c = {.recompute = true};
@@ -298,7 +300,7 @@ static bool try_strategies(struct search *s, int workers)
     return false;
 }
 
-/* The workers of a file are not among the options. */
+/* The number of workers in a plan's file is not among the options. */
 static void advise_strategies(struct search *s)
 {
     const struct plan *plan = s->predict->plan;
@@ -340,7 +342,7 @@ static bool try_workers(struct search *s, int workers)
     return try_change(s, &c);
 }
 
-/* Cores of one host share its memory: more of them would not help. */
+/* Cores of one host share its memory: more workers there would not help. */
 static void advise_workers(struct search *s)
 {
     int most = s->predict->machine->n_devices;

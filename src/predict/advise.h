@@ -1,7 +1,7 @@
-/* advise.h: what to change of a plan that does not fit into memory.
+/* advise.h: changes that make a plan fit into memory.
  *
- * Kinds of change are tried from the one that costs least; of each kind the smallest that fits is
- * named, in words that can be typed:
+ * Kinds of change are tried in the order of what they cost; of each kind the smallest change that
+ * fits is named, in words that can be typed:
  *
  *     0. a smaller batch in the test, where that alone is too large
  *     1. more micro-batches: 2, 4, 8, ..
@@ -13,8 +13,8 @@
  * Where training would fit after a change but the test would not, a smaller batch of the test is a
  * part of the change.
  *
- * Only lowering says what a plan needs: every try is lowered, nothing is measured, no clock runs.
- * Of each kind no more is tried after four seconds.
+ * Only lowering says what memory a plan needs: every try is lowered, nothing is measured, no clock
+ * runs. Each kind has four seconds.
  *
  *     struct advise_request r = {.predict = &request, .strategy = "data", .how = how};
  *     struct advice found[ADVICE_MAX];

@@ -53,7 +53,7 @@ static enum status open_profile(struct forecast *f)
     return profile_open(path, &f->profile);
 }
 
-/* What computes here, and what is known of it. */
+/* The backend of this host, and its costs. */
 static enum status open_costs(struct forecast *f)
 {
     f->local = true;
@@ -91,8 +91,8 @@ static enum status open_local(struct forecast *f, int workers)
     return open_feed(f);
 }
 
-/* Which kinds of the machine's devices this host has, by the model of the processor; the number of
- * the first in *first, or -1. */
+/* Finds which kinds of the machine's devices this host has, by the model of the processor; *first:
+ * the first such kind, or -1. */
 static enum status find_kinds_here(struct forecast *f, int *first)
 {
     struct machine *m = f->machine, *host;
@@ -113,7 +113,7 @@ static enum status find_kinds_here(struct forecast *f, int *first)
     return st;
 }
 
-/* Ranks, if the machine was measured with them. */
+/* MPI, if the machine was measured with it. */
 static const char *find_transport(const struct machine *m)
 {
     for (int i = 0; i < m->n_curves; i++)
@@ -122,8 +122,8 @@ static const char *find_transport(const struct machine *m)
     return "threads";
 }
 
-/* Devices that are not here have no kernels of ours: dense tensors, and rooflines. Those of the
- * same kind as this host's cost what they cost here. */
+/* Devices of another host have no kernels of ours: dense tensors, and rooflines. Those of the same
+ * kind as this host's have measured costs. */
 static enum status open_distant(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
@@ -152,7 +152,7 @@ static enum status build_graph(const struct forecast *f, int64_t batch, struct g
                      : STATUS_OK;
 }
 
-/* As the trainer has them: of few images a step takes all. */
+/* As in the trainer: if there are fewer images than a batch, a step takes all of them. */
 static enum status build_graphs(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
@@ -170,7 +170,7 @@ static enum status build_graphs(struct forecast *f)
     return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
 }
 
-/* What a step on one device consists of. */
+/* The parts of a step on one device. */
 struct step_parts {
     double launches_s, convolutions_s, others_s;
 };
@@ -227,7 +227,7 @@ static enum status calibrate_batch(struct forecast *f, struct cost_scales *scale
     return st;
 }
 
-/* The one figure that is known of a device says how far its roofline is off. */
+/* The one known figure of a device says how far its roofline is off. */
 static enum status calibrate(struct forecast *f)
 {
     struct forecast_batch own;
@@ -347,8 +347,8 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
 static void warn_if_disturbed(const struct forecast *f, const struct measure_result *m)
 {
     if (m->disturbed > 0 && !f->options->quiet)
-        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high; "
-                 "'cleave profile forget' forgets them",
+        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high, "
+                 "until the plan is predicted again on a calm host",
                  100 * m->disturbed);
 }
 

@@ -1,4 +1,4 @@
-/* forecast.h: what everybody who predicts shares: options, the machine, the profile, and the
+/* forecast.h: what all predictions of a command share: options, the machine, the profile; and the
  * prediction of one plan.
  *
  *     struct forecast f;
@@ -12,7 +12,7 @@
 #include "data/dataset.h"
 #include "predict/predict.h"
 
-/* What the run would be told, beside network, data and batch, that changes what it takes. */
+/* Options of a run, beside network, data and batch, that change its time or memory. */
 struct forecast_run {
     int optimizer;           /* enum update_kind */
     double momentum;         /* of SGD; without any it keeps no state */
@@ -21,7 +21,7 @@ struct forecast_run {
     int64_t limit;           /* it trains on the first so many images; 0: on all */
     bool augment;            /* flips and crops the images */
 };
-/* As 'cleave train' runs unless it is told otherwise. */
+/* The defaults of 'cleave train'. */
 extern const struct forecast_run forecast_usual_run;
 
 struct forecast_options {
@@ -36,7 +36,8 @@ struct forecast_options {
     enum status (*on_progress)(void *user, double share, const char *what);
     void *user;
     bool no_measure, no_data;
-    bool shape_only; /* of the data the shape alone counts: there are as many as a step takes */
+    bool shape_only; /* only the shape of the data counts: there are as many samples as a step takes
+                      */
     bool no_eval;    /* the run has no test: its programs need no memory */
     bool quiet;      /* no progress line */
 };
@@ -45,7 +46,7 @@ struct forecast {
     const struct forecast_options *options;
     struct dataset_info data;
     struct graph *graph;
-    /* By what a run has beside its training step (predict_other). */
+    /* Graphs of the other programs of a run (predict_other). */
     struct graph *train_short, *eval, *eval_short;
     const struct backend *backend;
     profile *profile;
@@ -66,21 +67,22 @@ enum status forecast_open(struct forecast *f, const struct forecast_options *o,
                           int workers) MUST_USE;
 void forecast_close(struct forecast *f);
 
-/* The same for other batches: it has graphs of its own, the rest is f's, which must outlive it. */
+/* A forecast for another batch: it has graphs of its own, the rest is f's, which must outlive it.
+ */
 struct forecast_batch {
     struct forecast_options options;
     struct forecast forecast;
 };
 enum status forecast_open_batch(const struct forecast *f, int64_t batch,
                                 struct forecast_batch *out) MUST_USE;
-/* Of the test, too. */
+/* For another batch of the test, too. */
 enum status forecast_open_batches(const struct forecast *f, int64_t batch, int64_t eval_batch,
                                   struct forecast_batch *out) MUST_USE;
 void forecast_close_batch(struct forecast_batch *b);
 
 enum status forecast_plan(struct forecast *f, const struct plan *plan, bool keep_times,
                           struct prediction **out) MUST_USE;
-/* The request behind it, for asking more of the same prediction. */
+/* The request of such a prediction. */
 struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
                                         bool keep_times);
 

@@ -1,7 +1,8 @@
-/* This host as a machine: what hwloc sees, and what communication takes, measured once. */
+/* This host as a machine: hwloc's devices, and measured links between workers. */
 #include "predict/predict.h"
 
 #include "machine/measure.h"
+#include "profile/other_load.h"
 #include "runtime/pin.h"
 
 #include <stdlib.h>
@@ -26,15 +27,6 @@ static void show(double share, void *user)
         status_clear();
 }
 
-static enum status keep(profile *p, const char *name, const struct machine *m)
-{
-    char *text;
-    TRY(machine_write_text(m, &text));
-    enum status st = profile_put_text(p, name, text);
-    free(text);
-    return st;
-}
-
 static enum status survey(int workers, int threads, const struct measure_callbacks *callbacks,
                           struct machine *m)
 {
@@ -47,7 +39,22 @@ static enum status survey(int workers, int threads, const struct measure_callbac
     return machine_measure_threads(m, &o);
 }
 
-/* What was measured is kept; how much memory there is may have changed since. */
+/* The names in the profile of a machine and of the share that other programs had meanwhile. */
+struct names {
+    char machine[MEASURE_DEVICE_BYTES + 64], load[MEASURE_DEVICE_BYTES + 96];
+};
+
+static enum status keep(profile *p, const struct names *names, const struct machine *m, double load)
+{
+    char *text, load_text[32];
+    TRY(machine_write_text(m, &text));
+    enum status st = profile_put_text(p, names->machine, text);
+    free(text);
+    (void)snprintf(load_text, sizeof load_text, "%.3f", load);
+    return st == STATUS_OK ? profile_put_text(p, names->load, load_text) : st;
+}
+
+/* Links stay as they were measured; the memory may have changed since. */
 static enum status renew_memory(struct machine *m, int threads)
 {
     struct machine *now;
@@ -57,26 +64,43 @@ static enum status renew_memory(struct machine *m, int threads)
     return STATUS_OK;
 }
 
+/* *out is NULL if there is none, or if it was measured beside other programs, which are gone. */
+static enum status find_kept(profile *p, const struct names *names, int threads, bool look_only,
+                             struct machine **out)
+{
+    char *text = NULL, *load = NULL;
+    *out = NULL;
+    if (p)
+        TRY(profile_get_text(p, names->machine, &text));
+    if (!text)
+        return STATUS_OK;
+    enum status st = profile_get_text(p, names->load, &load);
+    bool is_bad = !look_only && other_load_is_calmer_than(load ? strtod(load, NULL) : 1);
+    free(load);
+    if (st == STATUS_OK && !is_bad)
+        st = machine_parse_json(text, strlen(text), "the profile's machine", out);
+    free(text);
+    return st == STATUS_OK && *out ? renew_memory(*out, threads) : st;
+}
+
 enum status predict_local_machine(profile *p, int workers, int threads, bool look_only,
                                   const struct measure_callbacks *callbacks, struct machine **out)
 {
-    char name[MEASURE_DEVICE_BYTES + 64], processor[MEASURE_DEVICE_BYTES], *text = NULL;
-    (void)snprintf(name, sizeof name, "machine of %d workers with %d threads on %s", workers,
-                   threads, profile_describe_processor(processor, sizeof processor));
-    if (p)
-        TRY(profile_get_text(p, name, &text));
-    struct machine *m;
-    enum status st;
-    if (text) {
-        st = machine_parse_json(text, strlen(text), "the profile's machine", &m);
-        free(text);
-        TRY(st);
-        st = renew_memory(m, threads);
-    } else {
+    struct names names;
+    char processor[MEASURE_DEVICE_BYTES];
+    (void)snprintf(names.machine, sizeof names.machine,
+                   "machine of %d workers with %d threads on %s", workers, threads,
+                   profile_describe_processor(processor, sizeof processor));
+    (void)snprintf(names.load, sizeof names.load, "other load of %s", names.machine);
+    struct machine *m = NULL;
+    enum status st = find_kept(p, &names, threads, look_only, &m);
+    if (st == STATUS_OK && !m) {
         TRY(machine_discover(threads, &m));
+        struct other_load others = other_load_begin();
         st = look_only ? STATUS_OK : survey(workers, threads, callbacks, m);
+        double load = other_load_share(&others);
         if (st == STATUS_OK && p && !look_only)
-            st = keep(p, name, m);
+            st = keep(p, &names, m, load);
     }
     if (st != STATUS_OK) {
         machine_destroy(m);

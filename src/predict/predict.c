@@ -1,10 +1,9 @@
 #include "predict/predict.h"
 
+#include "base/numbers.h"
 #include "base/parallel.h"
 #include "base/timer.h"
-#include "predict/paces.h"
 #include "profile/costs.h"
-#include "profile/wander.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,8 +41,8 @@ static void take_larger(int64_t to[BUFFER_CLASS_COUNT], const int64_t from[BUFFE
         to[k] = from[k] > to[k] ? from[k] : to[k];
 }
 
-/* The k-th other program; its slabs, by worker, are only of interest where they are larger than the
- * step's. */
+/* The k-th other program; its slabs, by worker, matter only where they are larger than the step's.
+ */
 static enum status describe_other(const struct predict_request *r, const struct prediction *p,
                                   int k, struct program_case *out)
 {
@@ -65,7 +64,7 @@ static int64_t sum_classes(const int64_t classes[BUFFER_CLASS_COUNT])
     return sum;
 }
 
-/* Of all programs together: they share one set of slabs. */
+/* All programs of a run share one set of slabs. */
 static void unite_memory(struct prediction *p, const struct program_case *others, int n_others)
 {
     for (int i = 0; i < p->n_workers; i++) {
@@ -85,7 +84,7 @@ static int device_of(const struct machine *m, int worker)
     return worker % m->n_devices;
 }
 
-/* What shares one memory: a GPU has its own, the cores of a host share the host's. */
+/* A memory: a GPU has its own, the cores of a host share the host's. */
 struct place {
     int first_worker, n_workers;
     int64_t limit_bytes; /* 0: unknown */
@@ -142,42 +141,26 @@ static enum status check_fit(const struct predict_request *r, struct prediction 
 
 /* ---- time ---- */
 
-static bool has_idle_workers(const struct plan *plan)
-{
-    return plan->n_stages > 1 || plan->n_servers > 0;
-}
-
-/* Workers that share the cores of one host, at most. */
-static enum status find_crowd(const struct predict_request *r, struct prediction *p, int *out)
-{
-    const struct machine *m = r->machine;
-    int *n;
-    TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
-    *out = 1;
-    for (int i = 0; i < p->n_workers; i++) {
-        int host = machine_find_host(m, m->devices[device_of(m, i)].node);
-        *out = ++n[host] > *out ? n[host] : *out;
-    }
-    return STATUS_OK;
-}
-
 static enum status measure(const struct predict_request *r, struct prediction *p)
 {
-    int crowd = 1;
-    TRY(find_crowd(r, p, &crowd));
-    struct measure_request m = {.graph = r->graph,
+    const struct machine *m = r->machine;
+    int *n, crowd = 1; /* workers that share the cores of one host, at most */
+    TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
+    for (int i = 0; i < p->n_workers; i++)
+        crowd = int_max(crowd, ++n[machine_find_host(m, m->devices[device_of(m, i)].node)]);
+    struct measure_request q = {.graph = r->graph,
                                 .plan = r->plan,
                                 .backend = r->backend,
-                                .threads = r->threads,
-                                .precision = r->precision,
-                                .n_states = r->n_states,
+                                .device = p->device,
                                 .programs = p->programs,
+                                .n_states = r->n_states,
                                 .most_at_once = crowd,
-                                .alone = has_idle_workers(r->plan),
+                                /* stages and servers leave workers idle */
+                                .alone = r->plan->n_stages > 1 || r->plan->n_servers > 0,
                                 .budget_s = r->measure_s,
                                 .look_only = r->look_only || p->too_large_worker >= 0,
                                 .callbacks = r->callbacks};
-    return profile_measure(r->profile, &m, &p->measured);
+    return profile_measure(r->profile, &q, &p->measured);
 }
 
 static enum status find_costs(const struct predict_request *r, struct prediction *p)
@@ -213,19 +196,20 @@ static enum status run_clock(const struct predict_request *r, struct prediction 
 {
     struct clock_worker *workers;
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *workers, &workers));
-    struct paces paces = {0};
+    struct measure_factors factors = {.slowest = 1, .cold = 1};
     if (r->local && r->profile && p->n_workers > 1)
-        paces_find(r->profile, &p->measured.setting, r->graph, r->plan, &paces);
+        measure_find_factors(r->profile, &p->measured.setting, r->graph, r->plan, &factors);
     for (int i = 0; i < p->n_workers; i++)
-        workers[i] =
-            (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i), 0, 0};
+        workers[i] = (struct clock_worker){p->programs[i], p->costs[i], device_of(r->machine, i)};
     struct clock_options o = {.machine = r->machine,
                               .transport = r->transport,
-                              .step_s = paces.start_s,
+                              .step_s = factors.start_s,
+                              .slowest = factors.slowest,
+                              .cold = factors.cold,
                               .feed = r->feed,
                               .free_communication = free_communication,
                               .keep_times = keep_times};
-    return paces_run_clock(&paces, workers, p->n_workers, &o, p->memory_arena, out);
+    return clock_run(workers, p->n_workers, &o, p->memory_arena, out);
 }
 
 enum status prediction_free_communication(const struct predict_request *r, struct prediction *p,
@@ -253,13 +237,13 @@ static enum status check_request(const struct predict_request *r)
     return STATUS_OK;
 }
 
-/* What follows lowering: the memory of the other programs, and the time. Neither needs the other,
- * so they are found at the same time. */
+/* The steps after lowering: the memory of the other programs, and, if nothing is to be measured,
+ * the time. Neither needs the other, so both run at the same time. */
 struct rest {
     const struct predict_request *request;
     struct prediction *prediction;
     bool with_time;
-    bool apart; /* the items of the study are items, and not all of them one */
+    bool apart; /* each item of the study is one item here; else all of them are one */
     struct program_study *study;
 };
 
@@ -267,16 +251,8 @@ static enum status find_time(const struct predict_request *r, struct prediction 
 {
     TRY(find_costs(r, p));
     TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
-    if (r->local && r->profile)
-        TRY(wander_find(r->profile, &p->measured.setting, &p->wander));
+    p->wander = r->local && r->profile ? PREDICT_HOST_ERROR : 0;
     p->clock.error_s = hypot(p->clock.error_s, p->wander * p->clock.step_s);
-    return STATUS_OK;
-}
-
-static enum status study_all(const struct rest *rest, int thread)
-{
-    for (int i = 0; i < program_study_items(rest->study); i++)
-        TRY(program_study_do(rest->study, i, thread));
     return STATUS_OK;
 }
 
@@ -286,7 +262,11 @@ static enum status do_item(void *user, int item, int thread)
     int other = item - rest->with_time;
     if (other < 0)
         return find_time(rest->request, rest->prediction);
-    return rest->apart ? program_study_do(rest->study, other, thread) : study_all(rest, thread);
+    if (rest->apart)
+        return program_study_do(rest->study, other, thread);
+    for (int i = 0; i < program_study_items(rest->study); i++)
+        TRY(program_study_do(rest->study, i, thread));
+    return STATUS_OK;
 }
 
 static enum status find_rest(const struct predict_request *r, struct prediction *p, bool with_time)
@@ -310,42 +290,22 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
     return check_fit(r, p);
 }
 
-static enum status build_memory(const struct predict_request *r, struct prediction *p)
+/* Memory comes first where costs are measured: a plan that does not fit is not run. */
+static enum status build(const struct predict_request *r, struct prediction *p, bool with_time)
 {
+    bool measures = with_time && r->local && r->profile;
     TRY(check_request(r));
     TRY(lower(r, p));
-    return find_rest(r, p, false);
-}
-
-/* What is to be measured depends on whether it fits. */
-static enum status build_measured(const struct predict_request *r, struct prediction *p)
-{
-    TRY(build_memory(r, p));
+    TRY(find_rest(r, p, with_time && !measures));
+    if (!measures)
+        return STATUS_OK;
     TRY(measure(r, p));
     return find_time(r, p);
 }
 
-static enum status build_known(const struct predict_request *r, struct prediction *p)
-{
-    TRY(check_request(r));
-    TRY(lower(r, p));
-    return find_rest(r, p, true);
-}
-
-static enum status build_all(const struct predict_request *r, struct prediction *p)
+static enum status predict(const struct predict_request *r, bool with_time, struct prediction **out)
 {
     int64_t start_ns = timer_now_ns();
-    TRY(r->local && r->profile ? build_measured(r, p) : build_known(r, p));
-    p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 -
-                   (p->measured.n_measured ? p->measured.seconds : 0);
-    return STATUS_OK;
-}
-
-typedef enum status build_prediction(const struct predict_request *r, struct prediction *p);
-
-static enum status create(const struct predict_request *request, build_prediction *build,
-                          struct prediction **out)
-{
     arena *memory;
     struct prediction *p;
     TRY(arena_create(&memory));
@@ -354,26 +314,26 @@ static enum status create(const struct predict_request *request, build_predictio
         arena_destroy(memory);
         return st;
     }
-    p->memory_arena = memory;
-    p->backend = request->backend;
-    p->n_workers = request->plan->n_workers;
-    st = build(request, p);
+    *p = (struct prediction){
+        .memory_arena = memory, .backend = r->backend, .n_workers = r->plan->n_workers};
+    st = build(r, p, with_time);
     if (st != STATUS_OK) {
         prediction_destroy(p);
         return st;
     }
+    p->predict_s = (double)(timer_now_ns() - start_ns) * 1e-9 - p->measured.seconds;
     *out = p;
     return STATUS_OK;
 }
 
 enum status predict_plan(const struct predict_request *request, struct prediction **out)
 {
-    return create(request, build_all, out);
+    return predict(request, true, out);
 }
 
 enum status predict_memory(const struct predict_request *request, struct prediction **out)
 {
-    return create(request, build_memory, out);
+    return predict(request, false, out);
 }
 
 void prediction_destroy(struct prediction *p)

@@ -1,5 +1,5 @@
-/* predict.h: what a plan will cost on a machine: its programs lowered, their costs found (and, on
- * this host, measured where they are not known), and the clock run on them.
+/* predict.h: the time and memory of a plan on a machine: its programs are lowered, their costs are
+ * found (and, on this host, measured where they are not known), and the clock runs on them.
  *
  *     struct predict_request r = {.graph = g, .plan = plan, .machine = m, .backend = backend,
  *                                 .threads = 1, .n_states = 1, .profile = p, .local = true};
@@ -18,6 +18,11 @@
 #include "profile/profile.h"
 
 enum { PREDICT_MAX_OTHERS = 4 };
+
+/* The part of a relative error that all plans on this host have in common: hosts that share cores,
+ * caches or memory with others get faster and slower by and by, and nothing that is measured now
+ * says what will be when the plan is run. */
+#define PREDICT_HOST_ERROR 0.05
 
 /* A program that a run of the plan has beside the training step: the short last batch, the test. */
 struct predict_other {
@@ -58,8 +63,8 @@ struct prediction {
     struct instr_cost **costs;             /* by worker */
     device *device;
     const struct backend *backend;
-    struct clock_result clock;             /* its error_s with what this host wanders */
-    double wander;                         /* relative; 0: another machine (profile/wander.h) */
+    struct clock_result clock;             /* its error_s with `wander` */
+    double wander;                         /* PREDICT_HOST_ERROR; 0: another machine */
     int64_t (*memory)[BUFFER_CLASS_COUNT]; /* by worker: what a run allocates */
     int64_t largest_bytes;                 /* of one worker */
     int largest_worker;
@@ -73,20 +78,21 @@ struct prediction {
     double predict_s;                         /* without measuring: lowering, looking up, clock */
 };
 
-/* Of a plan that does not fit nothing is measured: its time is estimated from what is known. */
+/* A plan that does not fit is not measured: its time is estimated from known costs. */
 enum status predict_plan(const struct predict_request *request, struct prediction **out) MUST_USE;
-/* The memory alone: no costs are looked for, and no clock runs. */
+/* Only the memory: no costs are found, and no clock runs. */
 enum status predict_memory(const struct predict_request *request, struct prediction **out) MUST_USE;
 void prediction_destroy(struct prediction *p); /* NULL is fine */
 
-/* The clock once more on the same programs and costs, with transfers that take no time. */
+/* Runs the clock again on the same programs and costs, with transfers that take no time. */
 enum status prediction_free_communication(const struct predict_request *request,
                                           struct prediction *p, double *step_s) MUST_USE;
 
 /* ---- this host ---- */
 
-/* This host with `workers` devices of `threads` cores each, and what communication between them
- * takes: kept in the profile, or measured now and kept there. */
+/* This host with `workers` devices of `threads` cores each, and the links between them: from the
+ * profile, or measured now and kept there. They are measured again if other programs disturbed them
+ * and are gone. */
 enum status predict_local_machine(profile *p, int workers, int threads, bool look_only,
                                   const struct measure_callbacks *callbacks,
                                   struct machine **out) MUST_USE;

@@ -4,10 +4,6 @@
 
 #include <math.h>
 
-/* Cold caches cost about a fifth where they cost most (two stages without micro-batches, 2 cores).
- */
-static const double MOST_ALONE = 1.25;
-
 static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
 {
     double scale = convolves ? source->scales.convolutions : source->scales.others;
@@ -50,8 +46,8 @@ static bool is_alike(const struct program *p, const struct instr *a, const struc
            p->runs[a->index].n_output_grads == p->runs[b->index].n_output_grads;
 }
 
-/* Where nothing was measured. Micro-batches repeat each other: what a pass of a group takes is
- * looked for once. */
+/* Where nothing was measured. Micro-batches repeat each other: the roofline of a group's pass is
+ * found once. */
 static void find_rooflines(const struct cost_source *source, const struct program *p,
                            struct instr_cost *costs)
 {
@@ -87,7 +83,7 @@ static struct instr_cost find_cost(const struct cost_source *source, const struc
     if (!look_up(source, &source->busy, key, &work, &busy, &origin))
         return find_roofline(source, p, i);
     struct instr_cost cost = {busy.seconds, busy.seconds, busy.spread, origin};
-    /* A fit says less of what neighbours cost than the other measurement does. */
+    /* A fit of one and a measurement of the other would say little about neighbours. */
     if (look_up(source, &source->alone, key, &work, &alone, &alone_origin) &&
         alone_origin == origin) {
         cost.alone_s = alone.seconds;
@@ -112,7 +108,7 @@ void costs_find(const struct cost_source *source, const struct program *p, struc
 
 void costs_settle_alone(const struct cost_sums *sums, struct instr_cost *costs, int n)
 {
-    if (sums->alone_s <= MOST_ALONE * sums->busy_s)
+    if (sums->alone_s <= sums->busy_s)
         return;
     for (int i = 0; i < n; i++)
         costs[i].alone_s = costs[i].busy_s;

@@ -3,9 +3,7 @@
 #include "base/arena.h"
 #include "base/numbers.h"
 #include "base/timer.h"
-#include "profile/pace.h"
-#include "profile/rehearsal.h"
-#include "profile/wander.h"
+#include "profile/rounds.h"
 #include "program/work.h"
 #include "runtime/pin.h"
 
@@ -13,53 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 1000, PACE_ENTRIES = 3 };
-static const double BUDGET_S = 1, MOST_S = 4;
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 1000, FACTORS = 3 };
+static const double BUDGET_S = 1, MOST_S = 4, CHECK_S = 0.2;
 
-/* A key of the plan that is not in the profile. */
-struct wanted {
+static const char start_name[] = "start", slowest_name[] = "slowest", cold_name[] = "cold";
+
+/* A key of the plan. */
+struct plan_key {
     const char *key;
     struct instr_work work;
-};
-
-/* A time of a wanted key: of one round, or the middle of one instruction's rounds. */
-struct sample {
-    int wanted;
-    double seconds;
-};
-
-struct samples {
-    int n, capacity;
-    struct sample *of; /* for free() */
-};
-
-/* What a worker that rehearsed did in a round. */
-struct part {
-    int *counts;   /* by wanted key: of how many instructions */
-    double rest_s; /* what the other instructions took */
+    bool is_known, is_checked;
+    struct profile_cost kept; /* if known */
+    /* Of the rounds so far: sums over its instructions, and over the rounds of each. */
+    int n_instrs, n_times;
+    double seconds, spread;
 };
 
 /* One way to measure: a setting, and what is missing in it. */
 struct session {
     profile *profile;
     const struct measure_request *request;
-    const struct program *const *programs; /* by worker */
     arena *memory;
-    int threads, at_once; /* of a worker; workers at the same time */
-    struct profile_setting setting;
-    int n_wanted;
-    struct wanted *wanted; /* sorted by key */
-    struct samples rounds, middles;
-    struct rehearsal_result last; /* of the last rehearsal */
-    /* What was measured earlier and now again: in all. */
-    double again_s, then_s;
-    double disturbed; /* the largest share of a rehearsal's rounds */
-    int n_paces;
-    struct pace_row *paces; /* [all who rehearse] */
-    struct part *parts;     /* [all who rehearse] */
-    double *scratch;        /* room for the rounds of an instruction */
-    /* of the rehearsals to do, which one this is */
-    int n_turns, turn;
+    int at_once;                            /* workers at the same time */
+    struct profile_setting setting, factor; /* of costs, and of factors */
+    bool in_turn;
+    int n_keys, n_missing, n_unchecked;
+    struct plan_key *keys; /* sorted */
+    double *scratch;       /* room for the rounds of an instruction */
+    /* Of the teams so far: */
+    int n_teams, team; /* all of them, and the one that is measured */
+    int n_rounds;      /* of the team with the fewest */
+    double start_s, slowest, cold, disturbed;
     char what[96];
 };
 
@@ -95,30 +77,11 @@ const char *profile_describe_device(const struct backend *backend, const device 
     return text;
 }
 
-static int threads_of(const struct measure_request *r)
-{
-    int share = pin_count_cores() / r->plan->n_workers;
-    return r->threads ? r->threads : r->plan->n_workers == 1 ? 0 : share > 1 ? share : 1;
-}
+/* ---- which keys ---- */
 
-static int smaller(int a, int b)
+static int compare_keys(const void *a, const void *b)
 {
-    return a < b ? a : b;
-}
-
-static int workers_at_once(const struct measure_request *r, int threads)
-{
-    int fit = threads ? pin_count_cores() / threads : 1;
-    int most = r->most_at_once ? r->most_at_once : r->plan->n_workers;
-    most = smaller(most, r->plan->n_workers);
-    return fit < 1 ? 1 : smaller(fit, most);
-}
-
-/* ---- what is missing ---- */
-
-static int compare_wanted(const void *a, const void *b)
-{
-    return strcmp(((const struct wanted *)a)->key, ((const struct wanted *)b)->key);
+    return strcmp(((const struct plan_key *)a)->key, ((const struct plan_key *)b)->key);
 }
 
 static const uint64_t HASH_START = 0xCBF29CE484222325u;
@@ -139,14 +102,6 @@ struct seen {
     uint64_t *slots; /* 0: free */
 };
 
-static enum status make_seen(arena *memory, int n, struct seen *out)
-{
-    out->capacity = 64;
-    while (out->capacity < 2 * (size_t)n)
-        out->capacity *= 2;
-    return arena_alloc_array(memory, out->capacity, sizeof *out->slots, &out->slots);
-}
-
 /* Whether the key is new. */
 static bool see(struct seen *s, const char *key)
 {
@@ -163,7 +118,7 @@ static bool see(struct seen *s, const char *key)
 static bool is_twin(const struct session *s, int worker)
 {
     for (int w = 0; w < worker; w++)
-        if (s->programs[w] == s->programs[worker])
+        if (s->request->programs[w] == s->request->programs[worker])
             return true;
     return false;
 }
@@ -173,335 +128,191 @@ static bool computes(const struct program *p, int i)
     return p->instrs[i].stream == STREAM_COMPUTE;
 }
 
-static int count_computing(const struct session *s)
+static enum status note_key(struct session *s, const struct program *p, int i, struct seen *seen)
 {
-    int n = 0;
-    for (int w = 0; w < s->request->plan->n_workers; w++) {
-        int n_instrs = is_twin(s, w) ? 0 : s->programs[w]->n_instrs;
-        for (int i = 0; i < n_instrs; i++)
-            n += computes(s->programs[w], i);
-    }
-    return n;
+    char text[WORK_KEY_BYTES];
+    if (!program_instr_key(p, i, text, sizeof text)[0] || !see(seen, text))
+        return STATUS_OK;
+    struct plan_key *k = &s->keys[s->n_keys++];
+    program_instr_work(p, i, &k->work);
+    k->is_known = profile_find(s->profile, &s->setting, text, &k->kept);
+    k->is_checked = k->is_known && profile_is_checked(s->profile, &s->setting, text);
+    s->n_missing += !k->is_known;
+    s->n_unchecked += !k->is_checked;
+    return arena_copy_text(s->memory, text, &k->key);
 }
 
-static enum status note_key(struct session *s, const struct program *p, int i, struct seen *seen,
-                            int *n_keys)
+static enum status gather_keys(struct session *s)
 {
-    char key[WORK_KEY_BYTES];
-    struct profile_cost cost;
-    if (!program_instr_key(p, i, key, sizeof key)[0] || !see(seen, key))
-        return STATUS_OK;
-    ++*n_keys;
-    if (profile_find(s->profile, &s->setting, key, &cost))
-        return STATUS_OK;
-    struct wanted *to = &s->wanted[s->n_wanted++];
-    program_instr_work(p, i, &to->work);
-    return arena_copy_text(s->memory, key, &to->key);
-}
-
-/* Keys that the profile lacks, sorted; *n_keys counts all. */
-static enum status gather_keys(struct session *s, int *n_keys)
-{
-    int n = count_computing(s);
-    struct seen seen;
-    TRY(make_seen(s->memory, n, &seen));
-    TRY(arena_alloc_array(s->memory, (size_t)n, sizeof *s->wanted, &s->wanted));
-    *n_keys = s->n_wanted = 0;
-    for (int w = 0; w < s->request->plan->n_workers; w++) {
-        const struct program *p = s->programs[w];
-        int n_instrs = is_twin(s, w) ? 0 : p->n_instrs;
-        for (int i = 0; i < n_instrs; i++)
-            if (computes(p, i))
-                TRY(note_key(s, p, i, &seen, n_keys));
-    }
-    qsort(s->wanted, (size_t)s->n_wanted, sizeof *s->wanted, compare_wanted);
+    int n = 0, n_workers = s->request->plan->n_workers;
+    struct seen seen = {.capacity = 64};
+    for (int w = 0; w < n_workers; w++)
+        for (int i = 0; !is_twin(s, w) && i < s->request->programs[w]->n_instrs; i++)
+            n += computes(s->request->programs[w], i);
+    while (seen.capacity < 2 * (size_t)n)
+        seen.capacity *= 2;
+    TRY(arena_alloc_array(s->memory, seen.capacity, sizeof *seen.slots, &seen.slots));
+    TRY(arena_alloc_array(s->memory, (size_t)n, sizeof *s->keys, &s->keys));
+    s->n_keys = s->n_missing = s->n_unchecked = 0;
+    for (int w = 0; w < n_workers; w++)
+        for (int i = 0; !is_twin(s, w) && i < s->request->programs[w]->n_instrs; i++)
+            if (computes(s->request->programs[w], i))
+                TRY(note_key(s, s->request->programs[w], i, &seen));
+    qsort(s->keys, (size_t)s->n_keys, sizeof *s->keys, compare_keys);
     return STATUS_OK;
 }
 
-static int find_wanted(const struct session *s, const char *key)
+/* NULL: it takes no time. */
+static struct plan_key *find_key(const struct session *s, const struct program *p, int instr)
 {
-    const struct wanted looked_for = {.key = key};
-    const struct wanted *found =
-        bsearch(&looked_for, s->wanted, (size_t)s->n_wanted, sizeof looked_for, compare_wanted);
-    return found ? (int)(found - s->wanted) : -1;
+    char text[WORK_KEY_BYTES];
+    const struct plan_key looked_for = {.key = program_instr_key(p, instr, text, sizeof text)};
+    return bsearch(&looked_for, s->keys, (size_t)s->n_keys, sizeof looked_for, compare_keys);
 }
 
-/* ---- times ---- */
+/* ---- times of a team ---- */
 
-static enum status add_sample(struct samples *to, int wanted, double seconds)
+/* The median round over the sum of all medians. Medians leave out an interrupt or a neighbour's
+ * burst, but over a whole program one strikes somewhere every time. */
+static double find_scale(struct session *s, const struct rounds *r, int player,
+                         const double *medians_s)
 {
-    if (to->n == to->capacity) {
-        int capacity = to->capacity ? 2 * to->capacity : 4096;
-        struct sample *larger = realloc(to->of, (size_t)capacity * sizeof *larger);
-        if (!larger)
-            return status_no_memory((size_t)capacity * sizeof *larger);
-        to->of = larger;
-        to->capacity = capacity;
+    int n_instrs = rounds_program(r, player)->n_instrs;
+    double sum = 0;
+    for (int i = 0; i < n_instrs; i++)
+        sum += medians_s[i];
+    for (int round = 0; round < r->n_rounds; round++) {
+        s->scratch[round] = 0;
+        for (int i = 0; i < n_instrs; i++)
+            s->scratch[round] += rounds_seconds(r, player, round)[i];
     }
-    to->of[to->n++] = (struct sample){wanted, seconds};
+    numbers_sort(s->scratch, r->n_rounds);
+    return sum > 0 ? numbers_middle(s->scratch, r->n_rounds) / sum : 1;
+}
+
+/* Adds what the player's instructions took to their keys. */
+static enum status take_player(struct session *s, const struct rounds *r, int player)
+{
+    const struct program *p = rounds_program(r, player);
+    double *medians_s, *spreads;
+    TRY(arena_alloc_array(s->memory, (size_t)p->n_instrs, sizeof *medians_s, &medians_s));
+    TRY(arena_alloc_array(s->memory, (size_t)p->n_instrs, sizeof *spreads, &spreads));
+    for (int i = 0; i < p->n_instrs; i++) {
+        for (int round = 0; round < r->n_rounds; round++)
+            s->scratch[round] = rounds_seconds(r, player, round)[i];
+        numbers_sort(s->scratch, r->n_rounds);
+        medians_s[i] = numbers_middle(s->scratch, r->n_rounds);
+        spreads[i] = (numbers_quantile(s->scratch, r->n_rounds, 0.75) -
+                      numbers_quantile(s->scratch, r->n_rounds, 0.25)) /
+                     2;
+    }
+    double scale = find_scale(s, r, player, medians_s);
+    for (int i = 0; i < p->n_instrs; i++) {
+        struct plan_key *k = computes(p, i) ? find_key(s, p, i) : NULL;
+        if (!k)
+            continue;
+        k->n_instrs++;
+        k->n_times += r->n_rounds;
+        k->seconds += scale * medians_s[i];
+        k->spread += spreads[i];
+    }
     return STATUS_OK;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+/* ---- the slowest ---- */
 
-static int compare_samples(const void *a, const void *b)
-{
-    const struct sample *x = a, *y = b;
-    if (x->wanted != y->wanted)
-        return (x->wanted > y->wanted) - (x->wanted < y->wanted);
-    return compare_numbers(&x->seconds, &y->seconds);
-}
-
-/* What a program computes, in a number: two with the same do the same. */
-static uint64_t identify(const struct program *p)
-{
-    char key[WORK_KEY_BYTES];
-    uint64_t hash = HASH_START;
-    for (int i = 0; i < p->n_instrs; i++)
-        if (computes(p, i))
-            hash = hash_text(hash, program_instr_key(p, i, key, sizeof key));
-    return hash;
-}
-
-/* Of numbers in s->scratch. */
-static double middle_of(struct session *s, int n)
-{
-    numbers_sort(s->scratch, n);
-    return numbers_middle(s->scratch, n);
-}
-
-/* What one worker's rounds were. */
-struct take {
-    const struct program *program;
-    int n_rounds;
-    const double *seconds; /* [round][instruction] */
+/* A worker's program, cut where it waits for others: between two cuts is a stretch. Workers of one
+ * stage with as many stretches each are taken to meet after every stretch. */
+struct lane {
+    int stage, n_stretches;
+    int *stretch_of;             /* by instruction */
+    double *usual_s, *seconds_s; /* by stretch: by the costs, and in a round */
 };
 
-static double time_of(const struct take *t, int round, int instr)
+static int stage_of(const struct plan *plan, int worker)
 {
-    return t->seconds[(size_t)round * (size_t)t->program->n_instrs + (size_t)instr];
+    for (int i = 0; i < plan->n_stages; i++)
+        for (int k = 0; k < plan->stages[i].n_workers; k++)
+            if (plan->stages[i].workers[k] == worker)
+                return i;
+    return -1; /* a server */
 }
 
-static double middle_instr(struct session *s, const struct take *t, int instr)
+static bool waits_for_others(const struct program *p, const struct instr *instr)
 {
-    for (int round = 0; round < t->n_rounds; round++)
-        s->scratch[round] = time_of(t, round, instr);
-    return middle_of(s, t->n_rounds);
+    for (int k = 0; k < instr->n_waits; k++)
+        if (p->instrs[instr->waits[k]].stream != STREAM_COMPUTE)
+            return true;
+    return false;
 }
 
-static double sum_round(const struct take *t, int round)
+static enum status make_lane(struct session *s, const struct rounds *r, int player,
+                             struct lane *lane)
+{
+    const struct program *p = rounds_program(r, player);
+    size_t n = (size_t)p->n_instrs + 1;
+    *lane = (struct lane){.stage = stage_of(s->request->plan, r->workers[player])};
+    TRY(arena_alloc_array(s->memory, n, sizeof *lane->stretch_of, &lane->stretch_of));
+    TRY(arena_alloc_array(s->memory, n, sizeof *lane->usual_s, &lane->usual_s));
+    TRY(arena_alloc_array(s->memory, n, sizeof *lane->seconds_s, &lane->seconds_s));
+    for (int i = 0; i < p->n_instrs; i++) {
+        lane->n_stretches += computes(p, i) && waits_for_others(p, &p->instrs[i]);
+        lane->stretch_of[i] = lane->n_stretches;
+        const struct plan_key *k = computes(p, i) ? find_key(s, p, i) : NULL;
+        lane->usual_s[lane->n_stretches] += k ? k->seconds / k->n_instrs : 0;
+    }
+    lane->n_stretches++;
+    return STATUS_OK;
+}
+
+static bool meet(const struct lane *a, const struct lane *b)
+{
+    return a->stage == b->stage && a->n_stretches == b->n_stretches;
+}
+
+/* Of the workers that meet, the slowest in each stretch; the sum over stretches and stages. */
+static double sum_slowest(const struct lane *lanes, int n, bool usual)
 {
     double sum = 0;
-    for (int i = 0; i < t->program->n_instrs; i++)
-        sum += time_of(t, round, i);
+    for (int i = 0; i < n; i++) {
+        bool is_first = true;
+        for (int k = 0; k < i; k++)
+            is_first = is_first && !meet(&lanes[k], &lanes[i]);
+        for (int at = 0; is_first && at < lanes[i].n_stretches; at++) {
+            double slowest_s = 0;
+            for (int k = i; k < n; k++)
+                if (meet(&lanes[k], &lanes[i]))
+                    slowest_s =
+                        fmax(slowest_s, usual ? lanes[k].usual_s[at] : lanes[k].seconds_s[at]);
+            sum += slowest_s;
+        }
+    }
     return sum;
 }
 
-/* The middle round over the sum of all middles, which leave out an interrupt or a neighbour's
- * burst; but over a whole program it strikes somewhere every time, so that they alone sum up to too
- * little.
- */
-static double find_scale(struct session *s, const struct take *t)
+/* What workers that wait for each other take, over what their costs say: the median round. */
+static enum status find_slowest(struct session *s, const struct rounds *r, double *out)
 {
-    double middles = 0;
-    for (int i = 0; i < t->program->n_instrs; i++)
-        middles += middle_instr(s, t, i);
-    for (int round = 0; round < t->n_rounds; round++)
-        s->scratch[round] = sum_round(t, round);
-    return middles > 0 ? middle_of(s, t->n_rounds) / middles : 1;
-}
-
-/* Adds up instructions until they usually take as long as a block: to each one's block. */
-static enum status cut_into_blocks(struct session *s, const struct take *t, int **block_of, int *n)
-{
-    double usual_s = 0;
-    *n = 1;
-    TRY(arena_alloc_array(s->memory, (size_t)t->program->n_instrs + 1, sizeof **block_of,
-                          block_of));
-    for (int i = 0; i < t->program->n_instrs; i++) {
-        if (usual_s >= PACE_BLOCK_S) {
-            usual_s = 0;
-            ++*n;
+    struct lane *lanes;
+    TRY(arena_alloc_array(s->memory, (size_t)r->n, sizeof *lanes, &lanes));
+    for (int i = 0; i < r->n; i++)
+        TRY(make_lane(s, r, i, &lanes[i]));
+    for (int round = 0; round < r->n_rounds; round++) {
+        for (int i = 0; i < r->n; i++) {
+            struct lane *lane = &lanes[i];
+            memset(lane->seconds_s, 0, (size_t)lane->n_stretches * sizeof *lane->seconds_s);
+            for (int k = 0; k < rounds_program(r, i)->n_instrs; k++)
+                lane->seconds_s[lane->stretch_of[k]] += rounds_seconds(r, i, round)[k];
         }
-        (*block_of)[i] = *n - 1;
-        usual_s += middle_instr(s, t, i);
+        s->scratch[round] = sum_slowest(lanes, r->n, false);
     }
+    double usual_s = sum_slowest(lanes, r->n, true);
+    numbers_sort(s->scratch, r->n_rounds);
+    *out = usual_s > 0 ? fmax(1, numbers_middle(s->scratch, r->n_rounds) / usual_s) : 1;
     return STATUS_OK;
 }
 
-static enum status keep_pace(struct session *s, const struct take *t)
-{
-    int *block_of, n_blocks;
-    double *seconds;
-    TRY(cut_into_blocks(s, t, &block_of, &n_blocks));
-    TRY(arena_alloc_array(s->memory, (size_t)t->n_rounds * (size_t)n_blocks, sizeof *seconds,
-                          &seconds));
-    for (int round = 0; round < t->n_rounds; round++)
-        for (int i = 0; i < t->program->n_instrs; i++)
-            seconds[round * n_blocks + block_of[i]] += time_of(t, round, i);
-    s->paces[s->n_paces] = (struct pace_row){
-        .rehearsal = s->turn, .n_rounds = t->n_rounds, .n_blocks = n_blocks, .seconds = seconds};
-    struct part *part = &s->parts[s->n_paces++];
-    *part = (struct part){0};
-    return arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *part->counts,
-                             &part->counts);
-}
-
-static enum status take_instr(struct session *s, const struct take *t, int instr, double seconds)
-{
-    char key[WORK_KEY_BYTES];
-    struct part *part = &s->parts[s->n_paces - 1];
-    int wanted = find_wanted(s, program_instr_key(t->program, instr, key, sizeof key));
-    if (wanted < 0) {
-        struct profile_cost then;
-        part->rest_s += seconds;
-        if (profile_find(s->profile, &s->setting, key, &then)) {
-            s->again_s += seconds;
-            s->then_s += then.seconds;
-        }
-        return STATUS_OK;
-    }
-    part->counts[wanted]++;
-    for (int round = 0; round < t->n_rounds; round++)
-        TRY(add_sample(&s->rounds, wanted, time_of(t, round, instr)));
-    return add_sample(&s->middles, wanted, seconds);
-}
-
-static enum status take_worker(void *user, const struct program *p, int n_rounds,
-                               const double *seconds)
-{
-    struct session *s = user;
-    struct take t = {p, n_rounds, seconds};
-    double scale = find_scale(s, &t);
-    TRY(keep_pace(s, &t));
-    for (int i = 0; i < p->n_instrs; i++)
-        if (computes(p, i))
-            TRY(take_instr(s, &t, i, scale * middle_instr(s, &t, i)));
-    return STATUS_OK;
-}
-
-/* ---- from times to costs ---- */
-
-/* The samples of one key, sorted: [first, end). */
-static struct range range_of(const struct samples *s, int wanted, int first)
-{
-    int end = first;
-    while (end < s->n && s->of[end].wanted == wanted)
-        end++;
-    return (struct range){first, end};
-}
-
-/* At `share` of the way through sorted samples, between the two nearest. */
-static double quantile(const struct samples *s, struct range r, double share)
-{
-    double at = share * (double)(r.end - r.begin - 1);
-    int64_t low = r.begin + (int64_t)at, high = low + 1 < r.end ? low + 1 : low;
-    double part = at - (double)(int64_t)at;
-    return s->of[low].seconds * (1 - part) + s->of[high].seconds * part;
-}
-
-static double mean_of(const struct samples *s, struct range r)
-{
-    double sum = 0;
-    for (int64_t i = r.begin; i < r.end; i++)
-        sum += s->of[i].seconds;
-    return sum / (double)(r.end - r.begin);
-}
-
-/* The mean over instructions and workers, whose cores may differ; how far the rounds scatter. */
-static struct profile_cost cost_of(const struct session *s, struct range middles,
-                                   struct range rounds)
-{
-    double middle = mean_of(&s->middles, middles);
-    double scatter = quantile(&s->rounds, rounds, 0.75) - quantile(&s->rounds, rounds, 0.25);
-    return (struct profile_cost){.seconds = middle,
-                                 .spread = middle > 0 ? scatter / 2 / middle : 0,
-                                 .count = (int)(rounds.end - rounds.begin)};
-}
-
-/* What the worker's program will be predicted to take. */
-static double usual_round_s(const struct session *s, const struct part *part, const double *costs_s)
-{
-    double sum = part->rest_s;
-    for (int i = 0; i < s->n_wanted; i++)
-        sum += part->counts[i] * costs_s[i];
-    return sum;
-}
-
-const char *measure_plan_key(const char *what, const struct graph *graph, const struct plan *plan,
-                             char *text, size_t size)
-{
-    (void)snprintf(text, size, "%s of %.60s %lld, %.60s %d", what, graph->name,
-                   (long long)graph->batch, plan->name, plan->n_workers);
-    return text;
-}
-
-/* Up to twice PACE_ENTRIES of them. costs_s: by wanted key. */
-static enum status describe_pace(struct session *s, const double *costs_s,
-                                 struct profile_entry *out, int *n)
-{
-    struct pace pace;
-    for (int i = 0; i < s->n_paces; i++)
-        s->paces[i].usual_s = usual_round_s(s, &s->parts[i], costs_s);
-    TRY(pace_find(s->paces, s->n_paces, s->memory, &pace));
-    const struct {
-        const char *key;
-        double seconds, spread;
-    } known[PACE_ENTRIES] = {{MEASURE_START_KEY, s->last.start_s, 0},
-                             {MEASURE_DRIFT_KEY, 0, pace.drift},
-                             {MEASURE_JITTER_KEY, 0, pace.jitter}};
-    *n = 0;
-    for (int i = 0; i < PACE_ENTRIES; i++) {
-        char own[MEASURE_KEY_BYTES];
-        if (known[i].spread < 0)
-            continue;
-        struct profile_entry e = {.key = known[i].key,
-                                  .work = {.family = known[i].key},
-                                  .cost = {known[i].seconds, known[i].spread, .count = s->n_paces}};
-        out[(*n)++] = e;
-        (void)measure_plan_key(known[i].key, s->request->graph, s->request->plan, own, sizeof own);
-        TRY(arena_copy_text(s->memory, own, &e.key));
-        out[(*n)++] = e;
-    }
-    return STATUS_OK;
-}
-
-/* Turns all samples into entries, and forgets them. */
-static enum status add_entries(struct session *s, int *n_added)
-{
-    struct profile_entry *entries;
-    double *costs_s;
-    int n = 0, n_more = 0, in_middles = 0, in_rounds = 0;
-    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 1, sizeof *costs_s, &costs_s));
-    TRY(arena_alloc_array(s->memory, (size_t)s->n_wanted + 2 * PACE_ENTRIES, sizeof *entries,
-                          &entries));
-    qsort(s->middles.of, (size_t)s->middles.n, sizeof *s->middles.of, compare_samples);
-    qsort(s->rounds.of, (size_t)s->rounds.n, sizeof *s->rounds.of, compare_samples);
-    for (int i = 0; i < s->n_wanted; i++) {
-        const struct wanted *w = &s->wanted[i];
-        struct range middles = range_of(&s->middles, i, in_middles);
-        struct range rounds = range_of(&s->rounds, i, in_rounds);
-        in_middles = (int)middles.end;
-        in_rounds = (int)rounds.end;
-        if (middles.begin == middles.end)
-            continue;
-        entries[n] = (struct profile_entry){.key = w->key,
-                                            .work = {w->work.family, w->work.flops, w->work.bytes},
-                                            .cost = cost_of(s, middles, rounds)};
-        costs_s[i] = entries[n++].cost.seconds;
-    }
-    *n_added += n;
-    if (s->n_paces > 1)
-        TRY(describe_pace(s, costs_s, entries + n, &n_more));
-    s->middles.n = s->rounds.n = s->n_paces = 0;
-    return profile_add(s->profile, &s->setting, entries, n + n_more);
-}
-
-/* ---- rehearsing ---- */
+/* ---- teams ---- */
 
 static enum status look_up(void *user, double share)
 {
@@ -511,95 +322,213 @@ static enum status look_up(void *user, double share)
         return status_fail(STATUS_STOPPED, "stopped while measuring %s", s->what);
     if (!c->on_progress)
         return STATUS_OK;
-    return c->on_progress(c->user, (s->turn + share) / s->n_turns, s->what);
+    return c->on_progress(c->user, (s->team + share) / s->n_teams, s->what);
 }
 
-/* `workers` at the same time. */
-static enum status rehearse(struct session *s, int n, const int *workers, bool takes_turns)
+static enum status take_team(struct session *s, const struct rounds *r)
+{
+    double slowest = 1;
+    for (int i = 0; i < r->n; i++)
+        TRY(take_player(s, r, i));
+    if (!s->in_turn)
+        TRY(find_slowest(s, r, &slowest));
+    s->slowest += slowest / s->n_teams;
+    s->cold += r->cold / s->n_teams;
+    s->start_s += r->start_s / s->n_teams;
+    s->disturbed = fmax(s->disturbed, r->disturbed);
+    s->n_rounds = int_min(s->n_rounds, r->n_rounds);
+    return STATUS_OK;
+}
+
+/* Rounds of at_once workers; short ones for a check. */
+static enum status run_team(struct session *s, const int *workers, bool checks)
 {
     const struct measure_request *q = s->request;
-    struct rehearsal_request r = {.graph = q->graph,
-                                  .plan = q->plan,
-                                  .backend = q->backend,
-                                  .precision = q->precision,
-                                  .threads = s->threads,
-                                  .n_states = q->n_states,
-                                  .n = n,
-                                  .workers = workers,
-                                  .takes_turns = takes_turns,
-                                  .pins = q->plan->n_workers > 1,
-                                  .n_places = s->at_once,
-                                  .budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S,
-                                  .most_s = q->budget_s > 0 ? 0 : MOST_S,
-                                  .least_rounds = q->least_rounds ? q->least_rounds : LEAST_ROUNDS,
-                                  .most_rounds = q->most_rounds ? q->most_rounds : MOST_ROUNDS,
-                                  .between = look_up,
-                                  .user = s};
-    r.most_rounds = r.most_rounds > r.least_rounds ? r.most_rounds : r.least_rounds;
+    double budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S;
+    struct rounds r = {.request = q,
+                       .n = s->at_once,
+                       .workers = workers,
+                       .n_places = s->at_once,
+                       .in_turn = s->in_turn,
+                       .budget_s = checks ? fmin(budget_s, CHECK_S / s->n_teams) : budget_s,
+                       .most_s = checks || q->budget_s > 0 ? 0 : MOST_S,
+                       .least_rounds = checks            ? 1
+                                       : q->least_rounds ? q->least_rounds
+                                                         : LEAST_ROUNDS,
+                       .most_rounds = q->most_rounds ? q->most_rounds : MOST_ROUNDS,
+                       .between = look_up,
+                       .user = s};
+    r.most_rounds = int_max(r.most_rounds, r.least_rounds);
     TRY(arena_alloc_array(s->memory, (size_t)r.most_rounds, sizeof *s->scratch, &s->scratch));
     (void)snprintf(s->what, sizeof s->what, "%.40s %.20s, %d of %d workers at a time",
-                   q->graph->name, q->plan->name, n, q->plan->n_workers);
-    TRY(rehearsal_run(&r, take_worker, s, &s->last));
-    s->turn++;
-    s->disturbed = fmax(s->disturbed, s->last.disturbed);
-    return wander_note(s->profile, &s->setting, s->last.wander);
+                   q->graph->name, q->plan->name, s->in_turn ? 1 : s->at_once, q->plan->n_workers);
+    enum status st;
+    TRY_GOTO(st, rounds_run(&r), out);
+    TRY_GOTO(st, take_team(s, &r), out);
+    s->team++;
+out:
+    rounds_free(&r);
+    return st;
 }
 
-static bool lacks_any(const struct session *s, const struct program *p)
+/* Whether some of its keys are to be looked at; and what it computes, in a number. */
+static bool is_wanted(const struct session *s, const struct program *p, uint64_t *identity)
 {
-    char key[WORK_KEY_BYTES];
-    for (int i = 0; i < p->n_instrs; i++)
-        if (computes(p, i) && find_wanted(s, program_instr_key(p, i, key, sizeof key)) >= 0)
-            return true;
-    return false;
-}
-
-/* One worker for each program that has a wanted key. */
-static enum status choose_workers(struct session *s, int **workers, int *n)
-{
-    int n_workers = s->request->plan->n_workers;
-    uint64_t *seen;
-    TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *seen, &seen));
-    TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof **workers, workers));
-    *n = 0;
-    for (int w = 0; w < n_workers; w++) {
-        uint64_t mine;
-        bool known = is_twin(s, w);
-        if (known || !lacks_any(s, s->programs[w]))
+    bool wanted = false;
+    *identity = HASH_START;
+    for (int i = 0; i < p->n_instrs; i++) {
+        const struct plan_key *k = computes(p, i) ? find_key(s, p, i) : NULL;
+        if (!k)
             continue;
-        mine = identify(s->programs[w]);
-        for (int k = 0; k < *n; k++)
-            known |= seen[k] == mine;
-        if (known)
-            continue;
-        seen[*n] = mine;
-        (*workers)[(*n)++] = w;
+        wanted |= s->n_missing > 0 ? !k->is_known : !k->is_checked;
+        *identity = hash_text(*identity, k->key);
     }
-    return STATUS_OK;
+    return wanted;
 }
 
 /* All workers at once where they fit; else one worker for each different program, as many at a time
  * as fit, the last ones together with some again. */
-static enum status rehearse_all(struct session *s, bool takes_turns, int *n_added)
+static enum status run_teams(struct session *s, bool checks)
 {
-    int n_workers = s->request->plan->n_workers, n = n_workers, *workers, *now;
-    TRY(choose_workers(s, &workers, &n));
-    if (n_workers <= s->at_once)
-        for (n = 0; n < n_workers; n++)
-            workers[n] = n;
-    TRY(arena_alloc_array(s->memory, (size_t)s->at_once, sizeof *now, &now));
-    s->n_turns = (n + s->at_once - 1) / s->at_once;
-    size_t n_actors = (size_t)s->n_turns * (size_t)s->at_once;
-    TRY(arena_alloc_array(s->memory, n_actors, sizeof *s->paces, &s->paces));
-    TRY(arena_alloc_array(s->memory, n_actors, sizeof *s->parts, &s->parts));
+    int n_workers = s->request->plan->n_workers, n = 0, *workers, *team;
+    uint64_t *seen;
+    TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *seen, &seen));
+    TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *workers, &workers));
+    TRY(arena_alloc_array(s->memory, (size_t)s->at_once, sizeof *team, &team));
+    for (int w = 0; w < n_workers; w++) {
+        bool skips = n_workers > s->at_once &&
+                     (is_twin(s, w) || !is_wanted(s, s->request->programs[w], &seen[n]));
+        for (int k = 0; k < n && n_workers > s->at_once; k++)
+            skips |= seen[k] == seen[n];
+        workers[n] = w;
+        n += !skips;
+    }
+    for (int i = 0; i < s->n_keys; i++) {
+        struct plan_key *k = &s->keys[i];
+        k->n_instrs = k->n_times = 0;
+        k->seconds = k->spread = 0;
+    }
+    s->n_teams = (n + s->at_once - 1) / s->at_once;
+    s->n_rounds = MOST_ROUNDS;
+    s->team = 0;
+    s->start_s = s->slowest = s->cold = s->disturbed = 0;
     for (int first = 0; first < n; first += s->at_once) {
         for (int k = 0; k < s->at_once; k++)
-            now[k] = workers[(first + k) % n];
-        TRY(rehearse(s, s->at_once, now, takes_turns));
+            team[k] = workers[(first + k) % n];
+        TRY(run_team(s, team, checks));
     }
-    if (s->then_s > 0)
-        TRY(wander_note(s->profile, &s->setting, wander_between(s->again_s, s->then_s)));
-    return add_entries(s, n_added);
+    return STATUS_OK;
+}
+
+/* ---- what is kept ---- */
+
+static const char *name_of_plan(const char *what, const struct graph *graph,
+                                const struct plan *plan, char *text, size_t size)
+{
+    (void)snprintf(text, size, "%s of %.60s %lld, %.60s %d", what, graph->name,
+                   (long long)graph->batch, plan->name, plan->n_workers);
+    return text;
+}
+
+static double find_factor(profile *p, const struct profile_setting *setting,
+                          const struct graph *graph, const struct plan *plan, const char *name,
+                          double unknown)
+{
+    char own[WORK_KEY_BYTES];
+    struct profile_cost cost;
+    bool known = profile_find(p, setting, name_of_plan(name, graph, plan, own, sizeof own), &cost);
+    return known || profile_find(p, setting, name, &cost) ? cost.seconds : unknown;
+}
+
+void measure_find_factors(profile *p, const struct profile_setting *setting,
+                          const struct graph *graph, const struct plan *plan,
+                          struct measure_factors *out)
+{
+    *out = (struct measure_factors){
+        .start_s = find_factor(p, setting, graph, plan, start_name, 0),
+        .slowest = find_factor(p, setting, graph, plan, slowest_name, 1),
+        .cold = find_factor(p, setting, graph, plan, cold_name, 1),
+    };
+}
+
+/* Each under its own name and the plan's. */
+static enum status keep_factors(struct session *s, bool replaces)
+{
+    const struct {
+        const char *name;
+        double figure;
+        bool there;
+    } factors[FACTORS] = {{start_name, s->start_s, !s->in_turn && s->at_once > 1},
+                          {slowest_name, s->slowest, !s->in_turn && s->at_once > 1},
+                          {cold_name, s->cold, s->in_turn}};
+    struct profile_entry entries[2 * FACTORS];
+    char names[FACTORS][WORK_KEY_BYTES];
+    int n = 0;
+    for (int i = 0; i < FACTORS; i++) {
+        struct profile_entry e = {
+            .key = factors[i].name,
+            .work = {.family = factors[i].name},
+            .cost = {.seconds = factors[i].figure, .count = 1, .disturbed = s->disturbed}};
+        if (!factors[i].there)
+            continue;
+        entries[n++] = e;
+        e.key = name_of_plan(factors[i].name, s->request->graph, s->request->plan, names[i],
+                             sizeof names[i]);
+        entries[n++] = e;
+    }
+    return (replaces ? profile_replace : profile_add)(s->profile, &s->factor, entries, n);
+}
+
+/* Whether costs that were known are to be measured again: they are off, by as calm a measurement,
+ * or this one is much calmer. */
+static bool is_better(const struct session *s)
+{
+    double now_s = 0, kept_s = 0, disturbed_s = 0;
+    for (int i = 0; i < s->n_keys; i++) {
+        const struct plan_key *k = &s->keys[i];
+        if (!k->is_known)
+            continue;
+        now_s += k->seconds;
+        kept_s += k->n_instrs * k->kept.seconds;
+        disturbed_s += k->n_instrs * k->kept.seconds * k->kept.disturbed;
+    }
+    if (!(now_s > 0 && kept_s > 0))
+        return false;
+    double disturbed = disturbed_s / kept_s, off = fabs(log(now_s / kept_s));
+    return s->disturbed < disturbed / 2 ||
+           (s->disturbed <= disturbed && off > log1p(MEASURE_TOLERANCE));
+}
+
+static void note_checked(struct session *s)
+{
+    for (int i = 0; i < s->n_keys; i++)
+        profile_note_checked(s->profile, &s->setting, s->keys[i].key);
+}
+
+/* Missing costs are added; those that were known are replaced if these are better. */
+static enum status keep_costs(struct session *s, int *n_measured)
+{
+    struct profile_entry *entries;
+    int n = 0;
+    bool replaces = is_better(s);
+    TRY(arena_alloc_array(s->memory, (size_t)s->n_keys, sizeof *entries, &entries));
+    for (int i = 0; i < s->n_keys; i++) {
+        const struct plan_key *k = &s->keys[i];
+        if (k->n_instrs == 0 || (k->is_known && !replaces))
+            continue;
+        entries[n++] =
+            (struct profile_entry){.key = k->key,
+                                   .work = {k->work.family, k->work.flops, k->work.bytes},
+                                   .cost = {.seconds = k->seconds / k->n_instrs,
+                                            .spread = k->seconds > 0 ? k->spread / k->seconds : 0,
+                                            .count = k->n_times,
+                                            .disturbed = s->disturbed}};
+    }
+    TRY((replaces ? profile_replace : profile_add)(s->profile, &s->setting, entries, n));
+    TRY(keep_factors(s, replaces));
+    note_checked(s);
+    *n_measured += n;
+    return STATUS_OK;
 }
 
 /* ---- all of it ---- */
@@ -607,66 +536,46 @@ static enum status rehearse_all(struct session *s, bool takes_turns, int *n_adde
 static enum status measure_setting(struct session *s, bool alone, struct measure_result *result)
 {
     s->setting = alone ? result->alone : result->setting;
-    TRY(gather_keys(s, &result->n_keys));
-    result->n_missing += s->n_wanted;
-    s->turn = 0;
-    s->again_s = s->then_s = 0;
-    if (s->n_wanted == 0 || s->request->look_only)
+    s->factor = result->setting;
+    s->in_turn = alone;
+    TRY(gather_keys(s));
+    result->n_keys = s->n_keys;
+    result->n_missing += s->n_missing;
+    if (s->request->look_only)
+        result->n_unchecked += s->n_unchecked;
+    if (s->request->look_only || s->n_unchecked == 0)
         return STATUS_OK;
-    return rehearse_all(s, alone, &result->n_measured);
-}
-
-static enum status measure_all(struct session *s, struct measure_result *result)
-{
-    TRY(measure_setting(s, false, result));
-    if (s->request->alone && s->at_once > 1)
-        TRY(measure_setting(s, true, result));
-    return STATUS_OK;
-}
-
-static enum status measure_lowered(struct session *s, device *d, struct measure_result *result)
-{
-    const struct measure_request *r = s->request;
-    int threads = r->backend->device_threads(d);
-    (void)profile_describe_device(r->backend, d, result->device, sizeof result->device);
-    result->setting = (struct profile_setting){result->device, threads, s->at_once};
-    result->alone = (struct profile_setting){result->device, threads, 1};
-    s->programs = r->programs;
-    if (r->programs)
-        return measure_all(s, result);
-    struct program_options o = {.backend = r->backend,
-                                .device = d,
-                                .training = true,
-                                .n_states = r->n_states,
-                                .plan = r->plan};
-    struct program_set set;
-    TRY(program_create_all(r->graph, &o, NULL, true, &set));
-    s->programs = (const struct program *const *)set.programs;
-    enum status st = measure_all(s, result);
-    program_destroy_all(&set);
-    return st;
+    if (s->n_missing == 0) {
+        TRY(run_teams(s, true));
+        if (!is_better(s)) {
+            note_checked(s);
+            return s->n_rounds < LEAST_ROUNDS ? STATUS_OK : keep_factors(s, false);
+        }
+    }
+    TRY(run_teams(s, false));
+    result->disturbed = fmax(result->disturbed, s->disturbed);
+    return keep_costs(s, &result->n_measured);
 }
 
 enum status profile_measure(profile *p, const struct measure_request *request,
                             struct measure_result *result)
 {
-    struct session s = {.profile = p, .request = request, .threads = threads_of(request)};
-    struct device_options wanted = {
-        .precision = request->precision, .threads = s.threads, .describe_only = true};
-    device *d;
     int64_t start_ns = timer_now_ns();
-    *result = (struct measure_result){.n_keys = 0};
-    s.at_once = workers_at_once(request, s.threads);
+    int n_workers = request->plan->n_workers;
+    int threads = request->backend->device_threads(request->device);
+    int most = request->most_at_once ? int_min(request->most_at_once, n_workers) : n_workers;
+    struct session s = {.profile = p,
+                        .request = request,
+                        .at_once = int_max(1, int_min(most, pin_count_cores() / threads))};
+    *result = (struct measure_result){.setting = {result->device, threads, s.at_once},
+                                      .alone = {result->device, threads, 1}};
+    (void)profile_describe_device(request->backend, request->device, result->device,
+                                  sizeof result->device);
     TRY(arena_create(&s.memory));
-    enum status st = request->backend->device_open(&wanted, &d);
-    if (st == STATUS_OK) {
-        st = measure_lowered(&s, d, result);
-        request->backend->device_close(d);
-    }
-    free(s.rounds.of);
-    free(s.middles.of);
+    enum status st = measure_setting(&s, false, result);
+    if (st == STATUS_OK && request->alone && s.at_once > 1)
+        st = measure_setting(&s, true, result);
     arena_destroy(s.memory);
-    result->disturbed = s.disturbed;
     result->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
     return st;
 }

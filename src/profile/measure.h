@@ -1,14 +1,20 @@
 /* measure.h: fills a profile with what the instructions of a plan take on this machine.
  *
- * Measuring rehearses the plan: every worker runs the computing instructions of its program in
- * order, on its own cores, all workers at the same time, without communication. So an instruction
- * is timed as it will run: after its predecessor, with the caches and the memory as busy as in
- * training. What is in the profile already is not measured again.
+ * All workers run the computing instructions of their programs in order, each on its own cores, at
+ * the same time, without communication, in rounds (rounds.h). So an instruction is timed as it will
+ * run: after its predecessor, with the caches and the memory as busy as in training. Its cost is
+ * the median of the rounds.
  *
- *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .n_states = 1};
+ *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .device = d,
+ *                                 .programs = programs, .n_states = 1};
  *     struct measure_result done;
  *     TRY(profile_measure(p, &r, &done));
  *     ... profile_find(p, &done.setting, key, &cost) ...
+ *
+ * What the profile has already is checked once in a process: short rounds of the plan must take as
+ * long as the kept costs say, within MEASURE_TOLERANCE. If they do not, or if other programs
+ * disturbed the kept costs and are gone, the plan is measured again: what was measured less calmly
+ * is replaced, and what was measured as calmly but earlier.
  */
 #ifndef CLEAVE_PROFILE_MEASURE_H
 #define CLEAVE_PROFILE_MEASURE_H
@@ -16,22 +22,28 @@
 #include "profile/profile.h"
 #include "program/program.h"
 
-enum { MEASURE_DEVICE_BYTES = 256, MEASURE_KEY_BYTES = 160 };
+enum { MEASURE_DEVICE_BYTES = 256 };
 
-/* Entries of a setting beside its instructions: how workers go together (pace.h), as the spread of
- * the two; and what it takes to start them all and to hear that they are done. Each is there for
- * the plan that was rehearsed (measure_plan_key), and as such, of the first plan that was: for
- * plans of which nothing was missing. */
-#define MEASURE_DRIFT_KEY "drift"
-#define MEASURE_JITTER_KEY "jitter"
-#define MEASURE_START_KEY "start"
+/* A plan whose check is off by more is measured again. */
+#define MEASURE_TOLERANCE 0.1
 
-/* "drift of lenet5 128, data 2". */
-const char *measure_plan_key(const char *what, const struct graph *graph, const struct plan *plan,
-                             char *text, size_t size);
+/* What a setting says about plans as a whole. */
+struct measure_factors {
+    double start_s; /* to start all workers and to hear that they are done; 0: unknown */
+    double slowest; /* workers that wait for each other go on with the slowest: what they take then,
+                       over what their costs say; 1: unknown */
+    double cold;    /* what instructions take after a sleep, over back to back; 1: unknown */
+};
 
-/* Between rounds, on the calling thread. A status other than OK stops the measuring: what was
- * complete by then is in the profile. */
+/* Of this plan, else of another plan that was measured in the setting. They are kept as entries
+ * of the setting, under "slowest of lenet5 128, data 2" and "slowest", with the figure as their
+ * seconds. */
+void measure_find_factors(profile *p, const struct profile_setting *setting,
+                          const struct graph *graph, const struct plan *plan,
+                          struct measure_factors *out);
+
+/* Called between rounds, on the calling thread. A status other than OK stops the measuring;
+ * measurements that were complete by then are in the profile. */
 struct measure_callbacks {
     enum status (*on_progress)(void *user, double share, const char *what); /* NULL: none */
     bool (*stops)(void *user); /* NULL: never; STATUS_STOPPED comes out */
@@ -42,38 +54,37 @@ struct measure_request {
     const struct graph *graph;
     const struct plan *plan;
     const struct backend *backend;
-    enum precision precision;
-    int threads;  /* of each worker; 0: the cores divided by the plan's workers, at least 1 */
-    int n_states; /* of the optimizer, per trained parameter: 1 for SGD with momentum */
-    /* The programs of all workers, where the caller has lowered them for training, on any device
-     * of the backend with the same threads (workers that do the same may share one); NULL: they
-     * are lowered here. */
+    /* Says threads and precision of each worker; it may be there to describe only. The programs of
+     * all workers were lowered on it for training; workers that do the same may share one. */
+    const device *device;
     const struct program *const *programs;
+    int n_states;     /* of the optimizer, per trained parameter: 1 for SGD with momentum */
     int most_at_once; /* workers that one host will have; 0: as many as the plan has */
-    bool alone;       /* what each takes with no neighbour busy is measured, too */
-    bool look_only;   /* finds out what is missing, and measures nothing */
+    bool alone;       /* costs alone are measured, too: with no neighbour busy */
+    bool look_only;   /* counts missing costs, and measures nothing */
 
-    double budget_s;               /* for each rehearsal; 0: 1, up to 4 on an unsteady host */
+    double budget_s;               /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
     int least_rounds, most_rounds; /* 0: 3 and 1000 */
     struct measure_callbacks callbacks;
 };
 
 struct measure_result {
-    /* Under which costs are kept: with all neighbours busy, and (its load is 1) with none. */
+    /* The settings of the costs: with all neighbours busy, and alone (load 1). */
     struct profile_setting setting, alone;
-    int n_keys;     /* different ones in the plan */
-    int n_missing;  /* of them, that were not in the profile, in either setting */
-    int n_measured; /* entries that were added */
-    double seconds; /* that it took */
-    /* The share of a rehearsal's rounds in which other programs had cores, and which were kept
-     * because too few others were left: costs may be too high. */
+    int n_keys;      /* of the plan, each counted once */
+    int n_missing;   /* of them, not in the profile, in either setting */
+    int n_unchecked; /* look_only: of them, neither measured nor checked by this process */
+    int n_measured;  /* costs that were added or replaced */
+    double seconds;  /* spent on it */
+    /* The share of rounds in which other programs had cores, and which were kept because too few
+     * others were left: costs may be too high. */
     double disturbed;
     char device[MEASURE_DEVICE_BYTES];
 };
 
-/* At most as many workers compute at the same time as the cores can hold, the others' programs take
- * turns; result->setting.load says how many. Fails as running the plan would: memory that is not
- * there, kernels that do not exist. */
+/* At most as many workers compute at the same time as the cores can hold, one team after the other;
+ * result->setting.load says how many. Fails as running the plan would: not enough memory, kernels
+ * that do not exist. */
 enum status profile_measure(profile *p, const struct measure_request *request,
                             struct measure_result *result) MUST_USE;
 
@@ -82,7 +93,7 @@ enum status profile_measure(profile *p, const struct measure_request *request,
 const char *profile_describe_device(const struct backend *backend, const device *d, char *text,
                                     size_t size);
 
-/* The processor alone: the device of what no backend does. */
+/* The processor alone: the device of loader threads. */
 const char *profile_describe_processor(char *text, size_t size);
 
 /* ---- data ---- */
@@ -95,8 +106,9 @@ struct feed_request {
     struct measure_callbacks callbacks;
 };
 
-/* What one loader thread takes to make a sample: from the profile, or measured and kept there under
- * "load SPEC CxHxW", family "load". *measured (unless NULL) says which. */
+/* The time in which one loader thread makes a sample: from the profile, or measured and kept there
+ * under "load SPEC CxHxW", family "load". *measured (unless NULL) says which. It is measured again
+ * if other programs disturbed it and are gone. */
 enum status profile_measure_feed(profile *p, const struct feed_request *request,
                                  struct profile_cost *cost, bool *measured) MUST_USE;
 

@@ -1,8 +1,9 @@
-/* What it takes to make a sample: reading, decoding, augmenting, by one loader thread. */
+/* The time to make a sample: reading, decoding and augmenting, by one loader thread. */
 #include "base/numbers.h"
 #include "base/timer.h"
 #include "data/loader.h"
 #include "profile/measure.h"
+#include "profile/other_load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct feed {
     int64_t epoch;
     int n;
     double sample_s[MOST_BATCHES];
+    double disturbed;
 };
 
 static enum status look_up(const struct feed *f, double share)
@@ -41,7 +43,7 @@ static enum status take_batch(struct feed *f, int64_t *n)
     return *n > 0 ? STATUS_OK : status_fail(STATUS_FAILED, "%s has no samples", f->request->data);
 }
 
-/* The caller does nothing but take, so the times between batches are what they take to be made. */
+/* The caller only takes batches, so the time between two batches is the time to make one. */
 static enum status time_batches(struct feed *f)
 {
     double budget_s = f->request->budget_s > 0 ? f->request->budget_s : BUDGET_S, spent_s = 0;
@@ -66,7 +68,10 @@ static void find_cost(struct feed *f, struct profile_cost *cost)
     numbers_sort(f->sample_s, (int)f->n);
     double middle = f->sample_s[f->n / 2];
     double scatter = f->sample_s[f->n * 3 / 4] - f->sample_s[f->n / 4];
-    *cost = (struct profile_cost){middle, middle > 0 ? scatter / 2 / middle : 0, f->n};
+    *cost = (struct profile_cost){.seconds = middle,
+                                  .spread = middle > 0 ? scatter / 2 / middle : 0,
+                                  .count = f->n,
+                                  .disturbed = f->disturbed};
 }
 
 static enum status time_feed(const struct feed_request *r, struct profile_cost *cost)
@@ -81,10 +86,14 @@ static enum status time_feed(const struct feed_request *r, struct profile_cost *
         f->request = r;
         st = loader_create(d, &o, &f->loader);
     }
+    struct other_load others = other_load_begin();
     if (st == STATUS_OK)
         st = time_batches(f);
-    if (st == STATUS_OK)
+    double share = other_load_share(&others);
+    if (st == STATUS_OK) {
+        f->disturbed = share > OTHER_LOAD_DISTURBS ? share : 0;
         find_cost(f, cost);
+    }
     if (f)
         loader_destroy(f->loader);
     free(f);
@@ -92,7 +101,7 @@ static enum status time_feed(const struct feed_request *r, struct profile_cost *
     return st;
 }
 
-/* Other options of a loader change no time; the batch hardly does. */
+/* No other option of a loader changes the time; the batch hardly does. */
 static enum status write_key(const struct feed_request *r, char *key, size_t size)
 {
     struct dataset_info info;
@@ -111,12 +120,13 @@ enum status profile_measure_feed(profile *p, const struct feed_request *request,
     struct profile_setting setting = {
         .device = profile_describe_processor(processor, sizeof processor), .threads = 1, .load = 1};
     TRY(write_key(request, key, sizeof key));
-    bool known = profile_find(p, &setting, key, cost);
+    bool known =
+        profile_find(p, &setting, key, cost) && !other_load_is_calmer_than(cost->disturbed);
     if (measured)
         *measured = !known;
     if (known)
         return STATUS_OK;
     TRY(time_feed(request, cost));
     struct profile_entry entry = {key, {.family = "load"}, *cost};
-    return profile_add(p, &setting, &entry, 1);
+    return profile_replace(p, &setting, &entry, 1);
 }

@@ -55,8 +55,8 @@ enum status profile_default_path(char *path, size_t size)
 
 /* ---- looking up ---- */
 
-/* A file that cannot be read any more is as good as one that holds nothing, until somebody wants to
- * write: then it is an error. */
+/* A file that cannot be read any more counts as empty, until something is to be written: then it is
+ * an error. */
 static void give_up(profile *p, enum status st)
 {
     status_take(st, &p->broken);
@@ -98,7 +98,7 @@ bool profile_estimate(profile *p, const struct profile_setting *s, const struct 
 /* ---- adding ---- */
 
 static enum status write_entries(store *s, const struct profile_setting *setting,
-                                 const struct profile_entry *entries, int n)
+                                 const struct profile_entry *entries, int n, bool replaces)
 {
     char now[STORE_TIME_BYTES];
     struct store_row row = {.setting = *setting, .measured = store_now(now)};
@@ -107,14 +107,14 @@ static enum status write_entries(store *s, const struct profile_setting *setting
     TRY(store_begin(s));
     for (int i = 0; i < n; i++) {
         row.entry = entries[i];
-        TRY_GOTO(st, store_add_row(s, &row, &added), out);
+        TRY_GOTO(st, store_add_row(s, &row, replaces, &added), out);
     }
     st = STATUS_OK;
 out:
     return store_end(s, st);
 }
 
-/* True where what is in memory is not, or may not be, what is in the file. */
+/* True where the memory may differ from the file. */
 static bool others_wrote(store *s)
 {
     bool changed = true;
@@ -125,18 +125,41 @@ static bool others_wrote(store *s)
     return changed;
 }
 
-enum status profile_add(profile *p, const struct profile_setting *s,
-                        const struct profile_entry *entries, int n)
+static enum status put(profile *p, const struct profile_setting *s,
+                       const struct profile_entry *entries, int n, bool replaces)
 {
     TRY(status_give(&p->broken));
     if (n == 0)
         return STATUS_OK;
-    TRY(write_entries(p->store, s, entries, n));
+    TRY(write_entries(p->store, s, entries, n, replaces));
     if (others_wrote(p->store))
         cache_forget(p->cache);
     else
-        cache_add(p->cache, s, entries, n);
+        cache_add(p->cache, s, entries, n, replaces);
     return STATUS_OK;
+}
+
+enum status profile_add(profile *p, const struct profile_setting *s,
+                        const struct profile_entry *entries, int n)
+{
+    return put(p, s, entries, n, false);
+}
+
+enum status profile_replace(profile *p, const struct profile_setting *s,
+                            const struct profile_entry *entries, int n)
+{
+    return put(p, s, entries, n, true);
+}
+
+bool profile_is_checked(profile *p, const struct profile_setting *s, const char *key)
+{
+    return p->broken.status == STATUS_OK && cache_is_checked(p->cache, s, key);
+}
+
+void profile_note_checked(profile *p, const struct profile_setting *s, const char *key)
+{
+    if (p->broken.status == STATUS_OK)
+        cache_note_checked(p->cache, s, key);
 }
 
 /* ---- texts ---- */

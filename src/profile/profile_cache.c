@@ -1,6 +1,6 @@
 #include "profile/profile_cache.h"
 
-#include "profile/profile_grow.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@ struct known {
     int family;
     double flops, bytes;
     struct profile_cost cost;
+    bool is_checked;
 };
 
 enum fit_state { FIT_OPEN, FIT_MADE, FIT_IMPOSSIBLE };
@@ -31,12 +32,12 @@ struct shelf {
     arena *memory; /* of the texts */
     struct known *entries;
     int n_entries;
-    int64_t entries_capacity;
+    int entries_capacity;
     uint32_t *slots;  /* 1 + an entry's number, at its hash or behind; 0: free */
     uint32_t n_slots; /* a power of two, at least twice the entries */
     struct family *families;
     int n_families;
-    int64_t families_capacity;
+    int families_capacity;
 };
 
 struct cache {
@@ -63,14 +64,14 @@ static void shelf_clear(struct shelf *s)
     *s = (struct shelf){.setting = s->setting};
 }
 
-static const struct known *shelf_find(const struct shelf *s, const char *key)
+static struct known *shelf_find(const struct shelf *s, const char *key)
 {
     if (s->n_entries == 0)
         return NULL;
     uint64_t hash = hash_text(key);
     uint32_t mask = s->n_slots - 1;
     for (uint32_t at = (uint32_t)hash & mask; s->slots[at]; at = (at + 1) & mask) {
-        const struct known *k = &s->entries[s->slots[at] - 1];
+        struct known *k = &s->entries[s->slots[at] - 1];
         if (k->hash == hash && !strcmp(k->key, key))
             return k;
     }
@@ -114,25 +115,32 @@ static enum status add_family(struct shelf *s, const char *name, int *out)
     *out = find_family(s, name);
     if (*out < 0) {
         struct family f = {.hash = hash_text(name)};
-        TRY(grow_array(&s->families, s->n_families, &s->families_capacity, sizeof *s->families));
-        TRY(grow_text(s->memory, name, &f.name));
+        TRY(array_reserve(NULL, &s->families, s->n_families + 1, &s->families_capacity,
+                          sizeof *s->families));
+        TRY(arena_copy_text(s->memory, name, &f.name));
         *out = s->n_families;
         s->families[s->n_families++] = f;
     }
     return STATUS_OK;
 }
 
-static enum status shelf_add(struct shelf *s, const struct profile_entry *e)
+static enum status shelf_add(struct shelf *s, const struct profile_entry *e, bool replaces)
 {
-    if (shelf_find(s, e->key))
+    struct known *there = shelf_find(s, e->key);
+    if (there && replaces && e->cost.disturbed <= there->cost.disturbed) {
+        there->cost = e->cost;
+        s->families[there->family].state = FIT_OPEN;
+    }
+    if (there)
         return STATUS_OK;
     struct known k = {
         .hash = hash_text(e->key), .flops = e->work.flops, .bytes = e->work.bytes, .cost = e->cost};
-    TRY(grow_array(&s->entries, s->n_entries, &s->entries_capacity, sizeof *s->entries));
+    TRY(array_reserve(NULL, &s->entries, s->n_entries + 1, &s->entries_capacity,
+                      sizeof *s->entries));
     if ((uint32_t)s->n_entries >= s->n_slots / 2)
         TRY(grow_slots(s));
     TRY(add_family(s, e->work.family, &k.family));
-    TRY(grow_text(s->memory, e->key, &k.key));
+    TRY(arena_copy_text(s->memory, e->key, &k.key));
     s->families[k.family].n_entries++;
     s->families[k.family].state = FIT_OPEN;
     s->entries[s->n_entries] = k;
@@ -142,7 +150,7 @@ static enum status shelf_add(struct shelf *s, const struct profile_entry *e)
 
 static enum status put_row(const struct store_row *row, void *user)
 {
-    return shelf_add(user, &row->entry);
+    return shelf_add(user, &row->entry, false);
 }
 
 static enum status shelf_load(struct shelf *s, store *from)
@@ -314,24 +322,49 @@ enum status cache_fit(cache *c, const struct profile_setting *s, const char *fam
 }
 
 static enum status add_all(cache *c, const struct profile_setting *s,
-                           const struct profile_entry *entries, int n)
+                           const struct profile_entry *entries, int n, bool replaces)
 {
     struct shelf *shelf = c->memory ? find_shelf(c, s) : NULL;
     if (!shelf) /* a new setting: the list is read again */
         cache_forget(c);
     else if (shelf->loaded)
         for (int i = 0; i < n; i++)
-            TRY(shelf_add(shelf, &entries[i]));
+            TRY(shelf_add(shelf, &entries[i], replaces));
     return STATUS_OK;
 }
 
 void cache_add(cache *c, const struct profile_setting *s, const struct profile_entry *entries,
-               int n)
+               int n, bool replaces)
 {
     struct status_error ignored;
-    enum status st = add_all(c, s, entries, n);
+    enum status st = add_all(c, s, entries, n, replaces);
     if (st != STATUS_OK) {
         status_take(st, &ignored);
         cache_forget(c);
     }
+}
+
+/* NULL: it is not in memory. */
+static struct known *find_loaded(cache *c, const struct profile_setting *s, const char *key)
+{
+    struct shelf *shelf = c->memory ? find_shelf(c, s) : NULL;
+    return shelf && shelf->loaded ? shelf_find(shelf, key) : NULL;
+}
+
+bool cache_is_checked(cache *c, const struct profile_setting *s, const char *key)
+{
+    const struct known *k = find_loaded(c, s, key);
+    return k && k->is_checked;
+}
+
+void cache_note_checked(cache *c, const struct profile_setting *s, const char *key)
+{
+    const struct profile_cost *cost;
+    struct status_error ignored;
+    enum status st = cache_find(c, s, key, &cost); /* reads the setting if need be */
+    if (st != STATUS_OK)
+        status_take(st, &ignored);
+    struct known *k = find_loaded(c, s, key);
+    if (k)
+        k->is_checked = true;
 }

@@ -1,4 +1,4 @@
-/* profile_cache.h: entries in memory, so that looking one up is a hash away.
+/* profile_cache.h: entries in memory, so that a lookup takes one hash.
  *
  * The entries of a setting are read from the store when it is first asked for, and stay until
  * another process is seen to have written. A key is found by XXH3 and compared in full.
@@ -23,12 +23,16 @@ enum status cache_find(cache *c, const struct profile_setting *s, const char *ke
 enum status cache_fit(cache *c, const struct profile_setting *s, const char *family,
                       const struct fit **fit) MUST_USE;
 
-/* These went into the store; those whose key is there stay as they are. On failure everything is
+/* These went into the store, as profile_add or profile_replace says. On failure everything is
  * forgotten, to be read again. */
 void cache_add(cache *c, const struct profile_setting *s, const struct profile_entry *entries,
-               int n);
+               int n, bool replaces);
 
-/* All is read again when it is asked for. */
+/* A mark on a cost, which is lost when it is read again. */
+bool cache_is_checked(cache *c, const struct profile_setting *s, const char *key);
+void cache_note_checked(cache *c, const struct profile_setting *s, const char *key);
+
+/* Settings are read again when they are asked for. */
 void cache_forget(cache *c);
 
 #endif

@@ -6,21 +6,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* "Clvp", where SQLite files say whose they are. */
-enum { APPLICATION_ID = 0x436c7670, FORMAT_VERSION = 1, FOLDER_MODE = 0777 };
+/* "Clvp", in the place for the owner of an SQLite file. */
+enum { APPLICATION_ID = 0x436c7670, FORMAT_VERSION = 2, FOLDER_MODE = 0777 };
+
+/* The columns of an entry before and after `disturbed`, which version 1 did not have. */
+#define ENTRY_BEGIN                                                                           \
+    "CREATE TABLE entry (setting INTEGER NOT NULL, key TEXT NOT NULL, family TEXT NOT NULL,"  \
+    " flops REAL NOT NULL, bytes REAL NOT NULL, seconds REAL NOT NULL, spread REAL NOT NULL," \
+    " count INTEGER NOT NULL,"
+#define ENTRY_END \
+    " measured TEXT NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (setting, key)) WITHOUT ROWID"
 
 static const char *const schema[] = {
     "CREATE TABLE setting (id INTEGER PRIMARY KEY, device TEXT NOT NULL, threads INTEGER NOT NULL,"
     " load INTEGER NOT NULL, UNIQUE (device, threads, load))",
-    "CREATE TABLE entry (setting INTEGER NOT NULL, key TEXT NOT NULL, family TEXT NOT NULL,"
-    " flops REAL NOT NULL, bytes REAL NOT NULL, seconds REAL NOT NULL, spread REAL NOT NULL,"
-    " count INTEGER NOT NULL, measured TEXT NOT NULL, sum INTEGER NOT NULL,"
-    " PRIMARY KEY (setting, key)) WITHOUT ROWID",
     "CREATE TABLE text (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL, sum INTEGER NOT NULL)"
     " WITHOUT ROWID",
+    ENTRY_BEGIN " disturbed REAL NOT NULL," ENTRY_END,
 };
+static const char entry_of_version_1[] = ENTRY_BEGIN ENTRY_END;
 static const char in_memory[] = ":memory:";
-enum { SCHEMA_TABLES = sizeof schema / sizeof *schema };
+enum { SCHEMA_TABLES = sizeof schema / sizeof *schema, ENTRY_TABLE = SCHEMA_TABLES - 1 };
 
 /* ---- failures ---- */
 
@@ -106,15 +112,15 @@ static enum status ask_number(store *s, const char *sql, const char *const *boun
 
 /* ---- checking ---- */
 
-/* *empty: nobody has written anything yet. */
-static enum status check_owner(store *s, bool *empty)
+/* *version is 0 if the file is empty. */
+static enum status check_owner(store *s, int64_t *out)
 {
     int64_t application, version, n_objects;
     TRY(ask_number(s, "PRAGMA application_id", NULL, 0, &application));
     TRY(ask_number(s, "PRAGMA user_version", NULL, 0, &version));
     TRY(ask_number(s, "SELECT count(*) FROM sqlite_schema", NULL, 0, &n_objects));
-    *empty = application == 0 && version == 0 && n_objects == 0;
-    if (*empty)
+    *out = version;
+    if (application == 0 && version == 0 && n_objects == 0)
         return STATUS_OK;
     if (application != APPLICATION_ID)
         return fail_foreign(s);
@@ -123,28 +129,32 @@ static enum status check_owner(store *s, bool *empty)
                            "%s: was written by a later version of Cleave (format %lld, this one "
                            "reads %d): update, or name another file with --profile FILE",
                            s->path, (long long)version, FORMAT_VERSION);
-    if (version != FORMAT_VERSION)
+    if (version < 1)
         return store_fail_damaged(s, "its version is unknown");
     return STATUS_OK;
 }
 
-/* Our tables and nothing else: no view or trigger of somebody else's runs here. */
-static enum status check_schema(store *s)
+/* Only our tables: no foreign view or trigger runs here. */
+static enum status check_schema(store *s, int64_t version)
 {
     int64_t ours, others;
-    TRY(ask_number(s, "SELECT count(*) FROM sqlite_schema WHERE sql IN (?1, ?2, ?3)", schema,
+    const char *tables[SCHEMA_TABLES];
+    memcpy(tables, schema, sizeof tables);
+    if (version == 1)
+        tables[ENTRY_TABLE] = entry_of_version_1;
+    TRY(ask_number(s, "SELECT count(*) FROM sqlite_schema WHERE sql IN (?1, ?2, ?3)", tables,
                    SCHEMA_TABLES, &ours));
     TRY(ask_number(s,
                    "SELECT count(*) FROM sqlite_schema WHERE sql NOT IN (?1, ?2, ?3)"
                    " AND name NOT LIKE 'sqlite!_%' ESCAPE '!'",
-                   schema, SCHEMA_TABLES, &others));
+                   tables, SCHEMA_TABLES, &others));
     if (ours != SCHEMA_TABLES || others > 0)
         return store_fail_damaged(s, "its tables are not those of a profile");
     return STATUS_OK;
 }
 
-/* Pages that are missing, meet twice or are out of order, and an index that does not say what its
- * table says; what rows say is for their checksums. */
+/* Finds pages that are missing, used twice or out of order, and an index that differs from its
+ * table. Checksums protect the rows themselves. */
 static enum status check_structure(store *s)
 {
     sqlite3_stmt *q = NULL;
@@ -162,49 +172,88 @@ static enum status check_structure(store *s)
     return st;
 }
 
-static enum status check_all(store *s, bool *empty)
+/* Rows of an earlier version are verified when they have been upgraded. */
+static enum status check_all(store *s, int64_t *version)
 {
-    TRY(check_owner(s, empty));
-    if (*empty)
+    TRY(check_owner(s, version));
+    if (*version == 0)
         return STATUS_OK;
-    TRY(check_schema(s));
+    TRY(check_schema(s, *version));
     TRY(check_structure(s));
-    return store_verify_rows(s);
+    return *version == FORMAT_VERSION ? store_verify_rows(s) : STATUS_OK;
 }
 
 /* ---- making ---- */
 
-static enum status create_tables(store *s)
+static enum status set_pragma(store *s, const char *name, int value)
 {
     char pragma[64];
-    for (int i = 0; i < SCHEMA_TABLES; i++)
-        TRY(store_exec(s, schema[i]));
-    (void)snprintf(pragma, sizeof pragma, "PRAGMA application_id = %d", APPLICATION_ID);
-    TRY(store_exec(s, pragma));
-    (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", FORMAT_VERSION);
+    (void)snprintf(pragma, sizeof pragma, "PRAGMA %s = %d", name, value);
     return store_exec(s, pragma);
 }
 
-/* Another process may have made it while this one waited for the lock. */
-static enum status create(store *s)
+static enum status create_tables(store *s)
 {
-    bool empty;
+    for (int i = 0; i < SCHEMA_TABLES; i++)
+        TRY(store_exec(s, schema[i]));
+    TRY(set_pragma(s, "application_id", APPLICATION_ID));
+    return set_pragma(s, "user_version", FORMAT_VERSION);
+}
+
+/* Version 1 did not keep how calmly it measured: its costs count as disturbed. */
+static enum status upgrade_tables(store *s)
+{
+    TRY(store_exec(s, "ALTER TABLE entry RENAME TO old_entry"));
+    TRY(store_exec(s, schema[ENTRY_TABLE]));
+    TRY(store_exec(s, "INSERT INTO entry SELECT setting, key, family, flops, bytes, seconds,"
+                      " spread, count, 1, measured, sum FROM old_entry"));
+    TRY(store_exec(s, "DROP TABLE old_entry"));
+    TRY(set_pragma(s, "user_version", FORMAT_VERSION));
+    return store_verify_rows(s);
+}
+
+/* Another process may have done it while this process waited for the lock. */
+static enum status create_or_upgrade(store *s)
+{
+    int64_t version;
     TRY(store_begin(s));
     enum status st;
-    TRY_GOTO(st, check_all(s, &empty), out);
-    if (empty)
+    TRY_GOTO(st, check_all(s, &version), out);
+    if (version == 0)
         TRY_GOTO(st, create_tables(s), out);
+    if (version == 1)
+        TRY_GOTO(st, upgrade_tables(s), out);
 out:
     return store_end(s, st);
+}
+
+/* A file of version 1 that cannot be written is read through a view. */
+static enum status show_upgraded(store *s)
+{
+    TRY(store_exec(s, "CREATE TEMP VIEW entry AS SELECT *, 1 AS disturbed FROM main.entry"));
+    return store_verify_rows(s);
+}
+
+static bool can_write(store *s)
+{
+    struct status_error ignored;
+    enum status st = store_begin(s);
+    if (st == STATUS_OK)
+        st = store_end(s, set_pragma(s, "application_id", APPLICATION_ID));
+    if (st != STATUS_OK)
+        status_take(st, &ignored);
+    return st == STATUS_OK || st == STATUS_TIMEOUT;
 }
 
 /* All questions in one transaction: between two of them another process could write. */
 static enum status check_or_create(store *s)
 {
-    bool empty = false;
+    int64_t version = 0;
     TRY(store_exec(s, "BEGIN"));
-    TRY(store_end(s, check_all(s, &empty)));
-    return empty ? create(s) : STATUS_OK;
+    TRY(store_end(s, check_all(s, &version)));
+    if (version == FORMAT_VERSION)
+        return STATUS_OK;
+    return version == 1 && !can_write(s) ? show_upgraded(s) : create_or_upgrade(s);
 }
 
 /* ---- opening ---- */
@@ -256,7 +305,7 @@ static enum status connect_file(store *s, const char *path)
         return status_fail(STATUS_FAILED, "%s: out of memory", s->path);
     if (code != SQLITE_OK)
         return store_fail(s);
-    /* The file may come from anybody: nothing in it is to be run or trusted. */
+    /* The file may come from anywhere: nothing in it is run or trusted. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     store_set_wait(s, STORE_WAIT_MS);

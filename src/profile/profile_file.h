@@ -1,5 +1,5 @@
-/* profile_file.h: the store from inside; shared by profile_file.c, which opens and checks the file
- * and says what is wrong with it, and profile_store.c, which reads and writes its rows. */
+/* profile_file.h: the inside of the store; shared by profile_file.c, which opens and checks the
+ * file and words its errors, and profile_store.c, which reads and writes its rows. */
 #ifndef CLEAVE_PROFILE_PROFILE_FILE_H
 #define CLEAVE_PROFILE_PROFILE_FILE_H
 
@@ -14,6 +14,7 @@ enum statement {
     STATEMENT_DATA_VERSION,
     STATEMENT_ADD_SETTING,
     STATEMENT_ADD_ENTRY,
+    STATEMENT_REPLACE_ENTRY,
     STATEMENT_ADD_TEXT,
     STATEMENT_REPLACE_TEXT,
     STATEMENT_REMOVE_ENTRIES,

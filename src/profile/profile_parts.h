@@ -1,4 +1,4 @@
-/* profile_parts.h: a profile from inside; shared by profile.c and profile_text.c. */
+/* profile_parts.h: the inside of a profile; shared by profile.c and profile_text.c. */
 #ifndef CLEAVE_PROFILE_PROFILE_PARTS_H
 #define CLEAVE_PROFILE_PROFILE_PARTS_H
 

@@ -1,7 +1,7 @@
 #include "profile/profile_store.h"
 
+#include "base/array.h"
 #include "profile/profile_file.h"
-#include "profile/profile_grow.h"
 
 #include <endian.h>
 #include <math.h>
@@ -14,7 +14,11 @@
 
 #define ROW_COLUMNS                                                             \
     "device, threads, load, key, family, flops, bytes, seconds, spread, count," \
-    " measured, entry.sum"
+    " disturbed, measured, entry.sum"
+
+#define INSERT_ENTRY                                                                       \
+    "INSERT INTO entry SELECT id, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 FROM setting" \
+    " WHERE device = ?1 AND threads = ?2 AND load = ?3"
 
 static const char *const statement_texts[STATEMENT_COUNT] = {
     [STATEMENT_BEGIN] = "BEGIN IMMEDIATE",
@@ -23,9 +27,13 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
     [STATEMENT_DATA_VERSION] = "PRAGMA data_version",
     [STATEMENT_ADD_SETTING] = "INSERT INTO setting (device, threads, load) VALUES (?1, ?2, ?3)"
                               " ON CONFLICT DO NOTHING",
-    [STATEMENT_ADD_ENTRY] =
-        "INSERT INTO entry SELECT id, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM setting"
-        " WHERE device = ?1 AND threads = ?2 AND load = ?3 ON CONFLICT DO NOTHING",
+    [STATEMENT_ADD_ENTRY] = INSERT_ENTRY " ON CONFLICT DO NOTHING",
+    [STATEMENT_REPLACE_ENTRY] =
+        INSERT_ENTRY " ON CONFLICT DO UPDATE SET family = excluded.family, flops = excluded.flops,"
+                     " bytes = excluded.bytes, seconds = excluded.seconds,"
+                     " spread = excluded.spread, count = excluded.count,"
+                     " disturbed = excluded.disturbed, measured = excluded.measured,"
+                     " sum = excluded.sum WHERE excluded.disturbed <= entry.disturbed",
     [STATEMENT_ADD_TEXT] = "INSERT INTO text VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     [STATEMENT_REPLACE_TEXT] = "INSERT OR REPLACE INTO text VALUES (?1, ?2, ?3)",
     [STATEMENT_REMOVE_ENTRIES] = "DELETE FROM entry WHERE setting = (SELECT id FROM setting"
@@ -45,14 +53,16 @@ static const char *const statement_texts[STATEMENT_COUNT] = {
         "SELECT " ROW_COLUMNS " FROM setting JOIN entry ON setting.id = entry.setting"
         " WHERE device = ?1 AND threads = ?2 AND load = ?3 ORDER BY key",
     [STATEMENT_READ_SETTINGS] =
-        "SELECT device, threads, load, count(*), max(measured), count(*) OVER () FROM setting"
+        "SELECT device, threads, load, count(*), max(measured), count(*) OVER (),"
+        " sum(disturbed > 0) FROM setting"
         " JOIN entry ON setting.id = entry.setting GROUP BY id ORDER BY device, threads, load",
-    [STATEMENT_READ_NAMES] = "SELECT device, threads, load, 0, '', count(*) OVER () FROM setting",
+    [STATEMENT_READ_NAMES] =
+        "SELECT device, threads, load, 0, '', count(*) OVER (), 0 FROM setting",
     [STATEMENT_READ_TEXTS] = "SELECT name, value, sum FROM text ORDER BY name",
     [STATEMENT_READ_TEXT] = "SELECT name, value, sum FROM text WHERE name = ?1",
 };
 
-/* Ready to be bound and stepped; whoever uses it resets it, which also gives up its lock. */
+/* Ready to be bound and stepped. The caller resets it, which also gives up its lock. */
 static enum status use(store *s, enum statement which, sqlite3_stmt **out)
 {
     sqlite3_stmt **kept = &s->statements[which];
@@ -79,7 +89,7 @@ static enum status run(store *s, enum statement which)
     return finish(s, q);
 }
 
-/* Binding fails only for want of memory; the statement then fails on a missing value. The texts
+/* Binding fails only if memory is short; the statement then fails on a missing value. The texts
  * outlive the step. */
 static void bind_text(sqlite3_stmt *q, int place, const char *text)
 {
@@ -134,6 +144,8 @@ static int64_t row_sum(const struct store_row *r)
     sum = sum_real(r->entry.cost.seconds, sum);
     sum = sum_real(r->entry.cost.spread, sum);
     sum = sum_integer(r->entry.cost.count, sum);
+    if (r->entry.cost.disturbed < 1) /* else as in format 1, which did not have it */
+        sum = sum_real(r->entry.cost.disturbed, sum);
     return (int64_t)sum_text(r->measured, sum);
 }
 
@@ -144,7 +156,7 @@ static int64_t text_sum(const struct store_text *t)
 
 /* ---- reading ---- */
 
-/* Never NULL: what is missing, or is bytes that only look like it, does not match the checksum. */
+/* Never NULL: a missing text, or bytes of another type, do not match the checksum. */
 static const char *column_text(sqlite3_stmt *q, int column)
 {
     if (sqlite3_column_type(q, column) != SQLITE_TEXT)
@@ -161,9 +173,9 @@ static enum status get_row(store *s, sqlite3_stmt *q, struct store_row *row)
                   .work = {column_text(q, 4), sqlite3_column_double(q, 5),
                            sqlite3_column_double(q, 6)},
                   .cost = {sqlite3_column_double(q, 7), sqlite3_column_double(q, 8),
-                           sqlite3_column_int(q, 9)}},
-        .measured = column_text(q, 10)};
-    if (row_sum(row) != sqlite3_column_int64(q, 11) || store_check_row(row))
+                           sqlite3_column_int(q, 9), sqlite3_column_double(q, 10)}},
+        .measured = column_text(q, 11)};
+    if (row_sum(row) != sqlite3_column_int64(q, 12) || store_check_row(row))
         return store_fail_damaged(s, "the checksum of an entry is wrong");
     return STATUS_OK;
 }
@@ -176,7 +188,7 @@ static enum status get_text(store *s, sqlite3_stmt *q, struct store_text *t)
     return STATUS_OK;
 }
 
-/* What is done with a row of a statement. */
+/* Handles a row of a statement. */
 typedef enum status handle_function(store *s, sqlite3_stmt *q, void *user);
 
 static enum status for_each(store *s, sqlite3_stmt *q, handle_function *handle, void *user)
@@ -299,8 +311,9 @@ static enum status keep_summary(store *s, sqlite3_stmt *q, void *user)
     out->setting.threads = sqlite3_column_int(q, 1);
     out->setting.load = sqlite3_column_int(q, 2);
     out->n_entries = sqlite3_column_int64(q, 3);
-    TRY(grow_text(all->memory, column_text(q, 0), &out->setting.device));
-    TRY(grow_text(all->memory, column_text(q, 4), &out->measured));
+    out->n_disturbed = sqlite3_column_int64(q, 6);
+    TRY(arena_copy_text(all->memory, column_text(q, 0), &out->setting.device));
+    TRY(arena_copy_text(all->memory, column_text(q, 4), &out->measured));
     all->n++;
     return STATUS_OK;
 }
@@ -354,11 +367,11 @@ enum status store_end(store *s, enum status st)
     return st;
 }
 
-static enum status add_entry(store *s, const struct store_row *row, bool *added)
+static enum status add_entry(store *s, const struct store_row *row, bool replaces, bool *added)
 {
     const struct profile_entry *e = &row->entry;
     sqlite3_stmt *q;
-    TRY(use(s, STATEMENT_ADD_ENTRY, &q));
+    TRY(use(s, replaces ? STATEMENT_REPLACE_ENTRY : STATEMENT_ADD_ENTRY, &q));
     bind_setting(q, &row->setting);
     bind_text(q, 4, e->key);
     bind_text(q, 5, e->work.family);
@@ -367,21 +380,22 @@ static enum status add_entry(store *s, const struct store_row *row, bool *added)
     (void)sqlite3_bind_double(q, 8, e->cost.seconds);
     (void)sqlite3_bind_double(q, 9, e->cost.spread);
     (void)sqlite3_bind_int(q, 10, e->cost.count);
-    bind_text(q, 11, row->measured);
-    (void)sqlite3_bind_int64(q, 12, row_sum(row));
+    (void)sqlite3_bind_double(q, 11, e->cost.disturbed);
+    bind_text(q, 12, row->measured);
+    (void)sqlite3_bind_int64(q, 13, row_sum(row));
     TRY(finish(s, q));
     *added = sqlite3_changes(s->db) > 0;
     return STATUS_OK;
 }
 
-enum status store_add_row(store *s, const struct store_row *row, bool *added)
+enum status store_add_row(store *s, const struct store_row *row, bool replaces, bool *added)
 {
     const char *wrong = store_check_row(row);
     if (wrong)
         return status_fail(STATUS_FAILED, "%s: cannot keep the cost of '%.80s': %s", s->path,
                            row->entry.key, wrong);
     TRY(run_for(s, STATEMENT_ADD_SETTING, &row->setting));
-    return add_entry(s, row, added);
+    return add_entry(s, row, replaces, added);
 }
 
 enum status store_add_text(store *s, const struct store_text *t, bool replace, bool *added)
@@ -442,6 +456,8 @@ const char *store_check_row(const struct store_row *r)
         return "seconds and spread must be finite and at least 0";
     if (e->cost.count < 1)
         return "the number of measurements must be at least 1";
+    if (!(e->cost.disturbed >= 0 && e->cost.disturbed <= 1))
+        return "the disturbed share must be from 0 to 1";
     if (!is_time(r->measured))
         return "the time must be like 2025-01-31T12:00:00Z";
     return NULL;
@@ -481,30 +497,30 @@ static enum status copy_shared(arena *memory, const char *text, const char *befo
         *out = before;
         return STATUS_OK;
     }
-    return grow_text(memory, text, out);
+    return arena_copy_text(memory, text, out);
 }
 
 enum status store_content_add_row(struct store_content *c, const struct store_row *row)
 {
     static const struct store_row none;
-    TRY(grow_array(&c->rows, c->n_rows, &c->rows_capacity, sizeof *c->rows));
+    TRY(array_reserve(NULL, &c->rows, c->n_rows + 1, &c->rows_capacity, sizeof *c->rows));
     const struct store_row *before = c->n_rows ? &c->rows[c->n_rows - 1] : &none;
     struct store_row copy = *row;
     TRY(copy_shared(c->memory, row->setting.device, before->setting.device, &copy.setting.device));
     TRY(copy_shared(c->memory, row->entry.work.family, before->entry.work.family,
                     &copy.entry.work.family));
     TRY(copy_shared(c->memory, row->measured, before->measured, &copy.measured));
-    TRY(grow_text(c->memory, row->entry.key, &copy.entry.key));
+    TRY(arena_copy_text(c->memory, row->entry.key, &copy.entry.key));
     c->rows[c->n_rows++] = copy;
     return STATUS_OK;
 }
 
 enum status store_content_add_text(struct store_content *c, const struct store_text *t)
 {
-    TRY(grow_array(&c->texts, c->n_texts, &c->texts_capacity, sizeof *c->texts));
+    TRY(array_reserve(NULL, &c->texts, c->n_texts + 1, &c->texts_capacity, sizeof *c->texts));
     struct store_text copy;
-    TRY(grow_text(c->memory, t->name, &copy.name));
-    TRY(grow_text(c->memory, t->value, &copy.value));
+    TRY(arena_copy_text(c->memory, t->name, &copy.name));
+    TRY(arena_copy_text(c->memory, t->value, &copy.value));
     c->texts[c->n_texts++] = copy;
     return STATUS_OK;
 }

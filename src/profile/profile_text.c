@@ -1,13 +1,13 @@
 /* profile_text.c: a profile as text, there and back.
  *
- *     cleave profile 1
- *     # cost  device  threads  load  key  family  flops  bytes  seconds  spread  count  measured
- *     cost    cpu ... 2        1     ...  ...     1e9    4096   0.0012   0.01    25     2025-01-...
+ *     cleave profile 2
+ *     # cost  device  threads  load  key  family  flops  ..  count  measured     disturbed
+ *     cost    cpu ... 2        1     ...  ...     1e9    ..  25     2025-01-...  0
  *     text    NAME    VALUE
  *
  * Fields are set apart by tabs; \t, \n, \r and \\ stand for these characters within one. Lines that
  * begin with # and empty lines say nothing. Numbers have as many digits as it takes to read back
- * the same bits.
+ * the same bits. Version 1 has no `disturbed`.
  */
 #include "profile/profile_parts.h"
 
@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_VERSION = 1, COST_FIELDS = 12, TEXT_FIELDS = 3, FIELDS_MAX = COST_FIELDS };
+enum { TEXT_VERSION = 2, COST_FIELDS = 13, TEXT_FIELDS = 3, FIELDS_MAX = COST_FIELDS };
 
 static const char version_line[] = "cleave profile ";
 static const char sqlite_magic[] = "SQLite format 3";
 
-static const char *const cost_fields[COST_FIELDS] = {"cost",    "device", "threads", "load",
-                                                     "key",     "family", "flops",   "bytes",
-                                                     "seconds", "spread", "count",   "measured"};
+static const char *const cost_fields[COST_FIELDS] = {
+    "cost",  "device",  "threads", "load",  "key",      "family",   "flops",
+    "bytes", "seconds", "spread",  "count", "measured", "disturbed"};
 
 /* ---- writing ---- */
 
@@ -41,7 +41,7 @@ static void put_field(FILE *out, const char *text, char end)
 }
 
 /* The fewest digits that give the same number. */
-static void put_real(FILE *out, double value)
+static void put_real(FILE *out, double value, char end)
 {
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
@@ -49,7 +49,7 @@ static void put_real(FILE *out, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    put_field(out, text, '\t');
+    put_field(out, text, end);
 }
 
 static void put_row(FILE *out, const struct store_row *r)
@@ -59,12 +59,13 @@ static void put_row(FILE *out, const struct store_row *r)
     (void)fprintf(out, "%d\t%d\t", r->setting.threads, r->setting.load);
     put_field(out, r->entry.key, '\t');
     put_field(out, r->entry.work.family, '\t');
-    put_real(out, r->entry.work.flops);
-    put_real(out, r->entry.work.bytes);
-    put_real(out, r->entry.cost.seconds);
-    put_real(out, r->entry.cost.spread);
+    put_real(out, r->entry.work.flops, '\t');
+    put_real(out, r->entry.work.bytes, '\t');
+    put_real(out, r->entry.cost.seconds, '\t');
+    put_real(out, r->entry.cost.spread, '\t');
     (void)fprintf(out, "%d\t", r->entry.cost.count);
-    put_field(out, r->measured, '\n');
+    put_field(out, r->measured, '\t');
+    put_real(out, r->entry.cost.disturbed, '\n');
 }
 
 enum status profile_print_text(const struct store_content *c, FILE *out)
@@ -72,9 +73,9 @@ enum status profile_print_text(const struct store_content *c, FILE *out)
     (void)fprintf(out, "%s%d\n# ", version_line, TEXT_VERSION);
     for (int i = 0; i < COST_FIELDS; i++)
         put_field(out, cost_fields[i], i + 1 < COST_FIELDS ? '\t' : '\n');
-    for (int64_t i = 0; i < c->n_rows; i++)
+    for (int i = 0; i < c->n_rows; i++)
         put_row(out, &c->rows[i]);
-    for (int64_t i = 0; i < c->n_texts; i++) {
+    for (int i = 0; i < c->n_texts; i++) {
         put_field(out, "text", '\t');
         put_field(out, c->texts[i].name, '\t');
         put_field(out, c->texts[i].value, '\n');
@@ -91,7 +92,7 @@ enum status profile_export(profile *p, FILE *out)
     struct store_content content;
     TRY(store_content_create(&content));
     enum status st;
-    /* All of it first: whoever reads `out` may be slow, and nobody could write meanwhile. */
+    /* All rows are read first: the reader of `out` may be slow, and would keep the file locked. */
     TRY_GOTO(st, store_read_all(p->store, &content), out);
     TRY_GOTO(st, profile_print_text(&content, out), out);
 out:
@@ -105,6 +106,7 @@ out:
 struct line {
     const char *file;
     long long number;
+    int n_cost_fields; /* by the version of the text */
     char *text;
     size_t capacity;
     char *fields[FIELDS_MAX];
@@ -114,7 +116,7 @@ struct line {
 
 static enum status fail_at(const struct line *l, int field, const char *what)
 {
-    const char *name = l->n_fields == COST_FIELDS ? cost_fields[field] : "";
+    const char *name = l->n_fields == l->n_cost_fields ? cost_fields[field] : "";
     return status_fail(STATUS_FAILED, "%s:%lld:%d: %s%s'%.40s' %s", l->file, l->number,
                        l->columns[field], name, *name ? " " : "", l->fields[field], what);
 }
@@ -173,7 +175,9 @@ static enum status split(struct line *l)
             *at++ = '\0';
     }
     const char *kind = l->fields[0];
-    int expected = !strcmp(kind, "cost") ? COST_FIELDS : !strcmp(kind, "text") ? TEXT_FIELDS : 0;
+    int expected = !strcmp(kind, "cost")   ? l->n_cost_fields
+                   : !strcmp(kind, "text") ? TEXT_FIELDS
+                                           : 0;
     if (expected == 0)
         return status_fail(STATUS_FAILED, "%s:%lld:1: '%.40s' must be 'cost' or 'text'", l->file,
                            l->number, kind);
@@ -212,7 +216,7 @@ static enum status take_cost(const struct line *l, struct store_content *c)
 {
     struct store_row row = {
         .setting = {.device = l->fields[1]},
-        .entry = {.key = l->fields[4], .work = {.family = l->fields[5]}},
+        .entry = {.key = l->fields[4], .work = {.family = l->fields[5]}, .cost = {.disturbed = 1}},
         .measured = l->fields[11],
     };
     TRY(get_integer(l, 2, 0, &row.setting.threads));
@@ -222,6 +226,8 @@ static enum status take_cost(const struct line *l, struct store_content *c)
     TRY(get_real(l, 8, &row.entry.cost.seconds));
     TRY(get_real(l, 9, &row.entry.cost.spread));
     TRY(get_integer(l, 10, 1, &row.entry.cost.count));
+    if (l->n_fields == COST_FIELDS)
+        TRY(get_real(l, 12, &row.entry.cost.disturbed));
     const char *wrong = store_check_row(&row);
     if (wrong)
         return status_fail(STATUS_FAILED, "%s:%lld: %s", l->file, l->number, wrong);
@@ -233,12 +239,12 @@ static enum status take_line(struct line *l, struct store_content *c)
     if (!*l->text || *l->text == '#')
         return STATUS_OK;
     TRY(split(l));
-    if (l->n_fields == COST_FIELDS)
+    if (l->n_fields == l->n_cost_fields)
         return take_cost(l, c);
     return store_content_add_text(c, &(struct store_text){l->fields[1], l->fields[2]});
 }
 
-static enum status check_version(const struct line *l)
+static enum status check_version(struct line *l)
 {
     size_t head = sizeof version_line - 1;
     char *end;
@@ -248,11 +254,12 @@ static enum status check_version(const struct line *l)
                            "export' writes, which begins with '%s%d'",
                            l->file, version_line, TEXT_VERSION);
     long version = strtol(l->text + head, &end, 10);
-    if (*end || version != TEXT_VERSION)
+    if (*end || version < 1 || version > TEXT_VERSION)
         return status_fail(STATUS_FAILED,
-                           "%s:1: version '%.20s' of the text is not known, only %d: written by a "
-                           "later version of Cleave?",
+                           "%s:1: version '%.20s' of the text is not known, only 1 to %d: written "
+                           "by a later version of Cleave?",
                            l->file, l->text + head, TEXT_VERSION);
+    l->n_cost_fields = version == 1 ? COST_FIELDS - 1 : COST_FIELDS;
     return STATUS_OK;
 }
 
@@ -297,11 +304,11 @@ static enum status write_content(store *s, const struct store_content *c, int64_
     bool added;
     *n_added = 0;
     TRY(store_begin(s));
-    for (int64_t i = 0; i < c->n_rows; i++) {
-        TRY_GOTO(st, store_add_row(s, &c->rows[i], &added), out);
+    for (int i = 0; i < c->n_rows; i++) {
+        TRY_GOTO(st, store_add_row(s, &c->rows[i], false, &added), out);
         *n_added += added;
     }
-    for (int64_t i = 0; i < c->n_texts; i++) {
+    for (int i = 0; i < c->n_texts; i++) {
         TRY_GOTO(st, store_add_text(s, &c->texts[i], false, &added), out);
         *n_added += added;
     }

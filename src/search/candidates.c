@@ -77,7 +77,8 @@ static void take_prediction(struct candidate *c, const struct prediction *p)
     c->limit_bytes = p->limit_bytes;
     c->bytes_moved = p->clock.bytes_moved;
     memcpy(c->share, p->clock.share, sizeof c->share);
-    c->measured = p->measured.n_missing == 0 || p->measured.n_measured > 0;
+    c->measured =
+        p->measured.n_unchecked == 0 && (p->measured.n_missing == 0 || p->measured.n_measured > 0);
 }
 
 /* A plan that cannot be lowered (kernels that do not exist) is no candidate; anything else is a

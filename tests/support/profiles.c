@@ -22,7 +22,7 @@ struct profile_entry make_entry(int i, char key[64])
     (void)snprintf(key, 64, "conv2d [%d,%d,8,8] 3x3 s1 forward", i % 97, i);
     return (struct profile_entry){.key = key,
                                   .work = {families[i % 3], 1e6 * (i + 1), 1e3 * (i % 11 + 1)},
-                                  .cost = {1e-6 * (i + 1), 0.01 * (i % 7), 1 + i % 30}};
+                                  .cost = {1e-6 * (i + 1), 0.01 * (i % 7), 1 + i % 30, 0}};
 }
 
 void add_numbered(profile *p, const struct profile_setting *s, int from, int n)
