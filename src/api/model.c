@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST_BATCH = 1 << 20, TEXT_BYTES = 256 };
+enum { TEXT_BYTES = 256 };
 
 /* ---- layers ---- */
 
@@ -113,7 +113,7 @@ static enum status describe(cleave_model *m, const char *network, const char *da
 
 static enum status fill(cleave_model *m, const char *network, const char *data, int64_t batch)
 {
-    TRY(api_check_range("batch", batch, 1, LARGEST_BATCH));
+    TRY(api_check_range("batch", batch, 1, GRAPH_LARGEST_BATCH));
     TRY(arena_create(&m->memory));
     TRY(subject_build(network, data, batch, -1, &m->data, &m->graph));
     return describe(m, network, data);

@@ -32,9 +32,9 @@ static enum status on_progress(void *user, double share, const char *what)
 enum status api_check_predict_options(const struct cleave_predict_options *o)
 {
     TRY(api_check_range("threads", o->threads, 0, BACKEND_MAX_THREADS));
-    TRY(api_check_range("calibrate_batch", o->calibrate_batch, 0, 1 << 20));
+    TRY(api_check_range("calibrate_batch", o->calibrate_batch, 0, GRAPH_LARGEST_BATCH));
     TRY(api_check_range("n_samples", o->n_samples, 0, INT64_MAX));
-    TRY(api_check_range("eval_batch", o->eval_batch, 0, 1 << 20));
+    TRY(api_check_range("eval_batch", o->eval_batch, 0, GRAPH_LARGEST_BATCH));
     if (!(o->momentum >= 0 && o->momentum <= 1))
         return status_fail(STATUS_USAGE, "momentum is %g, it must be 0 to 1", o->momentum);
     if (!(o->calibrate_images_per_s >= 0 && o->calibrate_images_per_s <= 1e12))

@@ -38,13 +38,6 @@ void command_leave_report(void);
 
 /* One per file of the same name. */
 enum status command_bench(int argc, char **argv) MUST_USE;
-enum status command_bench_accuracy(int argc, char **argv) MUST_USE;
-enum status command_bench_gemm(int argc, char **argv) MUST_USE;
-enum status command_bench_layers(int argc, char **argv) MUST_USE;
-enum status command_bench_limits(int argc, char **argv) MUST_USE;
-enum status command_bench_recommend(int argc, char **argv) MUST_USE;
-enum status command_bench_search(int argc, char **argv) MUST_USE;
-enum status command_bench_step(int argc, char **argv) MUST_USE;
 enum status command_machine(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;
 enum status command_plan(int argc, char **argv) MUST_USE;

@@ -3,12 +3,12 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "cli/bench.h"
+#include "bench/bench.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "machine/measure.h"
 #include "runtime/pin.h"
 
@@ -397,7 +397,7 @@ static void show_progress(double share, void *user)
 /* The best matrix product of one worker replaces what was guessed of its arithmetic. */
 static enum status measure_arithmetic(const struct machine_options *o, struct machine *m)
 {
-    struct bench_common common = {.threads = o->threads};
+    struct bench_backend common = {.threads = o->threads};
     struct machine_kind *k = &m->kinds[m->devices[0].kind];
     struct bench_device d;
     struct bench_peak peak;

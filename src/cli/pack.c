@@ -2,12 +2,12 @@
 #include "data/pack.h"
 
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/output.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
 #include "base/log.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "model/network.h"
@@ -24,7 +24,7 @@ struct plan_options {
 
 #define SUBJECT_OPTIONS(o)                                                                      \
     OPTION_TEXT("--data", "SPEC", &(o)->data, "fashion-mnist", "the data whose shape is used"), \
-        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, SUBJECT_LARGEST_BATCH, "128",            \
+        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, GRAPH_LARGEST_BATCH, "128",              \
                        "images in a step")
 
 #define BACKEND_OPTION(o)                                    \

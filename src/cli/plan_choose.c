@@ -1,9 +1,9 @@
 /* plan_choose.c: `cleave plan MODEL`: which way to train? */
 #include "cli/plan_choose.h"
 
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
@@ -69,7 +69,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_FLAG("--all", &o->all, "list all candidates, also those far behind"),
         RUN_OPTIONS(&c->forecast.run),
         OPTION_FLAG("--no-eval", &c->forecast.no_eval, "the run would have no test"),
-        OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+        OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
         OPTION_TEXT("-o", "FILE", &o->output, NULL,
                     "write the plan, for 'cleave train --plan FILE' [nothing is written]"),

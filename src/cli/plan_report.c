@@ -1,6 +1,6 @@
 /* What `cleave plan MODEL` found, as tables and as JSON. */
+#include "base/output.h"
 #include "base/text.h"
-#include "cli/output.h"
 #include "cli/plan_choose.h"
 
 #include <math.h>

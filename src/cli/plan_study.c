@@ -1,8 +1,8 @@
 /* How the answer of `cleave plan` changes with the number of workers, or with the batch. */
 #include "base/log.h"
+#include "base/output.h"
 #include "base/text.h"
-#include "cli/bench_limits.h"
-#include "cli/output.h"
+#include "bench/limits.h"
 #include "cli/plan_choose.h"
 #include "cli/subject.h"
 #include "runtime/stop.h"
@@ -285,10 +285,11 @@ static enum status print_batches(const struct plan_choose_options *o, const stru
 
 enum status plan_study_batches(const struct plan_choose_options *o)
 {
-    struct point points[SUBJECT_MAX_BATCHES] = {0};
-    int64_t sizes[SUBJECT_MAX_BATCHES];
+    struct point points[PLAN_MAX_POINTS] = {0};
+    int64_t sizes[PLAN_MAX_POINTS];
     int n;
-    TRY(subject_parse_batches("--batches", o->batches, sizes, &n));
+    TRY(text_parse_integers("--batches", o->batches, 1, GRAPH_LARGEST_BATCH, PLAN_MAX_POINTS, sizes,
+                            &n));
     for (int i = 0; i < n; i++) {
         TRY(study_batch(o, sizes[i], &points[i]));
         end_if_stopped(i, &n);

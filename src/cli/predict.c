@@ -1,10 +1,10 @@
 /* predict.c: `cleave predict`: what a plan will cost, before anyone pays for it. */
 #include "base/log.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/forecast.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "cli/predict_json.h"
 #include "cli/predict_trace.h"
 #include "cli/run_options.h"
@@ -36,7 +36,7 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
         RUN_OPTIONS(&o->forecast.run),
         RUN_LIMIT_OPTION(&o->forecast.run),
         OPTION_FLAG("--no-eval", &o->forecast.no_eval, "the run would have no test"),
-        OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+        OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
                     "write when each instruction would run; ui.perfetto.dev shows it [nothing is "

@@ -1,9 +1,9 @@
 /* profile.c: `cleave profile`: what was measured, looked at, moved and forgotten. */
 #include "profile/profile.h"
 
+#include "base/output.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/output.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -2,11 +2,11 @@
 #include "report/report.h"
 
 #include "base/log.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/forecast.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "cli/predict_json.h"
 #include "cli/predict_trace.h"
 #include "cli/report_traffic.h"
@@ -38,7 +38,7 @@ static enum status parse(int argc, char **argv, struct report_options *o, bool *
         OPTION_TEXT("-o", "FILE", &o->output, "report.html", "where it goes"),
         OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist",
                     "for a plan's file, which does not say it: the data whose shape is used"),
-        OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "128",
                        "likewise: images in a step"),
         OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
                     "likewise: what it is predicted for, from costs that are known; local, a file, "

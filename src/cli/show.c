@@ -1,8 +1,8 @@
 /* show.c: `cleave show`: what a network is made of. */
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "cli/subject.h"
 
 #include <stdio.h>
@@ -267,8 +267,7 @@ static enum status parse(int argc, char **argv, struct show_options *o, bool *he
         OPTION_TEXT("--data", "SPEC", &o->data, "imagenet",
                     "the data that decides input shape, classes and variant; also the bare names "
                     "mnist, cifar10, imagenet, highres, imagenet22k"),
-        OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "1",
-                       "images in a batch"),
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "1", "images in a batch"),
         OPTION_FLAG("--loops", &o->loops, "print every layer's loop nest and its legal cuts"),
         OPTION_FLAG("--json", &o->json, "print one JSON object"),
         OPTION_END,

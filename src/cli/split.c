@@ -37,25 +37,6 @@ const char *split_strategy_help(void)
     return text;
 }
 
-static enum status parse_replicas(struct split_options *o, int *n_stages)
-{
-    *n_stages = 0;
-    for (const char *text = o->replicas;; text++) {
-        size_t length = strcspn(text, ",");
-        char word[32];
-        int64_t value;
-        (void)snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), text);
-        if (*n_stages == SPLIT_MAX_STAGES)
-            return status_fail(STATUS_USAGE, "--replicas takes at most %d stages",
-                               SPLIT_MAX_STAGES);
-        TRY(text_parse_integer("--replicas", word, 1, PLAN_MAX_WORKERS, &value));
-        o->stages[(*n_stages)++] = (int)value;
-        text += length;
-        if (!*text)
-            return STATUS_OK;
-    }
-}
-
 enum status split_check_plan(const char *plan, const char *model, bool automatic)
 {
     const char *names[MAX_STRATEGIES + 2];
@@ -95,6 +76,11 @@ enum status split_request(struct split_options *o, struct plan_request *request)
                            "many workers a node has, --workers-per-node N");
     if (!o->replicas)
         return STATUS_OK;
+    int64_t replicas[SPLIT_MAX_STAGES];
+    TRY(text_parse_integers("--replicas", o->replicas, 1, PLAN_MAX_WORKERS, SPLIT_MAX_STAGES,
+                            replicas, &request->n_stages));
+    for (int i = 0; i < request->n_stages; i++)
+        o->stages[i] = (int)replicas[i];
     request->replicas = o->stages;
-    return parse_replicas(o, &request->n_stages);
+    return STATUS_OK;
 }

@@ -1,13 +1,13 @@
 /* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
 #include "backend/backend.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
 #include "cli/guard.h"
 #include "cli/options.h"
-#include "cli/output.h"
 #include "cli/plan_auto.h"
 #include "cli/record.h"
 #include "cli/run_options.h"
@@ -73,7 +73,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                                 .run_as = forecast_usual_run};
     const struct option options[] = {
         OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist", "the data to train on"),
-        OPTION_INTEGER("--batch", "N", &o->batch, 1, SUBJECT_LARGEST_BATCH, "128",
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "128",
                        "images in a step"),
         OPTION_INTEGER("--epochs", "N", &o->epochs, 1, 1000000, NULL,
                        "passes over the data [5, or as many as --steps needs]"),
@@ -93,7 +93,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
                        "of weights, order, augmentation and dropout"),
         OPTION_FLAG("--no-eval", &o->no_eval, "skip the test after each epoch"),
-        OPTION_INTEGER("--eval-batch", "N", &o->eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+        OPTION_INTEGER("--eval-batch", "N", &o->eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
         OPTION_TEXT("--weights", "FILE", &o->weights, NULL,
                     "start from the weights in this .safetensors file [random]"),

@@ -22,6 +22,8 @@
 #include "base/arena.h"
 #include "model/op.h"
 
+enum { GRAPH_LARGEST_BATCH = 1 << 20 };
+
 struct graph_node {
     const char *name;
     struct op_case op;         /* kind, attributes, shapes */

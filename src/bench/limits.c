@@ -1,13 +1,13 @@
-/* Predicting the points of `cleave bench limits`. */
+/* limits.c: predicting how far a plan scales, and what stops it. */
+#include "bench/limits.h"
+
 #include "base/log.h"
 #include "base/progress.h"
-#include "base/text.h"
-#include "cli/bench_limits.h"
-#include "cli/subject.h"
+#include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 /* ---- one point ---- */
 
@@ -72,11 +72,9 @@ static enum status take_prediction(const struct predict_request *r, struct predi
 static enum status predict_plan_of(const struct limits_study *s, struct forecast *f,
                                    struct limits_point *to)
 {
-    struct split_options split = s->options->split;
-    struct plan_request request;
+    struct plan_request request = s->options->request;
     struct plan *plan;
     struct prediction *p;
-    TRY(split_request(&split, &request));
     request.n_workers = to->workers;
     TRY(plan_build(to->workers > 1 ? s->options->plan : "serial", f->graph, &request, &plan));
     struct predict_request r = forecast_request(f, plan, false);
@@ -108,15 +106,14 @@ static enum status check_batch(const struct limits_curve *c, const struct limits
         return status_fail(STATUS_USAGE,
                            "a batch of %lld has no image for each of %d workers (--batch)",
                            (long long)p->batch, p->workers);
-    if (p->batch > SUBJECT_LARGEST_BATCH)
+    if (p->batch > GRAPH_LARGEST_BATCH)
         return status_fail(STATUS_USAGE,
                            "%d workers with %lld images each: the largest batch is %d", p->workers,
-                           (long long)c->batch, SUBJECT_LARGEST_BATCH);
+                           (long long)c->batch, GRAPH_LARGEST_BATCH);
     return STATUS_OK;
 }
 
-/* What is wrong with a number of workers ends the curve; what is wrong with one worker ends the
- * study. */
+/* A mistake in a number of workers ends the curve; one that one worker has, too, ends the study. */
 static enum status end_curve(const struct limits_study *s, struct limits_curve *c, enum status st)
 {
     struct status_error error;
@@ -197,7 +194,7 @@ static enum status predict_with(struct limits_study *s, struct forecast *f)
 
 /* The forecast is opened for the batch of one worker: a known speed of a device is that of a batch
  * which it can hold. */
-enum status limits_predict(struct limits_study *s)
+static enum status predict(struct limits_study *s)
 {
     struct forecast_options o = s->options->forecast;
     struct forecast f;
@@ -210,5 +207,53 @@ enum status limits_predict(struct limits_study *s)
         st = predict_with(s, &f);
     log_progress_end();
     forecast_close(&f);
+    return st;
+}
+
+/* ---- the study ---- */
+
+static int compare(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Ascending, from 1, each once. */
+static void set_counts(struct limits_study *s, const struct bench_limits *o)
+{
+    int n = 0, all[BENCH_MAX_COUNTS + 1] = {1};
+    for (int i = 0; i < o->n_counts; i++)
+        all[i + 1] = (int)o->counts[i];
+    qsort(all, (size_t)o->n_counts + 1, sizeof *all, compare);
+    for (int i = 0; i <= o->n_counts; i++)
+        if (n == 0 || s->counts[n - 1] != all[i])
+            s->counts[n++] = all[i];
+    s->n_counts = n;
+}
+
+static enum status run(const struct bench_limits *o, arena *memory, struct results *r)
+{
+    struct limits_study *s; /* too large for the stack */
+    TRY(arena_alloc(memory, sizeof *s, &s));
+    *s = (struct limits_study){.options = o, .memory = memory};
+    if (plan_is_file(o->plan))
+        return status_fail(STATUS_USAGE,
+                           "--plan %s: a file is for one number of workers; name a strategy",
+                           o->plan);
+    TRY(bench_check_strategy(o->plan));
+    /* One worker has the plan 'serial' whatever is asked for, so this comes first. */
+    TRY(plan_check_used(&o->request, o->plan));
+    set_counts(s, o);
+    TRY(stop_install());
+    TRY(predict(s));
+    limits_report(s, r);
+    return STATUS_OK;
+}
+
+enum status bench_limits(const struct bench_limits *o, struct results *r)
+{
+    arena *memory;
+    TRY(arena_create(&memory));
+    enum status st = run(o, memory, r);
+    arena_destroy(memory);
     return st;
 }

@@ -1,10 +1,11 @@
-/* Predicting and training the plans of one subject, in turns. */
+/* accuracy_run.c: predicting and training the plans of one task, in turns. */
+#include "bench/accuracy.h"
+
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
-#include "cli/bench_accuracy.h"
 #include "runtime/pin.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
@@ -16,37 +17,36 @@
 #include <string.h>
 
 enum { LEAST_STEPS = 6, PROGRESS_INTERVAL_NS = 200000000 };
-/* A plan is rehearsed and trained in slices so short that both meet the same weather. */
+/* A plan is rehearsed and trained in slices so short that both meet the same load of the machine.
+ */
 static const double slice_s = 0.05, measure_s = 1.5;
 
 /* ---- progress ---- */
 
-static double left_s(const struct accuracy_study *s, const struct accuracy_subject *subject,
-                     int n_done)
+static double left_s(const struct accuracy_study *s, const struct accuracy_task *task, int n_done)
 {
-    double all = (double)subject->n_cases * (double)s->options->rounds;
-    double done = s->weight_done + subject->weight * (double)n_done / all;
+    double all = (double)task->n_cases * (double)s->options->rounds;
+    double done = s->weight_done + task->weight * (double)n_done / all;
     double elapsed_s = (double)(timer_now_ns() - s->began_ns) * 1e-9;
     return done > 0 ? elapsed_s * fmax(0, 1 - done) / done : 0;
 }
 
-static void show_progress(const struct accuracy_study *s, const struct accuracy_subject *subject,
+static void show_progress(const struct accuracy_study *s, const struct accuracy_task *task,
                           const struct accuracy_case *c, int n_done)
 {
     char left[32] = "";
-    double seconds = left_s(s, subject, n_done);
+    double seconds = left_s(s, task, n_done);
     if (s->options->quiet)
         return;
     if (seconds > 0)
         (void)progress_time(left, sizeof left, seconds);
-    log_progress("%s on %s: %s, %d worker%s%s%s%s", subject->model, subject->data, c->plan,
-                 c->workers, c->workers == 1 ? "" : "s", *left ? "; " : "", left,
-                 *left ? " left" : "");
+    log_progress("%s on %s: %s, %d worker%s%s%s%s", task->model, task->data, c->plan, c->workers,
+                 c->workers == 1 ? "" : "s", *left ? "; " : "", left, *left ? " left" : "");
 }
 
 /* ---- predicting ---- */
 
-/* Takes the reason out of an error that is about these cases alone. */
+/* An error that is about these cases alone becomes their reason. */
 static enum status skip_cases(struct accuracy_study *s, struct accuracy_case *cases, int n,
                               enum status st)
 {
@@ -59,15 +59,14 @@ static enum status skip_cases(struct accuracy_study *s, struct accuracy_case *ca
     return STATUS_OK;
 }
 
-static int64_t count_windows(const struct accuracy_study *s, const struct accuracy_subject *subject,
+static int64_t count_windows(const struct accuracy_study *s, const struct accuracy_task *task,
                              const struct accuracy_case *c)
 {
-    return subject->n_train / s->options->forecast.batch / c->window;
+    return task->n_train / s->options->forecast.batch / c->window;
 }
 
-static enum status check_case(const struct accuracy_study *s,
-                              const struct accuracy_subject *subject, const struct accuracy_case *c,
-                              const struct prediction *p)
+static enum status check_case(const struct accuracy_study *s, const struct accuracy_task *task,
+                              const struct accuracy_case *c, const struct prediction *p)
 {
     char needed[32], limit[32];
     if (p->too_large_worker >= 0)
@@ -75,7 +74,7 @@ static enum status check_case(const struct accuracy_study *s,
                            p->too_large_worker,
                            text_bytes(needed, sizeof needed, (double)p->needed_bytes),
                            text_bytes(limit, sizeof limit, (double)p->limit_bytes));
-    if (count_windows(s, subject, c) < 1)
+    if (count_windows(s, task, c) < 1)
         return status_fail(STATUS_USAGE, "the data have no %d whole batch%s of %lld", c->window,
                            c->window == 1 ? "" : "es", (long long)s->options->forecast.batch);
     return STATUS_OK;
@@ -86,9 +85,9 @@ static enum status check_case(const struct accuracy_study *s,
 /* One turn of one case. */
 struct turn {
     const struct accuracy_study *study;
-    const struct accuracy_subject *subject;
+    const struct accuracy_task *task;
     const struct accuracy_case *c;
-    int n_before; /* turns of the subject that are done */
+    int n_before; /* turns of the task that are done */
     training *training;
     int64_t next_slice_ns, next_progress_ns;
 };
@@ -101,7 +100,7 @@ static enum status alternate(void *user, double share, const char *what)
     (void)share, (void)what;
     if (now_ns >= t->next_progress_ns) {
         t->next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
-        show_progress(t->study, t->subject, t->c, t->n_before);
+        show_progress(t->study, t->task, t->c, t->n_before);
     }
     if (now_ns < t->next_slice_ns)
         return STATUS_OK;
@@ -132,7 +131,7 @@ static enum status take_times(const struct turn *t, struct accuracy_case *c)
     for (int64_t i = 0; i < n; i++)
         sorted[i] = (double)times_ns[i];
     numbers_sort(sorted, (int)n);
-    c->rounds_ns[c->n_rounds++] = (int64_t)numbers_middle(sorted, (int)n);
+    c->rounds_s[c->n_rounds++] = numbers_middle(sorted, (int)n) * 1e-9;
     c->n_steps = n;
     c->memory = training_memory_bytes(t->training);
     c->moved = training_bytes_moved(t->training);
@@ -173,8 +172,8 @@ static enum status predict_and_train(struct turn *t, struct forecast *f, const s
 static enum status open_training(struct turn *t)
 {
     const struct forecast_options *f = &t->study->options->forecast;
-    struct training_request r = {.model = t->subject->model,
-                                 .data = t->subject->data,
+    struct training_request r = {.model = t->task->model,
+                                 .data = t->task->data,
                                  .plan = t->c->plan,
                                  .backend = f->backend,
                                  .workers = t->c->workers,
@@ -187,15 +186,15 @@ static enum status open_training(struct turn *t)
     return training_open(&r, &t->training);
 }
 
-static enum status check_plan_fits(const struct accuracy_study *s,
-                                   const struct accuracy_subject *subject, struct forecast *f,
-                                   const struct plan *plan, struct accuracy_case *c)
+static enum status check_plan_fits(const struct accuracy_study *s, const struct accuracy_task *task,
+                                   struct forecast *f, const struct plan *plan,
+                                   struct accuracy_case *c)
 {
     struct prediction *p;
     struct predict_request r = forecast_request(f, plan, false);
     TRY(predict_memory(&r, &p));
     c->window = p->programs[0]->n_steps;
-    enum status st = check_case(s, subject, c, p);
+    enum status st = check_case(s, task, c, p);
     prediction_destroy(p);
     return st;
 }
@@ -229,7 +228,7 @@ static enum status play_turn(struct turn *t, struct forecast *f, struct forecast
     struct plan *plan;
     struct pin_mask before;
     TRY(plan_choose(c->plan, f->graph, &request, &plan));
-    enum status st = check_plan_fits(t->study, t->subject, f, plan, c);
+    enum status st = check_plan_fits(t->study, t->task, f, plan, c);
     if (st == STATUS_OK) {
         pin_remember(&before);
         stay_on_one_place(t->study, c);
@@ -243,11 +242,11 @@ static enum status play_turn(struct turn *t, struct forecast *f, struct forecast
 /* ---- turns ---- */
 
 /* The cases from `first` on that have as many workers: they share what is measured of the host. */
-static int count_alike(const struct accuracy_subject *subject, int first)
+static int count_alike(const struct accuracy_task *task, int first)
 {
     int n = 1;
-    while (first + n < subject->n_cases &&
-           subject->cases[first + n].workers == subject->cases[first].workers)
+    while (first + n < task->n_cases &&
+           task->cases[first + n].workers == task->cases[first].workers)
         n++;
     return n;
 }
@@ -275,60 +274,60 @@ static bool any_wants_turn(const struct accuracy_study *s, const struct accuracy
     return false;
 }
 
-static enum status take_turn(struct accuracy_study *s, struct accuracy_subject *subject,
+static enum status take_turn(struct accuracy_study *s, struct accuracy_task *task,
                              struct forecast *f, struct forecast_options *o,
                              struct accuracy_case *c, int round, int n_before)
 {
-    struct turn t = {.study = s, .subject = subject, .c = c, .n_before = n_before};
+    struct turn t = {.study = s, .task = task, .c = c, .n_before = n_before};
     if (!wants_turn(s, c, round))
         return STATUS_OK;
-    show_progress(s, subject, c, n_before);
+    show_progress(s, task, c, n_before);
     return skip_cases(s, c, 1, play_turn(&t, f, o, c));
 }
 
-static enum status take_turns(struct accuracy_study *s, struct accuracy_subject *subject, int round,
+static enum status take_turns(struct accuracy_study *s, struct accuracy_task *task, int round,
                               int first, int n)
 {
     struct forecast_options o = s->options->forecast;
     struct forecast f;
-    o.model = subject->model;
-    o.data = subject->data;
+    o.model = task->model;
+    o.data = task->data;
     o.quiet = s->options->quiet;
     o.measure_s = measure_s;
-    enum status st = forecast_open(&f, &o, subject->cases[first].workers);
-    subject->n_train = f.data.n_train;
+    enum status st = forecast_open(&f, &o, task->cases[first].workers);
+    task->n_train = f.data.n_train;
     if (st != STATUS_OK) /* the network may not suit the data */
-        st = skip_cases(s, &subject->cases[first], n, st);
+        st = skip_cases(s, &task->cases[first], n, st);
     for (int i = 0; i < n && st == STATUS_OK; i++)
-        st = take_turn(s, subject, &f, &o, &subject->cases[first + choose_turn(round, i, n)], round,
-                       round * subject->n_cases + first + i);
+        st = take_turn(s, task, &f, &o, &task->cases[first + choose_turn(round, i, n)], round,
+                       round * task->n_cases + first + i);
     forecast_close(&f);
     return st;
 }
 
 /* What is measured of the host is measured again, too. */
-static enum status take_round(struct accuracy_study *s, struct accuracy_subject *subject, int round)
+static enum status take_round(struct accuracy_study *s, struct accuracy_task *task, int round)
 {
     if (s->options->fresh)
         accuracy_clear_profile(s->options->forecast.profile);
-    for (int i = 0, n; i < subject->n_cases; i += n) {
-        n = count_alike(subject, i);
-        if (any_wants_turn(s, &subject->cases[i], n, round))
-            TRY(take_turns(s, subject, round, i, n));
+    for (int i = 0, n; i < task->n_cases; i += n) {
+        n = count_alike(task, i);
+        if (any_wants_turn(s, &task->cases[i], n, round))
+            TRY(take_turns(s, task, round, i, n));
     }
     return STATUS_OK;
 }
 
-enum status accuracy_measure(struct accuracy_study *s, struct accuracy_subject *subject)
+enum status accuracy_measure(struct accuracy_study *s, struct accuracy_task *task)
 {
-    const struct accuracy_options *o = s->options;
+    const struct bench_accuracy *o = s->options;
     int most = (int)(o->most_rounds ? o->most_rounds : o->rounds);
     struct dataset_info info;
     enum status st = STATUS_OK;
-    TRY(dataset_describe(subject->data, &info));
-    memcpy(subject->data_name, info.name, sizeof subject->data_name);
+    TRY(dataset_describe(task->data, &info));
+    memcpy(task->data_name, info.name, sizeof task->data_name);
     for (int round = 0; round < most && st == STATUS_OK; round++)
-        st = take_round(s, subject, round);
+        st = take_round(s, task, round);
     log_progress_end();
     return st;
 }

@@ -1,6 +1,7 @@
-/* output.h: results for people (tables) and for programs (JSON), on stdout; files beside them. */
-#ifndef CLEAVE_CLI_OUTPUT_H
-#define CLEAVE_CLI_OUTPUT_H
+/* output.h: tables, sentences and JSON on stdout, and places of files. What people read and
+ * programs, too, is described once with base/results.h. */
+#ifndef CLEAVE_BASE_OUTPUT_H
+#define CLEAVE_BASE_OUTPUT_H
 
 #include "base/status.h"
 #include "base/style.h"
@@ -12,13 +13,17 @@
  *
  * Cells are added row by row; the first failure is remembered and comes out of table_finish.
  *
- *     static const struct table_column columns[] = {{"layer", TABLE_LEFT, 10}, {"ms",
- * TABLE_RIGHT}}; table *t; TRY(table_create(columns, 2, &t)); table_cell(t, "%s", "conv1");
+ *     static const struct table_column columns[] = {{"layer", TABLE_LEFT, 10},
+ *                                                   {"ms", TABLE_RIGHT, 0}};
+ *     table *t;
+ *     TRY(table_create(columns, 2, &t));
+ *     table_cell(t, "%s", "conv1");
  *     table_cell(t, "%.2f", 1.25);
  *     TRY(table_finish(t, stdout));
  */
 
-enum { TABLE_WIDTH = 80 };
+/* A name and as many batches as 'bench layers' takes. */
+enum { TABLE_MAX_COLUMNS = 17, TABLE_WIDTH = 80 };
 
 enum table_align { TABLE_LEFT, TABLE_RIGHT };
 

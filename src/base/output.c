@@ -1,4 +1,4 @@
-#include "cli/output.h"
+#include "base/output.h"
 
 #include "base/arena.h"
 
@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* MAX_COLUMNS: a name and as many batches as 'bench layers' takes. */
-enum { MAX_COLUMNS = 17, COLUMN_GAP = 2, CONTINUED_INDENT = 4, MIN_BREAK = 4 };
+enum { COLUMN_GAP = 2, CONTINUED_INDENT = 4, MIN_BREAK = 4 };
 
 struct cell {
     const char *text;
@@ -32,7 +31,7 @@ struct table {
 
 enum status table_create(const struct table_column *columns, int n_columns, table **out)
 {
-    if (n_columns > MAX_COLUMNS)
+    if (n_columns > TABLE_MAX_COLUMNS)
         return status_fail(STATUS_FAILED, "a table of %d columns", n_columns);
     arena *memory;
     TRY(arena_create(&memory));
@@ -219,7 +218,7 @@ enum status table_finish(table *t, FILE *out)
 {
     enum status st = t->status;
     if (st == STATUS_OK) {
-        int widths[MAX_COLUMNS] = {0};
+        int widths[TABLE_MAX_COLUMNS] = {0};
         find_widths(t, widths);
         print_titles(out, t, widths);
         for (const struct cell *c = t->first; c;)
