@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/run_options.h"
 #include "cli/subject.h"
+#include "plan/edit.h"
 #include "runtime/stop.h"
 
 #include <stdio.h>

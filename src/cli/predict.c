@@ -5,11 +5,11 @@
 #include "cli/command.h"
 #include "cli/forecast.h"
 #include "cli/options.h"
-#include "cli/predict_json.h"
-#include "cli/predict_trace.h"
 #include "cli/run_options.h"
 #include "cli/split.h"
 #include "cli/subject.h"
+#include "predict/predicted_trace.h"
+#include "predict/prediction_json.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 
@@ -297,7 +297,7 @@ static enum status answer(struct forecast *f, struct predict_options *o, struct 
 {
     struct predict_request request = forecast_request(f, a->plan, true);
     if (o->trace)
-        TRY(predict_trace_write(&request, a->prediction, o->trace, o->merge));
+        TRY(predicted_trace_write(&request, a->prediction, o->trace, o->merge));
     if (a->prediction->too_large_worker >= 0)
         TRY(advise(f, o, a));
     TRY(o->json ? output_json(predict_json(f, a)) : print_all(f, a));

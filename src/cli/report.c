@@ -7,10 +7,10 @@
 #include "cli/command.h"
 #include "cli/forecast.h"
 #include "cli/options.h"
-#include "cli/predict_json.h"
-#include "cli/predict_trace.h"
-#include "cli/report_traffic.h"
 #include "cli/subject.h"
+#include "predict/predicted_trace.h"
+#include "predict/prediction_json.h"
+#include "predict/strategy_traffic.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -104,7 +104,7 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
     struct predict_request request = forecast_request(f, plan, true);
     enum status st = make_file(trace);
     if (st == STATUS_OK)
-        st = predict_trace_write(&request, p, trace, NULL);
+        st = predicted_trace_write(&request, p, trace, NULL);
     if (st == STATUS_OK)
         *out = predict_json(f, &answer);
     prediction_destroy(p);
@@ -166,7 +166,7 @@ static enum status count_traffic(const char *model, const char *data, int64_t ba
 {
     struct graph *graph;
     TRY(build_graph(model, data, batch, user, &graph));
-    enum status st = report_traffic(graph, n_workers, out);
+    enum status st = strategy_traffic(graph, n_workers, out);
     graph_destroy(graph);
     return st;
 }

@@ -6,16 +6,17 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
-#include "cli/guard.h"
 #include "cli/options.h"
 #include "cli/plan_auto.h"
-#include "cli/record.h"
+#include "cli/run_description.h"
 #include "cli/run_options.h"
 #include "cli/split.h"
 #include "cli/subject.h"
 #include "report/tensorboard.h"
 #include "runtime/crew.h"
+#include "runtime/guard.h"
 #include "runtime/plan_choice.h"
+#include "runtime/run_record.h"
 #include "runtime/stop.h"
 #include "runtime/trainer.h"
 #include "search/training.h"
@@ -193,7 +194,8 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
 struct train_view {
     const struct train_options *options;
     const struct trainer_info *info;
-    record *record;           /* NULL: none is kept */
+    run_record *record; /* NULL: none is kept */
+    struct run_description described;
     tensorboard *board;       /* NULL: nothing is written */
     int64_t wait_ns, step_ns; /* of all steps so far; waiting for data */
     int64_t next_progress_ns;
@@ -248,7 +250,7 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
 static enum status put_event(const struct train_view *v, bool print, json_t *value)
 {
     if (v->record && value)
-        record_event(v->record, value);
+        run_record_event(v->record, value);
     if (print)
         return output_json(value);
     json_decref(value);
@@ -323,8 +325,10 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
 static json_t *done_json(const struct train_view *v, const struct trainer_done *d)
 {
     double predicted_s = v->options->planned.step_s, error_s = v->options->planned.error_s;
-    if (predicted_s <= 0 && v->record)
-        predicted_s = record_predicted_step(v->record, &error_s);
+    if (predicted_s <= 0) {
+        predicted_s = v->described.step_s;
+        error_s = v->described.error_s;
+    }
     return json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
                      "done", "steps", (json_int_t)d->steps, "median_step_s",
                      number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
@@ -339,7 +343,7 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
 
 static void log_places(const struct train_view *v)
 {
-    const char *directory = v->record ? record_directory(v->record) : NULL;
+    const char *directory = v->record ? run_record_directory(v->record) : NULL;
     if (v->options->checkpoint)
         log_info("saved to %s", v->options->checkpoint);
     if (directory)
@@ -380,7 +384,7 @@ static enum status open_outputs(const struct train_options *o, struct train_view
     if (!v->info->root)
         return STATUS_OK;
     if (o->tensorboard)
-        TRY(record_make_directories(o->tensorboard, &made));
+        TRY(run_record_make_directories(o->tensorboard, &made));
     if (o->trace)
         TRY(output_check_place(o->trace));
     if (!o->tensorboard)
@@ -388,81 +392,77 @@ static enum status open_outputs(const struct train_options *o, struct train_view
     return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->board);
 }
 
-static enum status close_board(struct train_view *v, enum status st)
+static void begin_record(struct train_view *v, const struct trainer_options *options)
 {
-    enum status closed = tensorboard_close(v->board);
-    if (st == STATUS_OK && closed != STATUS_OK) {
-        log_warn("the events of this run are incomplete: %s", status_message());
-        status_clear();
-    }
-    return st;
-}
-
-static enum status run_trainer(trainer *t, const struct train_options *o,
-                               const struct trainer_options *options, record *kept)
-{
-    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
-    /* The root alone opens them: what stops the root stops all, who would wait for it. */
-    enum status st = crew_agree(options->process, open_outputs(o, &view));
-    if (st != STATUS_OK)
-        return close_board(&view, st);
-    if (view.info->root)
-        print_start(o, view.info);
-    if (kept)
-        record_begin(
-            kept, &(struct record_about){.options = options,
-                                         .info = view.info,
-                                         .optimizer = run_optimizer_names[o->run_as.optimizer],
-                                         .precision = run_precision_names[o->run_as.precision],
-                                         .search = o->planned.search,
-                                         .predict = o->run || view.info->workers <= MOST_TRACED});
-    const struct trainer_callbacks calls = {
-        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
-    return close_board(&view, trainer_run(t, &calls, &view));
-}
-
-static enum status run(const struct train_options *o, const struct trainer_options *options,
-                       record *kept)
-{
-    trainer *t;
-    TRY(trainer_create(options, &t));
-    enum status st = run_trainer(t, o, options, kept);
-    if (st == STATUS_OK && kept && o->trace)
-        record_copy_trace(kept, o->trace);
-    trainer_destroy(t);
-    return st;
+    const struct train_options *o = v->options;
+    const struct run_record_about about = {.options = options,
+                                           .info = v->info,
+                                           .optimizer = run_optimizer_names[o->run_as.optimizer],
+                                           .precision = run_precision_names[o->run_as.precision]};
+    v->described = (struct run_description){.search = o->planned.search,
+                                            .predict = o->run || v->info->workers <= MOST_TRACED};
+    run_record_begin(v->record, &about);
+    run_describe(v->record, options, v->info, &v->described);
 }
 
 /* A record that nobody asked for stays small: a few steps, and not of hundreds of processes. */
-static void set_trace(const struct train_options *o, const record *kept,
+static void set_trace(const struct train_options *o, const run_record *kept,
                       struct trainer_options *options)
 {
     if (!o->run && options->process && options->process->size > MOST_TRACED)
         return;
-    options->trace = record_trace(kept);
+    options->trace = run_record_trace(kept);
     options->trace_steps = o->run ? 0 : FEW_STEPS;
     options->trace_aside = true;
 }
 
+/* With the record, if there is to be one, and the other outputs around it. */
+static enum status run_trainer(trainer *t, const struct train_options *o,
+                               const struct trainer_options *options, run_record *kept)
+{
+    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
+    /* The root alone opens them: what stops the root stops all, who would wait for it. */
+    enum status st = crew_agree(options->process, open_outputs(o, &view));
+    if (st == STATUS_OK) {
+        if (view.info->root)
+            print_start(o, view.info);
+        if (kept)
+            begin_record(&view, options);
+        const struct trainer_callbacks calls = {
+            .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
+        st = trainer_run(t, &calls, &view);
+    }
+    enum status closed = tensorboard_close(view.board);
+    if (st == STATUS_OK && closed != STATUS_OK) {
+        log_warn("the events of this run are incomplete: %s", status_message());
+        status_clear();
+    }
+    if (st == STATUS_OK && kept && o->trace)
+        run_record_copy_trace(kept, o->trace);
+    return st;
+}
+
 static enum status train(const struct train_options *o, struct trainer_options *options)
 {
-    record *kept = NULL;
-    const struct record_options how = {.directory = o->run,
-                                       .root = !options->process || options->process->rank == 0,
-                                       .again = o->resume};
+    run_record *kept = NULL;
+    trainer *t = NULL;
+    enum status st = STATUS_OK;
     if (keeps_record(o)) {
-        enum status made = crew_agree(options->process, record_create(&how, &kept));
-        if (made != STATUS_OK) {
-            record_destroy(kept);
-            return made;
-        }
+        const struct run_record_options how = {.directory = o->run,
+                                               .root =
+                                                   !options->process || options->process->rank == 0,
+                                               .again = o->resume};
+        TRY_GOTO(st, crew_agree(options->process, run_record_create(&how, &kept)), out);
         if (!o->trace)
             set_trace(o, kept, options);
         options->checkpoint =
-            o->checkpoint || !o->run ? o->checkpoint : record_path(kept, "checkpoint");
+            o->checkpoint || !o->run ? o->checkpoint : run_record_path(kept, "checkpoint");
     }
-    enum status st = run(o, options, kept);
-    record_destroy(kept);
+    TRY_GOTO(st, trainer_create(options, &t), out);
+    TRY_GOTO(st, run_trainer(t, o, options, kept), out);
+out:
+    trainer_destroy(t);
+    run_record_destroy(kept);
     return st;
 }
 

@@ -1,7 +1,8 @@
 /* A plan with some layers cut otherwise: its JSON is changed and read again, so that the same rules
  * hold, and the same mistakes are found, as for a file. */
+#include "plan/edit.h"
+
 #include "base/text.h"
-#include "cli/plan_choose.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -81,15 +82,10 @@ static enum status set_layer(json_t *layers, const struct graph *graph, const ch
 
 static enum status set_layers(json_t *layers, const struct graph *graph, const char *text)
 {
-    for (const char *at = text;;) {
-        size_t length = strcspn(at, ",");
-        char word[WORD_BYTES];
-        (void)snprintf(word, sizeof word, "%.*s", (int)(length < 127 ? length : 127), at);
+    char word[WORD_BYTES];
+    while (text_next_word(&text, word, sizeof word))
         TRY(set_layer(layers, graph, word));
-        if (!at[length])
-            return STATUS_OK;
-        at += length + 1;
-    }
+    return STATUS_OK;
 }
 
 /* A mistake names the plan, too: it may have fewer workers than the machine. */

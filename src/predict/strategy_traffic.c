@@ -1,4 +1,4 @@
-#include "cli/report_traffic.h"
+#include "predict/strategy_traffic.h"
 
 #include "backend/backend.h"
 #include "base/timer.h"
@@ -62,7 +62,7 @@ static void measure_strategy(struct measuring *m, const char *name, int n_worker
         status_clear();
 }
 
-enum status report_traffic(const struct graph *graph, int n_workers, json_t **out)
+enum status strategy_traffic(const struct graph *graph, int n_workers, json_t **out)
 {
     const struct device_options options = {.threads = 1, .describe_only = true};
     struct measuring m = {.graph = graph, .backend = backend_list()[0], .list = json_array()};
@@ -70,7 +70,7 @@ enum status report_traffic(const struct graph *graph, int n_workers, json_t **ou
     if (!m.list)
         return status_no_memory(0);
     *out = m.list;
-    if (n_workers < 2 || n_workers > REPORT_TRAFFIC_WORKERS)
+    if (n_workers < 2 || n_workers > STRATEGY_TRAFFIC_WORKERS)
         return STATUS_OK;
     TRY(m.backend->device_open(&options, &m.device));
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)

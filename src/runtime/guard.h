@@ -9,8 +9,8 @@
  *        guard of worker 2        passes signals on; its exit status is the worker's
  *           worker 2              ends with its guard, whatever ends that
  */
-#ifndef CLEAVE_CLI_GUARD_H
-#define CLEAVE_CLI_GUARD_H
+#ifndef CLEAVE_RUNTIME_GUARD_H
+#define CLEAVE_RUNTIME_GUARD_H
 
 #include "base/status.h"
 

@@ -1,4 +1,4 @@
-#include "cli/predict_trace.h"
+#include "predict/predicted_trace.h"
 
 #include "base/log.h"
 #include "program/timeline.h"
@@ -261,8 +261,8 @@ static enum status write_all(FILE *f, void *user)
     return STATUS_OK;
 }
 
-enum status predict_trace_write(const struct predict_request *request, const struct prediction *p,
-                                const char *path, const char *measured)
+enum status predicted_trace_write(const struct predict_request *request, const struct prediction *p,
+                                  const char *path, const char *measured)
 {
     struct sheet s = {.request = request, .prediction = p, .measured = {.path = measured}};
     enum status st = measured ? read_measured(&s) : STATUS_OK;

@@ -1,10 +1,10 @@
-/* predict_json.h: what `cleave predict` says of a plan, as JSON: printed by it, and kept in the
- * directory of a run (record.h). */
-#ifndef CLEAVE_CLI_PREDICT_JSON_H
-#define CLEAVE_CLI_PREDICT_JSON_H
+/* prediction_json.h: what `cleave predict` says of a plan, as JSON: printed by it, and kept in the
+ * record of a run (runtime/run_record.h). */
+#ifndef CLEAVE_PREDICT_PREDICTION_JSON_H
+#define CLEAVE_PREDICT_PREDICTION_JSON_H
 
-#include "cli/forecast.h"
 #include "predict/advise.h"
+#include "predict/forecast.h"
 
 #include <jansson.h>
 

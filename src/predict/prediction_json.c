@@ -1,4 +1,4 @@
-#include "cli/predict_json.h"
+#include "predict/prediction_json.h"
 
 int64_t predict_worker_bytes(const struct prediction *p, int worker)
 {

@@ -1,12 +1,7 @@
-#include "cli/record.h"
+#include "runtime/run_record.h"
 
 #include "base/log.h"
-#include "cli/forecast.h"
-#include "cli/predict_json.h"
-#include "cli/predict_trace.h"
-#include "cli/subject.h"
 #include "report/report.h"
-#include "runtime/plan_choice.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +17,14 @@ enum { MOST_NUMBERED = 9999, REAL_DIGITS = 9 };
 
 enum { PATH_BYTES = 4096 };
 
-struct record {
+struct run_record {
     arena *memory;
-    struct record_options options;
+    struct run_record_options options;
     const char *directory; /* NULL: not there yet, or nothing is recorded */
     bool writes;           /* the root, until something could not be written */
-    bool made;             /* by this record */
+    bool made;             /* by this run_record */
     int lock;              /* the directory, while its run writes into it; -1: none */
     FILE *events;
-    double predicted_step_s, predicted_error_s;
     char trace[PATH_BYTES];
 };
 
@@ -41,7 +35,7 @@ static enum status fail_directory(const char *path)
     return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
 }
 
-enum status record_make_directories(const char *path, bool *made)
+enum status run_record_make_directories(const char *path, bool *made)
 {
     char part[PATH_BYTES];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -53,7 +47,7 @@ enum status record_make_directories(const char *path, bool *made)
     return *made || errno == EEXIST ? STATUS_OK : fail_directory(path);
 }
 
-static void unlock(record *r)
+static void unlock(run_record *r)
 {
     if (r->lock >= 0)
         (void)close(r->lock);
@@ -61,7 +55,7 @@ static void unlock(record *r)
 }
 
 /* It goes with the process, however that ends. File systems without locks have none. */
-static enum status lock_directory(record *r)
+static enum status lock_directory(run_record *r)
 {
     r->lock = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->lock < 0 || flock(r->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
@@ -73,7 +67,7 @@ static enum status lock_directory(record *r)
                        r->directory);
 }
 
-static enum status number_directory(record *r, const char *model)
+static enum status number_directory(run_record *r, const char *model)
 {
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
         return fail_directory("runs");
@@ -91,16 +85,16 @@ static enum status number_directory(record *r, const char *model)
                        model, MOST_NUMBERED);
 }
 
-static enum status take_directory(record *r)
+static enum status take_directory(run_record *r)
 {
     struct stat about;
     r->directory = r->options.directory;
     if (r->options.root) {
-        TRY(record_make_directories(r->directory, &r->made));
+        TRY(run_record_make_directories(r->directory, &r->made));
         TRY(lock_directory(r));
     }
     /* All processes look, so that all end; the file comes once all are there. */
-    if (r->options.again || stat(record_path(r, REPORT_CONFIG), &about) != 0)
+    if (r->options.again || stat(run_record_path(r, REPORT_CONFIG), &about) != 0)
         return STATUS_OK;
     unlock(r);
     return status_fail(STATUS_USAGE,
@@ -109,14 +103,14 @@ static enum status take_directory(record *r)
                        r->directory);
 }
 
-enum status record_create(const struct record_options *options, record **out)
+enum status run_record_create(const struct run_record_options *options, run_record **out)
 {
     arena *memory;
-    record *r;
+    run_record *r;
     TRY(arena_create(&memory));
     enum status st;
     TRY_GOTO(st, arena_alloc(memory, sizeof *r, &r), failed);
-    *r = (struct record){.memory = memory, .options = *options, .lock = -1};
+    *r = (struct run_record){.memory = memory, .options = *options, .lock = -1};
     if (options->directory)
         TRY_GOTO(st, take_directory(r), failed);
     *out = r;
@@ -126,37 +120,37 @@ failed:
     return st;
 }
 
-static void warn(record *r, const char *name)
+void run_record_warn(run_record *r, const char *name)
 {
     log_warn("%s/%s: cannot write: %s; the record of this run is incomplete", r->directory, name,
              strerror(errno));
 }
 
-void record_destroy(record *r)
+void run_record_destroy(run_record *r)
 {
     if (!r)
         return;
     if (r->events && fclose(r->events) != 0 && r->writes)
-        warn(r, REPORT_EVENTS);
+        run_record_warn(r, REPORT_EVENTS);
     if (r->made && !r->writes)
         (void)rmdir(r->directory); /* succeeds where nothing is in it */
     unlock(r);
     arena_destroy(r->memory);
 }
 
-const char *record_directory(const record *r)
+const char *run_record_directory(const run_record *r)
 {
     return r->writes ? r->directory : NULL;
 }
 
-const char *record_path(record *r, const char *name)
+const char *run_record_path(run_record *r, const char *name)
 {
     const char *path;
-    /* "": a name too many for memory; whoever opens it says so. */
+    /* "": memory ran out; opening it fails with a message. */
     return arena_print(r->memory, &path, "%s/%s", r->directory, name) == STATUS_OK ? path : "";
 }
 
-const char *record_trace(const record *r)
+const char *run_record_trace(const run_record *r)
 {
     return r->trace;
 }
@@ -177,29 +171,28 @@ static bool copy_file(const char *from_path, const char *to_path)
 }
 
 /* No link: the next run with the same --trace writes into that very file. */
-void record_copy_trace(record *r, const char *path)
+void run_record_copy_trace(run_record *r, const char *path)
 {
     struct stat about;
     if (!r->writes || lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
         return; /* what went into a pipe is gone */
-    const char *path_new = record_path(r, REPORT_TRACE ".new");
-    if (!copy_file(path, path_new) || rename(path_new, record_path(r, REPORT_TRACE)) != 0)
-        warn(r, REPORT_TRACE);
+    const char *path_new = run_record_path(r, REPORT_TRACE ".new");
+    if (!copy_file(path, path_new) || rename(path_new, run_record_path(r, REPORT_TRACE)) != 0)
+        run_record_warn(r, REPORT_TRACE);
 }
 
 /* ---- what is written ---- */
 
-/* Gives the value up. */
-static void put_json(record *r, const char *name, json_t *value)
+void run_record_put(run_record *r, const char *name, json_t *value)
 {
-    const char *path = record_path(r, name);
+    const char *path = run_record_path(r, name);
     errno = value ? 0 : EILSEQ; /* a path in it that is no UTF-8 */
     if (!value || json_dump_file(value, path, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)))
-        warn(r, name);
+        run_record_warn(r, name);
     json_decref(value);
 }
 
-static json_t *rule_json(const struct record_about *a)
+static json_t *rule_json(const struct run_record_about *a)
 {
     const struct trainer_options *o = a->options;
     char schedule[64];
@@ -210,7 +203,7 @@ static json_t *rule_json(const struct record_about *a)
                      (json_int_t)o->schedule.warmup_steps);
 }
 
-static json_t *config_json(const struct record_about *a)
+static json_t *config_json(const struct run_record_about *a)
 {
     const struct trainer_options *o = a->options;
     const struct trainer_info *i = a->info;
@@ -246,99 +239,6 @@ static json_t *versions_json(const struct trainer_info *info)
                      host.release, "host", host.nodename, "began", date);
 }
 
-static enum status put_machine(record *r)
-{
-    struct machine *machine;
-    TRY(machine_discover(1, &machine));
-    FILE *f = fopen(record_path(r, REPORT_MACHINE), "w");
-    enum status st = f ? machine_write(machine, f) : STATUS_OK;
-    if (!f || fclose(f) != 0)
-        warn(r, REPORT_MACHINE);
-    machine_destroy(machine);
-    return st;
-}
-
-/* ---- what is expected ---- */
-
-static enum status predict(record *r, struct forecast *f, const struct plan *plan)
-{
-    struct prediction *p;
-    TRY(forecast_plan(f, plan, true, &p));
-    const struct predict_answer answer = {.plan = plan, .prediction = p};
-    struct predict_request request = forecast_request(f, plan, true);
-    r->predicted_step_s = p->clock.step_s;
-    r->predicted_error_s = p->clock.error_s;
-    put_json(r, REPORT_PREDICTION, predict_json(f, &answer));
-    enum status st = predict_trace_write(&request, p, record_path(r, REPORT_PREDICTED_TRACE), NULL);
-    prediction_destroy(p);
-    return st;
-}
-
-static struct forecast_run run_of(const struct trainer_options *o)
-{
-    return (struct forecast_run){.optimizer = (int)o->rule.kind,
-                                 .momentum = o->rule.momentum,
-                                 .precision = (int)o->precision,
-                                 .drop_probability = o->drop_probability,
-                                 .limit = o->data_limit,
-                                 .augment = o->augment};
-}
-
-/* With the costs that are known: a training does not wait for measurements. */
-static enum status put_prediction(record *r, const struct record_about *a, const struct plan *plan)
-{
-    const struct forecast_options options = {.model = a->info->model,
-                                             .data = a->options->data,
-                                             .machine = "local",
-                                             .backend = a->info->backend,
-                                             .batch = a->info->batch,
-                                             .threads = a->info->threads,
-                                             .eval_batch = a->info->eval_batch,
-                                             .run = run_of(a->options),
-                                             .no_eval = a->info->n_test == 0,
-                                             .no_measure = true,
-                                             .quiet = true};
-    struct forecast f;
-    enum status st = forecast_open(&f, &options, a->info->workers);
-    if (st == STATUS_OK)
-        st = predict(r, &f, plan);
-    forecast_close(&f);
-    return st;
-}
-
-/* ---- the whole ---- */
-
-static enum status put_split(record *r, const struct record_about *a, const struct graph *graph)
-{
-    struct plan *plan;
-    struct plan_request request = a->options->request;
-    const char *name = a->options->plan;
-    request.n_workers = a->info->workers;
-    put_json(r, REPORT_NETWORK, report_network(graph));
-    TRY(plan_choose(name ? name : a->info->plan, graph, &request, &plan));
-    enum status st = plan_write(plan, graph, record_path(r, REPORT_PLAN));
-    if (st == STATUS_OK && a->predict && !a->options->process)
-        st = put_prediction(r, a, plan);
-    plan_destroy(plan);
-    return st;
-}
-
-static enum status describe(record *r, const struct record_about *a)
-{
-    struct dataset_info info;
-    struct graph *graph;
-    put_json(r, REPORT_CONFIG, config_json(a));
-    put_json(r, REPORT_VERSIONS, versions_json(a->info));
-    if (a->search)
-        put_json(r, REPORT_SEARCH, json_incref((json_t *)a->search));
-    TRY(put_machine(r));
-    TRY(subject_build(a->info->model, a->options->data, a->info->batch,
-                      a->options->drop_probability, &info, &graph));
-    enum status st = put_split(r, a, graph);
-    graph_destroy(graph);
-    return st;
-}
-
 /* ---- a run that goes on ---- */
 
 /* Whole, and of a step that is in the checkpoint. */
@@ -369,7 +269,7 @@ static bool copy_events(FILE *from, FILE *to, int64_t first_step)
 
 /* A run that was killed went on after its last checkpoint, and may have left half a line: these
  * steps are run again. */
-static enum status trim_events(record *r, const char *path, int64_t first_step)
+static enum status trim_events(run_record *r, const char *path, int64_t first_step)
 {
     const char *path_new;
     FILE *from = fopen(path, "r");
@@ -386,21 +286,21 @@ static enum status trim_events(record *r, const char *path, int64_t first_step)
     return STATUS_OK;
 }
 
-/* What was chosen from, expected and traced before need not hold for the run as it goes on, and it
- * may leave no such file: another plan, processes instead of threads. */
-static void drop_expected(record *r)
+/* Candidates, prediction and trace of the run so far need not hold for the run as it goes on, and
+ * it may leave no such file: another plan, processes instead of threads. */
+static void drop_expected(run_record *r)
 {
     static const char *const names[] = {REPORT_SEARCH, REPORT_PREDICTION, REPORT_PREDICTED_TRACE,
                                         REPORT_TRACE};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)unlink(record_path(r, names[i]));
+        (void)unlink(run_record_path(r, names[i]));
 }
 
-static enum status begin(record *r, const struct record_about *a)
+static enum status begin(run_record *r, const struct run_record_about *a)
 {
     if (!r->directory)
         TRY(number_directory(r, a->info->model));
-    const char *path = record_path(r, REPORT_EVENTS);
+    const char *path = run_record_path(r, REPORT_EVENTS);
     if (a->info->resumed)
         TRY(trim_events(r, path, a->info->first_step));
     r->events = fopen(path, a->info->resumed ? "a" : "w");
@@ -412,10 +312,12 @@ static enum status begin(record *r, const struct record_about *a)
     if (r->options.again)
         drop_expected(r);
     (void)snprintf(r->trace, sizeof r->trace, "%s/%s", r->directory, REPORT_TRACE);
-    return describe(r, a);
+    run_record_put(r, REPORT_CONFIG, config_json(a));
+    run_record_put(r, REPORT_VERSIONS, versions_json(a->info));
+    return STATUS_OK;
 }
 
-void record_begin(record *r, const struct record_about *about)
+void run_record_begin(run_record *r, const struct run_record_about *about)
 {
     /* A trace that was asked for must go somewhere. */
     (void)snprintf(r->trace, sizeof r->trace, "/dev/null");
@@ -425,19 +327,13 @@ void record_begin(record *r, const struct record_about *about)
     status_clear();
 }
 
-double record_predicted_step(const record *r, double *error_s)
-{
-    *error_s = r->predicted_error_s;
-    return r->predicted_step_s;
-}
-
-void record_event(record *r, const json_t *value)
+void run_record_event(run_record *r, const json_t *value)
 {
     if (!r->writes)
         return;
     if (json_dumpf(value, r->events, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS)) == 0 &&
         fputc('\n', r->events) != EOF)
         return;
-    warn(r, REPORT_EVENTS);
+    run_record_warn(r, REPORT_EVENTS);
     r->writes = false;
 }

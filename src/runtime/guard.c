@@ -1,4 +1,4 @@
-#include "cli/guard.h"
+#include "runtime/guard.h"
 
 #include "base/log.h"
 #include "comm/comm.h"
@@ -72,8 +72,8 @@ _Noreturn static void end_worker(const struct guard *g, int code)
     _exit(code);
 }
 
-/* The first SIGTERM or SIGINT asks the worker to stop in good order; whoever sends it again wants
- * it gone (runtime/stop.h). The launcher may send signals to the worker, too, which does not mind.
+/* The first SIGTERM or SIGINT asks the worker to stop in good order, a second one ends it at once
+ * (runtime/stop.h). The launcher may send signals to the worker, too, which does not mind.
  */
 static void pass_on(struct guard *g, int number)
 {

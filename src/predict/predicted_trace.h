@@ -1,7 +1,7 @@
-/* predict_trace.h: the timeline that a prediction stands for, as a file for a viewer, and a
+/* predicted_trace.h: the timeline that a prediction stands for, as a file for a viewer, and a
  * measured one beside it. */
-#ifndef CLEAVE_CLI_PREDICT_TRACE_H
-#define CLEAVE_CLI_PREDICT_TRACE_H
+#ifndef CLEAVE_PREDICT_PREDICTED_TRACE_H
+#define CLEAVE_PREDICT_PREDICTED_TRACE_H
 
 #include "predict/predict.h"
 
@@ -10,7 +10,7 @@
  * train --trace` wrote, the last complete run in it stands beside the prediction, as "worker 0
  * (measured)"; both begin at 0. STATUS_USAGE if that file is of other workers, or has no run of
  * this batch. */
-enum status predict_trace_write(const struct predict_request *request, const struct prediction *p,
-                                const char *path, const char *measured) MUST_USE;
+enum status predicted_trace_write(const struct predict_request *request, const struct prediction *p,
+                                  const char *path, const char *measured) MUST_USE;
 
 #endif
