@@ -1,5 +1,5 @@
 /* What belongs to no handle: version, errors, warnings, names; and what all handles need. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "base/log.h"
 #include "model/network.h"
 

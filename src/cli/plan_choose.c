@@ -4,8 +4,8 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/network_help.h"
 #include "cli/run_options.h"
-#include "cli/subject.h"
 #include "plan/edit.h"
 #include "runtime/stop.h"
 
@@ -77,10 +77,10 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &c->forecast.model, subject_model_help()},
+    const struct positional positionals[] = {{"MODEL", &c->forecast.model, network_names_help()},
                                              {0}};
     static char all_notes[4096];
-    (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", subject_data_notes, notes);
+    (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", data_notes, notes);
     const struct option_set set = {
         .command = "plan",
         .about = "Compares the named strategies with the best plans that a search finds, predicts\n"

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_CLI_PLAN_CHOOSE_H
 #define CLEAVE_CLI_PLAN_CHOOSE_H
 
-#include "cli/forecast.h"
+#include "cli/forecast_options.h"
 #include "search/chooser.h"
 #include "search/explain.h"
 

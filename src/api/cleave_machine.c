@@ -1,5 +1,5 @@
 /* Machines. */
-#include "api/parts.h"
+#include "api/handles.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-#include "cli/subject.h"
+#include "cli/network_help.h"
 
 #include "model/network.h"
 
 #include <stdio.h>
 
-const char subject_data_notes[] =
+const char data_notes[] =
     "Data is named by one of\n"
     "  fashion-mnist[:DIR]      mnist:DIR      cifar10:DIR\n"
     "  imagefolder:DIR[@SIZE]   folders of JPEG and PNG images, one per class\n"
@@ -12,7 +12,7 @@ const char subject_data_notes[] =
     "  synthetic:NAME           mnist, cifar10, imagenet, highres or imagenet22k\n"
     "  synthetic:CxHxW/CLASSES[/COUNT]\n";
 
-const char *subject_model_help(void)
+const char *network_names_help(void)
 {
     static char text[512];
     size_t used = 0;

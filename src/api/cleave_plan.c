@@ -1,5 +1,5 @@
 /* Plans: made, loaded, saved, checked. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "base/text.h"
 #include "program/program.h"
 #include "verify/verify.h"

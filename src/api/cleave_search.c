@@ -1,6 +1,6 @@
 /* The search for the best plan. What is told of it is copied; the candidates' plans stay, for those
  * that are asked for. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "base/text.h"
 #include "search/chooser.h"
 #include "search/explain.h"

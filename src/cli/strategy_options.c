@@ -1,4 +1,4 @@
-#include "cli/split.h"
+#include "cli/strategy_options.h"
 
 #include "base/text.h"
 #include "runtime/plan_choice.h"
@@ -21,12 +21,11 @@ enum { MAX_STRATEGIES = 32 };
     "  pipedream  stages that do not wait for each other's updates\n"                \
     "  ps         along the batch, with parameter servers\n"
 
-const char split_notes[] =
-    "A plan is a file ('cleave plan make' writes one) or one of\n" STRATEGIES;
+const char plan_notes[] = "A plan is a file ('cleave plan make' writes one) or one of\n" STRATEGIES;
 
-const char split_strategy_notes[] = "Strategies:\n" STRATEGIES;
+const char strategy_notes[] = "Strategies:\n" STRATEGIES;
 
-const char *split_strategy_help(void)
+const char *strategy_names_help(void)
 {
     static char text[256];
     size_t used = 0;
@@ -37,7 +36,7 @@ const char *split_strategy_help(void)
     return text;
 }
 
-enum status split_check_plan(const char *plan, const char *model, bool automatic)
+enum status strategy_check_plan(const char *plan, const char *model, bool automatic)
 {
     const char *names[MAX_STRATEGIES + 2];
     int n = 0;
@@ -59,7 +58,7 @@ enum status split_check_plan(const char *plan, const char *model, bool automatic
     return text_fail_unknown("plan", plan, names);
 }
 
-enum status split_request(struct split_options *o, struct plan_request *request)
+enum status strategy_request(struct strategy_options *o, struct plan_request *request)
 {
     *request = (struct plan_request){.n_workers = (int)o->workers,
                                      .micro_batches = (int)o->micro_batches,
@@ -76,8 +75,8 @@ enum status split_request(struct split_options *o, struct plan_request *request)
                            "many workers a node has, --workers-per-node N");
     if (!o->replicas)
         return STATUS_OK;
-    int64_t replicas[SPLIT_MAX_STAGES];
-    TRY(text_parse_integers("--replicas", o->replicas, 1, PLAN_MAX_WORKERS, SPLIT_MAX_STAGES,
+    int64_t replicas[STRATEGY_MAX_STAGES];
+    TRY(text_parse_integers("--replicas", o->replicas, 1, PLAN_MAX_WORKERS, STRATEGY_MAX_STAGES,
                             replicas, &request->n_stages));
     for (int i = 0; i < request->n_stages; i++)
         o->stages[i] = (int)replicas[i];

@@ -1,13 +1,13 @@
-/* predict.c: `cleave predict`: what a plan will cost, before anyone pays for it. */
+/* command_predict.c: `cleave predict`: what a plan will cost, before it is trained. */
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/forecast.h"
+#include "cli/forecast_options.h"
+#include "cli/network_help.h"
 #include "cli/options.h"
 #include "cli/run_options.h"
-#include "cli/split.h"
-#include "cli/subject.h"
+#include "cli/strategy_options.h"
 #include "predict/predicted_trace.h"
 #include "predict/prediction_json.h"
 #include "runtime/plan_choice.h"
@@ -17,7 +17,7 @@
 
 struct predict_options {
     struct forecast_options forecast;
-    struct split_options split;
+    struct strategy_options split;
     const char *plan, *trace, *merge;
     bool json;
 };
@@ -32,7 +32,7 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
         OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
                     "how they share it: a file or one of the names below [serial, or data for "
                     "more than one worker]"),
-        SPLIT_OPTIONS(&o->split),
+        STRATEGY_OPTIONS(&o->split),
         RUN_OPTIONS(&o->forecast.run),
         RUN_LIMIT_OPTION(&o->forecast.run),
         OPTION_FLAG("--no-eval", &o->forecast.no_eval, "the run would have no test"),
@@ -47,10 +47,10 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &o->forecast.model, subject_model_help()},
+    const struct positional positionals[] = {{"MODEL", &o->forecast.model, network_names_help()},
                                              {0}};
     static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
         .command = "predict",
         .about =
@@ -69,11 +69,6 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
 }
 
 /* ---- what is printed ---- */
-
-static const char *seconds(char *buffer, size_t size, double s)
-{
-    return text_seconds(buffer, size, s);
-}
 
 static void print_origins(const struct prediction *p)
 {
@@ -94,22 +89,6 @@ static void print_origins(const struct prediction *p)
     output_line(2, "%s", text);
 }
 
-static void print_head(const struct forecast *f, const struct plan *plan,
-                       const struct prediction *p)
-{
-    char step[32], error[32], epoch[32], moved[32];
-    printf("%s: %s, batch %lld, %d worker%s on %s\n", plan->name, f->graph->name,
-           (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
-           f->machine->name);
-    output_line(2, "  step %s +- %s, %.1f images/s, epoch %s, moves %s",
-                seconds(step, sizeof step, p->clock.step_s),
-                seconds(error, sizeof error, p->clock.error_s),
-                (double)f->graph->batch / p->clock.step_s,
-                seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
-                text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
-    print_origins(p);
-}
-
 static enum status print_workers(const struct prediction *p)
 {
     static const struct table_column columns[] = {
@@ -122,9 +101,9 @@ static enum status print_workers(const struct prediction *p)
         char text[5][32];
         const struct clock_worker_result *w = &p->clock.workers[i];
         table_cell(t, "%d", i);
-        table_cell(t, "%s", seconds(text[0], sizeof text[0], w->compute_s / n_steps));
-        table_cell(t, "%s", seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
-        table_cell(t, "%s", seconds(text[2], sizeof text[2], w->wait_s / n_steps));
+        table_cell(t, "%s", text_seconds(text[0], sizeof text[0], w->compute_s / n_steps));
+        table_cell(t, "%s", text_seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
+        table_cell(t, "%s", text_seconds(text[2], sizeof text[2], w->wait_s / n_steps));
         table_cell(t, "%s",
                    text_bytes(text[3], sizeof text[3], (double)predict_worker_bytes(p, i)));
         table_cell(t, "%s",
@@ -216,14 +195,26 @@ static void print_advice(const struct predict_answer *a)
             0, "no other micro-batches, strategy, batch or number of workers that was tried fits");
 }
 
-static enum status print_all(const struct forecast *f, const struct predict_answer *a)
+static enum status print_answer(const struct forecast *f, const struct predict_answer *a)
 {
-    print_head(f, a->plan, a->prediction);
+    const struct plan *plan = a->plan;
+    const struct prediction *p = a->prediction;
+    char step[32], error[32], epoch[32], moved[32];
+    printf("%s: %s, batch %lld, %d worker%s on %s\n", plan->name, f->graph->name,
+           (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
+           f->machine->name);
+    output_line(2, "  step %s +- %s, %.1f images/s, epoch %s, moves %s",
+                text_seconds(step, sizeof step, p->clock.step_s),
+                text_seconds(error, sizeof error, p->clock.error_s),
+                (double)f->graph->batch / p->clock.step_s,
+                text_seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
+                text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
+    print_origins(p);
     printf("\n");
-    TRY(print_workers(a->prediction));
+    TRY(print_workers(p));
     printf("\n");
-    TRY(print_memory(a->prediction));
-    TRY(print_links(f, a->prediction));
+    TRY(print_memory(p));
+    TRY(print_links(f, p));
     print_advice(a);
     return STATUS_OK;
 }
@@ -232,14 +223,14 @@ static enum status print_all(const struct forecast *f, const struct predict_answ
 
 static enum status refuse(const struct prediction *p)
 {
-    char needed[32], limit[32], who[64];
+    char needed[32], limit[32], workers[64];
     if (p->too_large_worker < 0)
         return STATUS_OK;
     if (p->n_tight == 1)
-        (void)snprintf(who, sizeof who, "worker %d needs", p->too_large_worker);
+        (void)snprintf(workers, sizeof workers, "worker %d needs", p->too_large_worker);
     else
-        (void)snprintf(who, sizeof who, "the %d workers of a host need", p->n_tight);
-    return status_fail(STATUS_NO_FIT, "it does not fit: %s %s, there are %s", who,
+        (void)snprintf(workers, sizeof workers, "the %d workers of a host need", p->n_tight);
+    return status_fail(STATUS_NO_FIT, "it does not fit: %s %s, there are %s", workers,
                        text_bytes(needed, sizeof needed, (double)p->needed_bytes),
                        text_bytes(limit, sizeof limit, (double)p->limit_bytes));
 }
@@ -288,53 +279,39 @@ static enum status advise(struct forecast *f, struct predict_options *o, struct 
                                .open_batches = open_batches,
                                .close_batches = close_batches,
                                .user = &advised};
-    TRY(split_request(&o->split, &r.how));
+    TRY(strategy_request(&o->split, &r.how));
     a->n_advice = advise_find(&r, a->advice);
     return STATUS_OK;
 }
 
-static enum status answer(struct forecast *f, struct predict_options *o, struct predict_answer *a)
+/* Predicts the plan, and prints the answer. */
+static enum status predict(struct forecast *f, struct predict_options *o, const struct plan *plan)
 {
-    struct predict_request request = forecast_request(f, a->plan, true);
-    if (o->trace)
-        TRY(predicted_trace_write(&request, a->prediction, o->trace, o->merge));
-    if (a->prediction->too_large_worker >= 0)
-        TRY(advise(f, o, a));
-    TRY(o->json ? output_json(predict_json(f, a)) : print_all(f, a));
-    return refuse(a->prediction);
-}
-
-static enum status predict_with(struct forecast *f, struct predict_options *o,
-                                const struct plan *plan)
-{
+    struct predict_request request = forecast_request(f, plan, true);
     struct prediction *p;
+    enum status st;
     TRY(forecast_plan(f, plan, o->trace != NULL, &p));
-    enum status st = answer(f, o, &(struct predict_answer){.plan = plan, .prediction = p});
+    struct predict_answer a = {.plan = plan, .prediction = p};
+    if (o->trace)
+        TRY_GOTO(st, predicted_trace_write(&request, p, o->trace, o->merge), out);
+    if (p->too_large_worker >= 0)
+        TRY_GOTO(st, advise(f, o, &a), out);
+    TRY_GOTO(st, o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a), out);
+    st = refuse(p);
+out:
     prediction_destroy(p);
     return st;
 }
 
-static enum status choose_plan(struct predict_options *o, const struct graph *graph,
-                               struct plan **out)
+/* A plan's file says how many workers there are: it is read before the machine is looked at. */
+static enum status choose_plan(struct predict_options *o, struct plan **out)
 {
     struct plan_request request;
-    TRY(split_request(&o->split, &request));
-    return plan_choose(plan_name(o), graph, &request, out);
-}
-
-/* A plan's file says how many workers there are: it is read before the machine is looked at. */
-static enum status count_workers(struct predict_options *o, int *out)
-{
-    struct dataset_info info;
     struct graph *graph;
-    struct plan *plan;
-    const struct forecast_options *f = &o->forecast;
-    TRY(subject_build(f->model, f->data, f->batch, -1, &info, &graph));
-    enum status st = choose_plan(o, graph, &plan);
-    if (st == STATUS_OK) {
-        *out = plan->n_workers;
-        plan_destroy(plan);
-    }
+    TRY(forecast_options_graph(&o->forecast, &graph));
+    enum status st = strategy_request(&o->split, &request);
+    if (st == STATUS_OK)
+        st = plan_choose(plan_name(o), graph, &request, out);
     graph_destroy(graph);
     return st;
 }
@@ -348,22 +325,20 @@ enum status command_predict(int argc, char **argv)
         return STATUS_OK;
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
-    TRY(split_check_plan(o.plan, o.forecast.model, false));
+    TRY(strategy_check_plan(o.plan, o.forecast.model, false));
     if (o.trace)
         TRY(output_check_place(o.trace));
     TRY(stop_install());
-    int workers = 1;
-    TRY(count_workers(&o, &workers));
     struct forecast f;
-    struct plan *plan = NULL;
-    enum status st;
-    TRY_GOTO(st, forecast_open(&f, &o.forecast, workers), out);
-    if (!f.profile)
-        stop_remove(); /* nothing is measured that should end in good order */
-    TRY_GOTO(st, choose_plan(&o, f.graph, &plan), out);
-    TRY_GOTO(st, predict_with(&f, &o, plan), out);
-out:
-    plan_destroy(plan);
+    struct plan *plan;
+    TRY(choose_plan(&o, &plan));
+    enum status st = forecast_open(&f, &o.forecast, plan->n_workers);
+    if (st == STATUS_OK) {
+        if (!f.profile)
+            stop_remove(); /* nothing is measured that should end in good order */
+        st = predict(&f, &o, plan);
+    }
     forecast_close(&f);
+    plan_destroy(plan);
     return st;
 }

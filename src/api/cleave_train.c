@@ -1,5 +1,5 @@
 /* Training, with callbacks. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "base/text.h"
 #include "runtime/trainer.h"
 

@@ -1,6 +1,6 @@
-/* forecast.h: the options of the commands that predict (predict/forecast.h). */
-#ifndef CLEAVE_CLI_FORECAST_H
-#define CLEAVE_CLI_FORECAST_H
+/* forecast_options.h: the options of the commands that predict (predict/forecast.h). */
+#ifndef CLEAVE_CLI_FORECAST_OPTIONS_H
+#define CLEAVE_CLI_FORECAST_OPTIONS_H
 
 #include "backend/backend.h"
 #include "cli/options.h"
@@ -27,5 +27,10 @@
                     "that are not here [no]"),                                                  \
         OPTION_INTEGER("--calibrate-batch", "N", &(o)->calibrate_batch, 1, GRAPH_LARGEST_BATCH, \
                        NULL, "images in a step at that speed [--batch]")
+
+/* The network with the batch that the forecast will have (of few images a step takes all): a plan
+ * is read for it before the forecast is opened, as the plan says how many workers share this host.
+ */
+enum status forecast_options_graph(const struct forecast_options *o, struct graph **out) MUST_USE;
 
 #endif

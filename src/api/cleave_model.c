@@ -1,5 +1,5 @@
 /* Models: a network for data of some shape. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "base/text.h"
 #include "predict/subject.h"
 

@@ -1,6 +1,6 @@
-/* parts.h: what the files of the report share with each other. */
-#ifndef CLEAVE_REPORT_PARTS_H
-#define CLEAVE_REPORT_PARTS_H
+/* gather.h: what the files of the report share with each other. */
+#ifndef CLEAVE_REPORT_GATHER_H
+#define CLEAVE_REPORT_GATHER_H
 
 #include "report/report.h"
 

@@ -1,4 +1,4 @@
-/* profile.c: `cleave profile`: what was measured, looked at, moved and forgotten. */
+/* command_profile.c: `cleave profile`: what was measured, looked at, moved and forgotten. */
 #include "profile/profile.h"
 
 #include "base/output.h"

@@ -1,13 +1,14 @@
-/* report.c: `cleave report`: plans, predictions and runs as one HTML file (report/report.h). */
+/* command_report.c: `cleave report`: plans, predictions and runs as one HTML file
+ * (report/report.h). */
 #include "report/report.h"
 
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/forecast.h"
+#include "cli/forecast_options.h"
+#include "cli/network_help.h"
 #include "cli/options.h"
-#include "cli/subject.h"
 #include "predict/predicted_trace.h"
 #include "predict/prediction_json.h"
 #include "predict/strategy_traffic.h"
@@ -111,33 +112,7 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
     return st;
 }
 
-static enum status predict_file(struct forecast *f, const char *path, json_t **out,
-                                char trace[REPORT_PATH_BYTES])
-{
-    struct plan *plan;
-    TRY(plan_read(path, f->graph, &plan));
-    enum status st = predict_with(f, plan, out, trace);
-    plan_destroy(plan);
-    return st;
-}
-
-/* How many share this host is the plan's to say, and that asks for its network. */
-static enum status count_workers(const char *path, const char *model,
-                                 const struct report_options *o, int *workers)
-{
-    struct dataset_info info;
-    struct graph *graph;
-    struct plan *plan;
-    TRY(subject_build(model, o->data, o->batch, -1, &info, &graph));
-    enum status st = plan_read(path, graph, &plan);
-    if (st == STATUS_OK) {
-        *workers = plan->n_workers;
-        plan_destroy(plan);
-    }
-    graph_destroy(graph);
-    return st;
-}
-
+/* The plan says how many workers share this host, so it is read before the machine is looked at. */
 static enum status forecast(const char *path, const char *model, void *user, json_t **out,
                             char trace[REPORT_PATH_BYTES])
 {
@@ -150,12 +125,17 @@ static enum status forecast(const char *path, const char *model, void *user, jso
                                              .no_measure = true,
                                              .quiet = true};
     struct forecast f;
-    int workers = 1;
-    TRY(count_workers(path, model, o, &workers));
-    enum status st = forecast_open(&f, &options, workers);
+    struct graph *graph;
+    struct plan *plan;
+    TRY(forecast_options_graph(&options, &graph));
+    enum status st = plan_read(path, graph, &plan);
+    graph_destroy(graph);
+    TRY(st);
+    st = forecast_open(&f, &options, plan->n_workers);
     if (st == STATUS_OK)
-        st = predict_file(&f, path, out, trace);
+        st = predict_with(&f, plan, out, trace);
     forecast_close(&f);
+    plan_destroy(plan);
     return st;
 }
 

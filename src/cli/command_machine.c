@@ -1,4 +1,4 @@
-/* machine.c: `cleave machine`: what a machine is made of, looked at and measured. */
+/* command_machine.c: `cleave machine`: what a machine is made of, looked at and measured. */
 #include "machine/machine.h"
 
 #include "backend/backend.h"

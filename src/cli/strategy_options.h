@@ -1,23 +1,24 @@
-/* split.h: the options that say how the work is split, for every command that takes a plan. */
-#ifndef CLEAVE_CLI_SPLIT_H
-#define CLEAVE_CLI_SPLIT_H
+/* strategy_options.h: the options that say how the work is split, for every command that takes a
+ * plan. */
+#ifndef CLEAVE_CLI_STRATEGY_OPTIONS_H
+#define CLEAVE_CLI_STRATEGY_OPTIONS_H
 
 #include "cli/options.h"
 #include "plan/plan.h"
 
-enum { SPLIT_MAX_STAGES = 256 };
+enum { STRATEGY_MAX_STAGES = 256 };
 
-struct split_options {
+struct strategy_options {
     int64_t workers; /* 0: not given */
     int64_t micro_batches, bucket_bytes, servers, window, model_workers, workers_per_node;
     int sync;
     bool asynchronous;
     const char *replicas; /* "3,1" */
-    int stages[SPLIT_MAX_STAGES];
+    int stages[STRATEGY_MAX_STAGES];
 };
 
 /* Presets leave what is not given at 0, the strategy's own choice. */
-#define SPLIT_OPTIONS(o)                                                                          \
+#define STRATEGY_OPTIONS(o)                                                                       \
     OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                 \
                    "into which pipelines cut a batch [the strategy's own choice]"),               \
         OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                  \
@@ -38,15 +39,15 @@ struct split_options {
 
 /* What --help says of plans, and where only a strategy can be named; and of STRATEGY (their names;
  * one text, made anew by each call). */
-extern const char split_notes[], split_strategy_notes[];
-const char *split_strategy_help(void);
+extern const char plan_notes[], strategy_notes[];
+const char *strategy_names_help(void);
 
 /* STATUS_USAGE for a plan that is neither a file nor a strategy, with the nearest match;
  * `automatic`: auto is one, too. NULL is fine. */
-enum status split_check_plan(const char *plan, const char *model, bool automatic) MUST_USE;
+enum status strategy_check_plan(const char *plan, const char *model, bool automatic) MUST_USE;
 
 /* Into *request, which points into *o. STATUS_USAGE for a bad --replicas, or for --sync
  * hierarchical without its nodes. */
-enum status split_request(struct split_options *o, struct plan_request *request) MUST_USE;
+enum status strategy_request(struct strategy_options *o, struct plan_request *request) MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* pack.c: `cleave pack`: many small images made one file (data/pack.h). */
+/* command_pack.c: `cleave pack`: many small images made one file (data/pack.h). */
 #include "data/pack.h"
 
 #include "base/log.h"

@@ -1,12 +1,13 @@
-/* plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into. */
+/* command_plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into.
+ */
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/network_help.h"
 #include "cli/options.h"
-#include "cli/split.h"
-#include "cli/subject.h"
+#include "cli/strategy_options.h"
 #include "model/network.h"
 #include "program/program.h"
 #include "runtime/plan_choice.h"
@@ -19,7 +20,7 @@ struct plan_options {
     const char *plan, *model, *data, *output, *backend;
     int64_t batch, worker;
     bool json;
-    struct split_options split;
+    struct strategy_options split;
 };
 
 #define SUBJECT_OPTIONS(o)                                                                      \
@@ -62,7 +63,7 @@ static enum status study_plan(struct plan_options *o, struct study *s)
     struct dataset_info info;
     struct plan_request request;
     TRY(subject_build(o->model, o->data, o->batch, -1, &info, &s->graph));
-    TRY(split_request(&o->split, &request));
+    TRY(strategy_request(&o->split, &request));
     return plan_choose(o->plan, s->graph, &request, &s->plan);
 }
 
@@ -172,14 +173,14 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
     const struct option options[] = {
         SUBJECT_OPTIONS(o),
         WORKERS_OPTION(o),
-        SPLIT_OPTIONS(&o->split),
+        STRATEGY_OPTIONS(&o->split),
         BACKEND_OPTION(o),
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
     const struct positional positionals[] = {
         {"PLAN", &o->plan, "a file, or the name of a strategy"},
-        {"MODEL", &o->model, subject_model_help()},
+        {"MODEL", &o->model, network_names_help()},
         {0}};
     const struct option_set set = {
         .command = "plan check",
@@ -188,7 +189,7 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
                  "nothing waits for ever. Prints what each worker holds and sends.",
         .positionals = positionals,
         .options = options,
-        .notes = split_notes,
+        .notes = plan_notes,
         .examples = "  cleave plan check my.json lenet5 --data fashion-mnist --batch 128\n"
                     "  cleave plan check owt alexnet --data imagenet --workers 4\n",
     };
@@ -220,12 +221,12 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
     const struct option options[] = {
         SUBJECT_OPTIONS(o),
         WORKERS_OPTION(o),
-        SPLIT_OPTIONS(&o->split),
+        STRATEGY_OPTIONS(&o->split),
         OPTION_TEXT("-o", "FILE", &o->output, NULL, "where it goes [standard output]"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"STRATEGY", &o->plan, split_strategy_help()},
-                                             {"MODEL", &o->model, subject_model_help()},
+    const struct positional positionals[] = {{"STRATEGY", &o->plan, strategy_names_help()},
+                                             {"MODEL", &o->model, network_names_help()},
                                              {0}};
     const struct option_set set = {
         .command = "plan make",
@@ -233,7 +234,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
                  "by hand and handed back with --plan FILE.",
         .positionals = positionals,
         .options = options,
-        .notes = split_strategy_notes,
+        .notes = strategy_notes,
         .examples = "  cleave plan make owt alexnet --data imagenet --workers 4 -o owt.json\n"
                     "  cleave plan make 1f1b vgg11 --data cifar10 --workers 4 --replicas 3,1\n",
     };
@@ -264,14 +265,14 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
     const struct option options[] = {
         SUBJECT_OPTIONS(o),
         WORKERS_OPTION(o),
-        SPLIT_OPTIONS(&o->split),
+        STRATEGY_OPTIONS(&o->split),
         OPTION_INTEGER("--worker", "W", &o->worker, 0, PLAN_MAX_WORKERS - 1, "0", "whose program"),
         BACKEND_OPTION(o),
         OPTION_END,
     };
     const struct positional positionals[] = {
         {"PLAN", &o->plan, "a file, or the name of a strategy"},
-        {"MODEL", &o->model, subject_model_help()},
+        {"MODEL", &o->model, network_names_help()},
         {0}};
     const struct option_set set = {
         .command = "plan dump",
@@ -279,7 +280,7 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
                  "places in memory, and its instructions with what they read, write and wait for.",
         .positionals = positionals,
         .options = options,
-        .notes = split_notes,
+        .notes = plan_notes,
         .examples = "  cleave plan dump data lenet5 --workers 2 --worker 1\n",
     };
     return options_parse(&set, argc, argv, help);

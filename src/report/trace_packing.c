@@ -16,7 +16,7 @@
  * A measured trace has many steps: that of median duration is taken, among those of the full batch.
  */
 #include "base/array.h"
-#include "report/parts.h"
+#include "report/gather.h"
 
 #include "base/log.h"
 #include "base/progress.h"

@@ -3,8 +3,8 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "bench/limits.h"
+#include "cli/network_help.h"
 #include "cli/plan_choose.h"
-#include "cli/subject.h"
 #include "runtime/stop.h"
 
 #include <math.h>

@@ -1,12 +1,12 @@
-/* bench.c: `cleave bench`: the experiments of src/bench with their options. */
+/* command_bench.c: `cleave bench`: the experiments of src/bench with their options. */
 #include "bench/bench.h"
 
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/forecast.h"
+#include "cli/forecast_options.h"
+#include "cli/network_help.h"
 #include "cli/run_options.h"
-#include "cli/split.h"
-#include "cli/subject.h"
+#include "cli/strategy_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static enum status command_layers(int argc, char **argv)
         JSON_OPTION(&json),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &s.model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", &s.model, network_names_help()}, {0}};
     const struct option_set set = {
         .command = "bench layers",
         .about = "Times every layer of a training step on noise: forward, gradient of the data,\n"
@@ -51,7 +51,7 @@ static enum status command_layers(int argc, char **argv)
                  "shrinking the batch, by layer type.",
         .positionals = positionals,
         .options = options,
-        .notes = subject_data_notes,
+        .notes = data_notes,
         .examples = "  cleave bench layers alexnet --batch 1,4,16,64\n"
                     "  cleave bench layers resnet18 --data cifar10 --batch 64 --csv layers.csv\n",
     };
@@ -119,14 +119,14 @@ static enum status command_step(int argc, char **argv)
         JSON_OPTION(&json),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &s.model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", &s.model, network_names_help()}, {0}};
     const struct option_set set = {
         .command = "bench step",
         .about = "Times whole training steps: loading one batch of noise, forward, backward, SGD\n"
                  "with momentum, and reading the loss.",
         .positionals = positionals,
         .options = options,
-        .notes = subject_data_notes,
+        .notes = data_notes,
         .examples = "  cleave bench step resnet18 --data synthetic:3x224x224/1000 --batch 16\n"
                     "  printf '5\\n5\\n' | cleave bench step lenet5 --data mnist --batch 128 "
                     "--interactive\n",
@@ -215,7 +215,7 @@ static enum status command_accuracy(int argc, char **argv)
         OPTION_END,
     };
     static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
         .command = "bench accuracy",
         .about = "Predicts and trains in turns, and sets the two side by side: time,\n"
@@ -251,7 +251,7 @@ static void change_preset(struct option *options, const char *name, const char *
 static enum status command_limits(int argc, char **argv)
 {
     struct bench_limits s = {.forecast = {.run = forecast_usual_run, .shape_only = true}};
-    struct split_options split = {0};
+    struct strategy_options split = {0};
     const char *workers;
     bool json, help;
     struct option options[] = {
@@ -265,7 +265,7 @@ static enum status command_limits(int argc, char **argv)
                     "--machine local: of the network between hosts like this one"),
         OPTION_TEXT("--latency", "TIME", &s.latency, "30us",
                     "--machine local: of a message between them"),
-        SPLIT_OPTIONS(&split),
+        STRATEGY_OPTIONS(&split),
         RUN_OPTIONS(&s.forecast.run),
         JSON_OPTION(&json),
         OPTION_END,
@@ -277,10 +277,10 @@ static enum status command_limits(int argc, char **argv)
                   "this one as there are workers");
     change_preset(options, "--calibrate-batch", NULL,
                   "images in a step at that speed [--batch-per-worker]");
-    const struct positional positionals[] = {{"MODEL", &s.forecast.model, subject_model_help()},
+    const struct positional positionals[] = {{"MODEL", &s.forecast.model, network_names_help()},
                                              {0}};
     static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_strategy_notes);
+    (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, strategy_notes);
     const struct option_set set = {
         .command = "bench limits",
         .about =
@@ -302,7 +302,7 @@ static enum status command_limits(int argc, char **argv)
         return STATUS_OK;
     TRY(text_parse_integers("--workers", workers, 1, PLAN_MAX_WORKERS, BENCH_MAX_COUNTS - 1,
                             s.counts, &s.n_counts));
-    TRY(split_request(&split, &s.request));
+    TRY(strategy_request(&split, &s.request));
     struct results r;
     TRY(results_open(&r, json, NULL));
     return results_close(&r, bench_limits(&s, &r));
@@ -349,7 +349,7 @@ static enum status command_recommend(int argc, char **argv)
                  "recommendation is right if it is at most 2 % slower than the fastest of them.",
         .positionals = no_positionals,
         .options = options,
-        .notes = subject_data_notes,
+        .notes = data_notes,
         .examples = "  cleave bench recommend --models alexnet,resnet18 --batch 16 --workers 2\n",
     };
     TRY(options_parse(&set, argc, argv, &help));

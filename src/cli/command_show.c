@@ -1,9 +1,9 @@
-/* show.c: `cleave show`: what a network is made of. */
+/* command_show.c: `cleave show`: what a network is made of. */
 #include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/network_help.h"
 #include "cli/options.h"
-#include "cli/subject.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -272,14 +272,14 @@ static enum status parse(int argc, char **argv, struct show_options *o, bool *he
         OPTION_FLAG("--json", &o->json, "print one JSON object"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &o->model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", &o->model, network_names_help()}, {0}};
     const struct option_set set = {
         .command = "show",
         .about = "Shows a network's layers with their shapes, parameters and operations.\n"
                  "No data is read.",
         .positionals = positionals,
         .options = options,
-        .notes = subject_data_notes,
+        .notes = data_notes,
         .examples = "  cleave show resnet18 --data cifar10\n"
                     "  cleave show alexnet --loops\n"
                     "  cleave show vgg16 --data synthetic:3x64x64/20 --batch 32 --json\n",

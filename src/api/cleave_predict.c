@@ -1,5 +1,5 @@
 /* Predictions. Everything is copied out of the inner one: a prediction holds nothing else. */
-#include "api/parts.h"
+#include "api/handles.h"
 #include "backend/backend.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What a report is about: the paths it was given, read and put together. */
-#include "report/parts.h"
+#include "report/gather.h"
 
 #include "base/log.h"
 #include "plan/plan.h"

@@ -2,7 +2,7 @@
  * neighbours are put together as their mean. */
 #include "base/array.h"
 #include "base/numbers.h"
-#include "report/parts.h"
+#include "report/gather.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* parts.h: what the files of the public interface (include/cleave/cleave.h) share. For src/api
+/* handles.h: what the files of the public interface (include/cleave/cleave.h) share. For src/api
  * alone.
  *
  * Handles that others are made from (models, plans) count who holds them: destroying one
@@ -14,8 +14,8 @@
  *         return api_end(plan_write(plan->plan, plan->model->graph, path));
  *     }
  */
-#ifndef CLEAVE_API_PARTS_H
-#define CLEAVE_API_PARTS_H
+#ifndef CLEAVE_API_HANDLES_H
+#define CLEAVE_API_HANDLES_H
 
 #include "base/arena.h"
 #include "cleave/cleave.h"

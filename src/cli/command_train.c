@@ -1,4 +1,5 @@
-/* train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and results. */
+/* command_train.c: `cleave train`: the trainer (runtime/trainer.h) with options, progress and
+ * results. */
 #include "backend/backend.h"
 #include "base/log.h"
 #include "base/output.h"
@@ -6,12 +7,12 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "cli/command.h"
+#include "cli/network_help.h"
 #include "cli/options.h"
 #include "cli/plan_auto.h"
 #include "cli/run_description.h"
 #include "cli/run_options.h"
-#include "cli/split.h"
-#include "cli/subject.h"
+#include "cli/strategy_options.h"
 #include "report/tensorboard.h"
 #include "runtime/crew.h"
 #include "runtime/guard.h"
@@ -33,7 +34,7 @@ struct train_options {
     int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every;
     double rate, weight_decay, timeout;
     struct forecast_run run_as;
-    struct split_options split;
+    struct strategy_options split;
     bool nesterov, no_eval, resume, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
@@ -43,9 +44,9 @@ struct train_options {
 static enum status parse_with(const struct option *options, int argc, char **argv,
                               const char **model, bool *help)
 {
-    const struct positional positionals[] = {{"MODEL", model, subject_model_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", model, network_names_help()}, {0}};
     static char notes[2048];
-    (void)snprintf(notes, sizeof notes, "%s\n%s", subject_data_notes, split_notes);
+    (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
         .command = "train",
         .about =
@@ -114,7 +115,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_TEXT("--plan", "PLAN|auto", &o->plan, NULL,
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
-        SPLIT_OPTIONS(&o->split),
+        STRATEGY_OPTIONS(&o->split),
         OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
                     "how long a worker waits for others that do not move"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
@@ -171,7 +172,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->threads = (int)o->threads;
     t->workers = (int)o->split.workers;
     t->plan = o->plan;
-    TRY(split_request(&o->split, &t->request));
+    TRY(strategy_request(&o->split, &t->request));
     t->timeout_s = o->timeout;
     t->trace = o->trace;
     TRY(trainer_set_usual(t->model, &t->rule));
@@ -257,14 +258,19 @@ static enum status put_event(const struct train_view *v, bool print, json_t *val
     return STATUS_OK;
 }
 
-/* A side matter, as the record is: what cannot be written ends the events, not the run. */
+/* What cannot be written ends the events, not the run; the same holds for the record. */
+static void warn_events(void)
+{
+    log_warn("the events of this run are incomplete: %s", status_message());
+    status_clear();
+}
+
 static void put_scalars(struct train_view *v, int64_t step, const struct tensorboard_scalar *values,
                         int n)
 {
     if (!v->board || tensorboard_write(v->board, step, values, n) == STATUS_OK)
         return;
-    log_warn("the events of this run are incomplete: %s", status_message());
-    status_clear();
+    warn_events();
     if (tensorboard_close(v->board) != STATUS_OK)
         status_clear(); /* said already */
     v->board = NULL;
@@ -392,6 +398,13 @@ static enum status open_outputs(const struct train_options *o, struct train_view
     return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->board);
 }
 
+/* A failure of the run keeps its message. */
+static void close_tensorboard(struct train_view *v, enum status st)
+{
+    if (tensorboard_close(v->board) != STATUS_OK && st == STATUS_OK)
+        warn_events();
+}
+
 static void begin_record(struct train_view *v, const struct trainer_options *options)
 {
     const struct train_options *o = v->options;
@@ -405,7 +418,7 @@ static void begin_record(struct train_view *v, const struct trainer_options *opt
     run_describe(v->record, options, v->info, &v->described);
 }
 
-/* A record that nobody asked for stays small: a few steps, and not of hundreds of processes. */
+/* A record that was not asked for stays small: a few steps, and not of hundreds of processes. */
 static void set_trace(const struct train_options *o, const run_record *kept,
                       struct trainer_options *options)
 {
@@ -416,53 +429,44 @@ static void set_trace(const struct train_options *o, const run_record *kept,
     options->trace_aside = true;
 }
 
-/* With the record, if there is to be one, and the other outputs around it. */
-static enum status run_trainer(trainer *t, const struct train_options *o,
-                               const struct trainer_options *options, run_record *kept)
+static enum status create_record(const struct train_options *o, struct trainer_options *options,
+                                 run_record **kept)
 {
-    struct train_view view = {.options = o, .info = trainer_get_info(t), .record = kept};
-    /* The root alone opens them: what stops the root stops all, who would wait for it. */
-    enum status st = crew_agree(options->process, open_outputs(o, &view));
-    if (st == STATUS_OK) {
-        if (view.info->root)
-            print_start(o, view.info);
-        if (kept)
-            begin_record(&view, options);
-        const struct trainer_callbacks calls = {
-            .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
-        st = trainer_run(t, &calls, &view);
-    }
-    enum status closed = tensorboard_close(view.board);
-    if (st == STATUS_OK && closed != STATUS_OK) {
-        log_warn("the events of this run are incomplete: %s", status_message());
-        status_clear();
-    }
-    if (st == STATUS_OK && kept && o->trace)
-        run_record_copy_trace(kept, o->trace);
-    return st;
+    bool root = !options->process || options->process->rank == 0;
+    const struct run_record_options how = {.directory = o->run, .root = root, .again = o->resume};
+    TRY(crew_agree(options->process, run_record_create(&how, kept)));
+    if (!o->trace)
+        set_trace(o, *kept, options);
+    if (!o->checkpoint && o->run)
+        options->checkpoint = run_record_path(*kept, "checkpoint");
+    return STATUS_OK;
 }
 
+/* Keeps the record and the other outputs around the trainer. */
 static enum status train(const struct train_options *o, struct trainer_options *options)
 {
-    run_record *kept = NULL;
+    const struct trainer_callbacks calls = {
+        .on_step = on_step, .on_epoch = on_epoch, .on_done = on_done};
+    struct train_view view = {.options = o};
     trainer *t = NULL;
-    enum status st = STATUS_OK;
-    if (keeps_record(o)) {
-        const struct run_record_options how = {.directory = o->run,
-                                               .root =
-                                                   !options->process || options->process->rank == 0,
-                                               .again = o->resume};
-        TRY_GOTO(st, crew_agree(options->process, run_record_create(&how, &kept)), out);
-        if (!o->trace)
-            set_trace(o, kept, options);
-        options->checkpoint =
-            o->checkpoint || !o->run ? o->checkpoint : run_record_path(kept, "checkpoint");
-    }
+    enum status st;
+    if (keeps_record(o))
+        TRY_GOTO(st, create_record(o, options, &view.record), out);
     TRY_GOTO(st, trainer_create(options, &t), out);
-    TRY_GOTO(st, run_trainer(t, o, options, kept), out);
+    view.info = trainer_get_info(t);
+    /* The root alone opens them; if it cannot, all processes stop instead of waiting for it. */
+    TRY_GOTO(st, crew_agree(options->process, open_outputs(o, &view)), out);
+    if (view.info->root)
+        print_start(o, view.info);
+    if (view.record)
+        begin_record(&view, options);
+    TRY_GOTO(st, trainer_run(t, &calls, &view), out);
+    if (view.record && o->trace)
+        run_record_copy_trace(view.record, o->trace);
 out:
+    close_tensorboard(&view, st);
     trainer_destroy(t);
-    run_record_destroy(kept);
+    run_record_destroy(view.record);
     return st;
 }
 
@@ -478,9 +482,10 @@ static enum status join_processes(double timeout_s, comm **out)
     return comm_mpi_create(timeout_s, out);
 }
 
-/* Whoever failed first has said why; those that ended because of it take its status without a word,
- * so that the job's is the same whoever ends first. The others hear of a failure that only this one
- * has come to, wherever it was: else they would wait for it until their time is up. */
+/* The process that failed first has said why; those that ended because of it take its status
+ * without a message, so that the job has one status whichever process ends first. The others are
+ * told of a failure that only this process met: else they would wait for it until their time is up.
+ */
 static enum status leave_processes(comm *process, enum status st)
 {
     bool alike = st == STATUS_OK || st == STATUS_STOPPED || crew_failed_together();
@@ -533,7 +538,7 @@ enum status command_train(int argc, char **argv)
     if (help)
         return STATUS_OK;
     TRY(check_options(&o));
-    TRY(split_check_plan(o.plan, o.model, true));
+    TRY(strategy_check_plan(o.plan, o.model, true));
     struct trainer_options trainer_options;
     TRY(fill_trainer_options(&o, &trainer_options));
     if (o.quiet)
