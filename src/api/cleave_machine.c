@@ -19,7 +19,7 @@ static void describe_device(const struct machine *m, int i, struct cleave_device
 }
 
 /* This host is told by its name: how it is shared out is for each plan to say. A file's text is
- * kept, whatever becomes of the file. */
+ * kept, as the file may change. */
 static enum status keep_text(cleave_machine *m)
 {
     if (!m->info.local)

@@ -11,16 +11,6 @@ enum { TEXT_BYTES = 256 };
 
 /* ---- layers ---- */
 
-static int64_t count_parameters(const struct graph *g, const struct graph_node *node)
-{
-    int64_t n = 0;
-    for (int i = 0; i < node->n_params; i++) {
-        const struct op_param *p = &g->params[node->first_param + i].spec;
-        n += p->trained ? shape_elements(&p->shape) : 0;
-    }
-    return n;
-}
-
 static void append(char text[TEXT_BYTES], const char *part)
 {
     size_t used = strlen(text);
@@ -70,7 +60,7 @@ static enum status describe_layer(cleave_model *m, const struct graph_node *node
     op_get_cost(&node->op, &cost);
     to->name = node->name;
     to->op = op_get_info(node->op.op)->name;
-    to->parameters = count_parameters(m->graph, node);
+    to->parameters = graph_node_parameters(m->graph, node);
     to->forward_flops = cost.forward_flops;
     TRY(arena_copy_text(m->memory, shape_text(shape, sizeof shape, &node->op.output), &to->output));
     TRY(describe_loops(m, &nest, &to->loops));

@@ -17,7 +17,7 @@ void api_hook_call(struct api_hook *hook, double share, const char *what)
     if (!hook->on_progress || hook->stopped || !pthread_equal(hook->caller, pthread_self()))
         return;
     hook->stopped = hook->on_progress(hook->user, share, what) != 0;
-    status_clear(); /* what failed in there is the caller's affair */
+    status_clear(); /* failures inside the callback are the caller's */
 }
 
 static enum status on_progress(void *user, double share, const char *what)
@@ -79,7 +79,7 @@ enum status api_forecast_options(const cleave_model *model, const cleave_machine
     return fill_run(options, &out->run);
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static void fill_worker(const struct prediction *from, int i, struct cleave_worker *to)
 {

@@ -1,4 +1,4 @@
-/* The search for the best plan. What is told of it is copied; the candidates' plans stay, for those
+/* The search for the best plan. Its results are copied; the candidates' plans stay, for those
  * that are asked for. */
 #include "api/handles.h"
 #include "base/text.h"
@@ -17,7 +17,7 @@ struct cleave_search {
     struct cleave_part *parts;
 };
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static enum status fill_candidates(cleave_search *s, const struct chooser *c)
 {

@@ -176,7 +176,7 @@ static enum status on_step(const struct trainer_step *s, void *user)
     t->info.images_per_s = s->images_per_s;
     if (t->options.on_step && t->options.on_step(t->options.user, &step) != 0)
         trainer_stop(t->trainer);
-    status_clear(); /* what failed in there is the caller's affair */
+    status_clear(); /* failures inside the callback are the caller's */
     return STATUS_OK;
 }
 
@@ -225,7 +225,7 @@ static enum status check_ready(const cleave_trainer *t, const char *function)
     return STATUS_OK;
 }
 
-/* What `st` makes of the trainer. */
+/* Ends a call: a failure breaks the trainer, a stop does not. */
 static enum cleave_status leave(cleave_trainer *t, enum status st)
 {
     t->runs = false;

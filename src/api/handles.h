@@ -1,10 +1,10 @@
-/* handles.h: what the files of the public interface (include/cleave/cleave.h) share. For src/api
+/* handles.h: shared by the files of the public interface (include/cleave/cleave.h). For src/api
  * alone.
  *
- * Handles that others are made from (models, plans) count who holds them: destroying one
- * lets go of it, and the last who lets go frees it. So they may be destroyed in any order.
+ * Handles that others are made from (models, plans) count their holders: destroying one releases
+ * it, and the last release frees it. So they may be destroyed in any order.
  *
- * A public function clears the thread's error, checks what it was given, and calls the rooms:
+ * A public function clears the thread's error, checks its arguments, and calls the rooms:
  *
  *     enum cleave_status cleave_plan_save(const cleave_plan *plan, const char *path)
  *     {
@@ -103,7 +103,7 @@ enum status api_check_predict_options(const struct cleave_predict_options *o) MU
 /* The same of one number. */
 enum status api_check_range(const char *what, int64_t value, int64_t least, int64_t most) MUST_USE;
 
-/* What a forecast is made from; *hook and the options' texts must outlive it. */
+/* The options of a forecast; *hook and the options' texts must outlive it. */
 struct api_hook {
     int (*on_progress)(void *user, double share, const char *what); /* or NULL */
     void *user;

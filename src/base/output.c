@@ -134,7 +134,7 @@ static void print_behind(FILE *out, const char *text, int length, int *blanks)
     *blanks = 0;
 }
 
-/* Names differ at their ends as much as at their beginnings: what is left out is in the middle. */
+/* Names differ at their ends as much as at their beginnings: the middle is left out. */
 static void print_shortened(FILE *out, const char *text, int length, int width, int *blanks)
 {
     int head = (width - 1) / 2, tail = width - 1 - head;
@@ -142,7 +142,7 @@ static void print_shortened(FILE *out, const char *text, int length, int width, 
     (void)fprintf(out, "\u2026%s", text + length - tail);
 }
 
-/* *rest: what of the cell goes into the next line; NULL: nothing. */
+/* *rest: the part of the cell for the next line; NULL: none. */
 static void print_cell(FILE *out, const char *text, int width, const struct table_column *column,
                        int *blanks, const char **rest)
 {
@@ -163,7 +163,7 @@ static void print_cell(FILE *out, const char *text, int width, const struct tabl
     *blanks += COLUMN_GAP;
 }
 
-/* What went on of one broken cell, below it. */
+/* The rest of one broken cell, below it. */
 static void print_rest(FILE *out, const char *text, int column, const int *widths)
 {
     int indent = CONTINUED_INDENT, width = widths[column] - CONTINUED_INDENT;

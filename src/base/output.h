@@ -1,5 +1,5 @@
-/* output.h: tables, sentences and JSON on stdout, and places of files. What people read and
- * programs, too, is described once with base/results.h. */
+/* output.h: tables, sentences and JSON on stdout, and places of files. Results for
+ * people and programs alike are described once with base/results.h. */
 #ifndef CLEAVE_BASE_OUTPUT_H
 #define CLEAVE_BASE_OUTPUT_H
 
@@ -54,7 +54,7 @@ enum status table_finish(table *t, FILE *out) MUST_USE;
 
 /* ---- sentences ---- */
 
-/* A line on stdout, printf-style, without a newline at its end; what is over TABLE_WIDTH goes on in
+/* A line on stdout, printf-style, without a newline at its end; text over TABLE_WIDTH goes on in
  * the next line, indented. */
 void output_line(int indent, const char *format, ...) PRINTF_LIKE(2, 3);
 

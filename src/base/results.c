@@ -115,13 +115,19 @@ void results_event(struct results *r, const char *event)
     results_fail(r, output_json(line));
 }
 
+/* A field may be for neither people nor programs, in a table that leaves it out. */
+static bool is_end(const struct field *f)
+{
+    return !f->title && !f->name && !f->format;
+}
+
 void results_table(struct results *r, const char *name, const struct field *fields,
                    enum results_forms forms)
 {
     int n = 0;
     r->table.name = name;
     r->table.fields = fields;
-    for (const struct field *f = fields; (f->title || f->name) && n < TABLE_MAX_COLUMNS; f++)
+    for (const struct field *f = fields; !is_end(f) && n < TABLE_MAX_COLUMNS; f++)
         if (f->title)
             r->table.columns[n++] =
                 (struct table_column){f->title, f->format ? TABLE_RIGHT : TABLE_LEFT, f->least};
@@ -140,7 +146,7 @@ void results_table(struct results *r, const char *name, const struct field *fiel
     }
     r->table.csv = r->csv;
     const char *between = "";
-    for (const struct field *f = fields; f->title || f->name; f++)
+    for (const struct field *f = fields; !is_end(f); f++)
         if (f->name) {
             (void)fprintf(r->csv, "%s%s", between, f->name);
             between = ",";
@@ -197,7 +203,7 @@ void results_row(struct results *r, const struct value *values)
 {
     json_t *row = r->table.rows ? json_object() : NULL;
     const char *between = "";
-    for (const struct field *f = r->table.fields; f->title || f->name; f++, values++) {
+    for (const struct field *f = r->table.fields; !is_end(f); f++, values++) {
         if (r->table.text && f->title)
             add_text(r->table.text, f, values);
         if (r->table.csv && f->name) {

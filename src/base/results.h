@@ -106,12 +106,12 @@ void results_say(struct results *r, int indent, const char *format, ...) PRINTF_
 /* A member of the object that is filled. */
 void results_put(struct results *r, const char *name, struct value value);
 
-/* A new object; what is put goes there, until it becomes the member `name` of the one around it, or
+/* A new object takes the members, until it becomes the member `name` of the one around it, or
  * the next element of its array `name`. */
 void results_enter(struct results *r);
 void results_leave(struct results *r, const char *name, bool append);
 
-/* Prints what was put as one line of JSON, the member "event" at first unless it is NULL, and
+/* Prints the members so far as one line of JSON, "event" at first unless it is NULL, and
  * begins anew. */
 void results_event(struct results *r, const char *event);
 

@@ -1,8 +1,8 @@
-/* accuracy.h: predictions beside what training really takes, for networks and plans.
+/* accuracy.h: predictions beside measured training steps, for networks and plans.
  *
  * Predicting and training take turns, for the speed of a machine that others use, too, changes by
- * tens of percent within a second: in each round every plan is predicted, which measures what the
- * profile lacks (with --fresh everything), and trained between the rehearsals, twenty times a
+ * tens of percent within a second: in each round every plan is predicted, which measures costs that
+ * the profile lacks (with --fresh all of them), and trained between the rehearsals, twenty times a
  * second. A turn's time is the mean of its steps without the tenths at both ends; predicted,
  * measured and error of a case are the medians of its turns. How far the turns'
  * times are apart is the noise of the machine, below which no prediction can be told from a better
@@ -56,11 +56,11 @@ struct accuracy_study {
     double weight_done; /* of the tasks that are done; all of them have 1 */
 };
 
-/* Removes the file, and what SQLite may have put beside it. */
+/* Removes the file, and those that SQLite may have put beside it. */
 void accuracy_clear_profile(const char *path);
 
 /* Predicts and trains all cases of one task (accuracy_run.c). A plan that cannot be used gets its
- * reason in `skipped`; what else fails comes out. */
+ * reason in `skipped`; any other failure is returned. */
 enum status accuracy_measure(struct accuracy_study *s, struct accuracy_task *task) MUST_USE;
 
 /* ---- figures (accuracy_report.c) ---- */
@@ -70,7 +70,7 @@ double accuracy_median(const double *values, int n);
 /* The standard error of the mean of the turns' errors; INFINITY for fewer than two. */
 double accuracy_doubt(const struct accuracy_case *c);
 
-/* What a task came to, when it is done, and in the end all of them. The latter is STATUS_FAILED
+/* Reports a task when it is done, and in the end all of them. The latter is STATUS_FAILED
  * where memory or bytes were not as predicted. */
 void accuracy_report_task(const struct accuracy_study *s, const struct accuracy_task *task,
                           struct results *r);

@@ -241,7 +241,7 @@ static enum status play_turn(struct turn *t, struct forecast *f, struct forecast
 
 /* ---- turns ---- */
 
-/* The cases from `first` on that have as many workers: they share what is measured of the host. */
+/* The cases from `first` on that have as many workers: they share the measurements of the host. */
 static int count_alike(const struct accuracy_task *task, int first)
 {
     int n = 1;
@@ -305,7 +305,7 @@ static enum status take_turns(struct accuracy_study *s, struct accuracy_task *ta
     return st;
 }
 
-/* What is measured of the host is measured again, too. */
+/* The host is measured again, too. */
 static enum status take_round(struct accuracy_study *s, struct accuracy_task *task, int round)
 {
     if (s->options->fresh)

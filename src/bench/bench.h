@@ -18,7 +18,7 @@
 
 enum { BENCH_MAX_BATCHES = TABLE_MAX_COLUMNS - 1, BENCH_MAX_COUNTS = 32, BENCH_MAX_ROUNDS = 100 };
 
-/* What computes. */
+/* The backend that computes. */
 struct bench_backend {
     const char *name; /* NULL: the best of this build */
     int64_t threads;  /* 0: all cores */
@@ -41,7 +41,7 @@ struct bench_layers {
 };
 enum status bench_layers(const struct bench_layers *s, struct results *r) MUST_USE;
 
-/* What a fully connected layer loses when its batch shrinks. */
+/* The speed that a fully connected layer loses when its batch shrinks. */
 struct bench_gemm {
     struct bench_backend backend;
     struct bench_batches batches;
@@ -70,7 +70,7 @@ struct bench_search {
 };
 enum status bench_search(const struct bench_search *s, struct results *r) MUST_USE;
 
-/* Predictions beside what training takes, for networks and plans (accuracy.h). */
+/* Predictions beside measured training, for networks and plans (accuracy.h). */
 struct bench_accuracy {
     struct forecast_options forecast; /* its model and data are those of the case at hand */
     const char *models, *data, *plans, *workers;

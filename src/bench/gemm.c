@@ -1,4 +1,4 @@
-/* gemm.c: what a fully connected layer loses when its batch shrinks.
+/* gemm.c: the speed that a fully connected layer loses when its batch shrinks.
  *
  * Its product is b x inner * inner x columns. Splitting the batch over n workers leaves b = B / n
  * rows on each: a degenerate matrix, which kernels compute at a lower rate, so that n workers are

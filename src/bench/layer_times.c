@@ -337,7 +337,7 @@ static void compare_types(const struct layer_study *s, enum type_figure figure, 
 
 /* ---- CSV ---- */
 
-/* One table for layers and types; what a row has not is left out. */
+/* One table for layers and types; a row leaves the fields of the other kind empty. */
 static void report_csv(const struct layer_study *s, struct results *r)
 {
     static const struct field fields[] = {HIDDEN("level"),

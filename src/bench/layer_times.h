@@ -4,7 +4,7 @@
 
 #include "program/program.h"
 
-/* Layer types are the op kinds; behind them stand what belongs to no layer. */
+/* Layer types are the op kinds, then those of instructions that belong to no layer. */
 enum { TYPE_UPDATE = OP_KIND_COUNT, TYPE_LOAD, TYPE_MOVE, TYPE_COUNT };
 
 const char *layer_type_name(int type);

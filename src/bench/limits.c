@@ -11,7 +11,7 @@
 
 /* ---- one point ---- */
 
-/* The clock on costs of nothing: what is left is communication. */
+/* The clock on costs of nothing: only communication takes time. */
 static enum status find_communication(const struct predict_request *r, const struct prediction *p,
                                       double *step_s)
 {
@@ -45,7 +45,7 @@ static void find_types(const struct prediction *p, struct limits_point *to)
         to->compute_s += to->type_s[type];
 }
 
-/* What is left but for rounding. */
+/* The rest, but for rounding. */
 static double rest_of(double all_s, double part_s)
 {
     return all_s - part_s > 1e-9 * all_s ? all_s - part_s : 0;

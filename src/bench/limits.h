@@ -8,8 +8,8 @@
  *
  * `compute` is a worker's, on average; `exposed` is what communication adds; `wait` is what is left
  * of a step with free communication: for slower workers, for the bubbles of a pipeline, for data.
- * `communicate`, a step in which computing takes no time, is in none of these: what of it hides
- * behind computing costs nothing.
+ * `communicate`, a step in which computing takes no time, is in none of these: communication that
+ * computing hides costs nothing.
  */
 #ifndef CLEAVE_BENCH_LIMITS_H
 #define CLEAVE_BENCH_LIMITS_H

@@ -1,4 +1,4 @@
-/* limits_report.c: what the predicted points say, and how it is told. */
+/* limits_report.c: conclusions from the predicted points, and their presentation. */
 #include "bench/limits.h"
 
 #include <math.h>

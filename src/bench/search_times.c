@@ -25,7 +25,7 @@ enum {
 static const char all_cases[] = "lenet5:4,alexnet:4,vgg16:4,inceptionv3:4,inceptionv3:16,"
                                 "inceptionv3:64,inceptionv3:1024";
 
-/* What is held on one core; with pipelines ten times as much. */
+/* Times to keep on one core; with pipelines ten times as much. */
 static const struct {
     const char *model;
     int workers;

@@ -21,8 +21,8 @@ struct command_set {
     const char *examples;           /* printed below it; ends with a newline */
     const struct command *commands; /* ends with a NULL name */
     const char *const *options;     /* what may stand in a command's place, ending with NULL */
-    const char *for_networks;       /* the command that who names a network alone may mean */
-    bool whole_program;             /* its help has what holds for all commands: exit codes ... */
+    const char *for_networks;       /* the command that is meant where a network stands alone */
+    bool whole_program;             /* its help lists exit codes and the environment */
 };
 
 /* Runs the command that argv[1] names; --help or no argument at all prints the list (help.h).

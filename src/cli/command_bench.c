@@ -14,10 +14,10 @@
 #define JSON_OPTION(json) OPTION_FLAG("--json", json, "print JSON")
 #define CSV_OPTION(csv) \
     OPTION_TEXT("--csv", "FILE", csv, NULL, "write CSV instead; - is standard output")
-#define BACKEND_OPTIONS(b)                                                                    \
-    OPTION_TEXT("--backend", "BACKEND", &(b)->name, NULL,                                     \
-                "what computes: cpu (fast) or reference (plain C) [the best of this build]"), \
-        OPTION_INTEGER("--threads", "N", &(b)->threads, 1, BACKEND_MAX_THREADS, NULL,         \
+#define BACKEND_OPTIONS(b)                                                                  \
+    OPTION_TEXT("--backend", "BACKEND", &(b)->name, NULL,                                   \
+                "the backend: cpu (fast) or reference (plain C) [the best of this build]"), \
+        OPTION_INTEGER("--threads", "N", &(b)->threads, 1, BACKEND_MAX_THREADS, NULL,       \
                        "of the backend [all cores]")
 
 static const struct positional no_positionals[] = {{0}};
@@ -146,7 +146,7 @@ static enum status command_search(int argc, char **argv)
     const struct option options[] = {
         OPTION_TEXT("--cases", "LIST", &s.cases, NULL,
                     "networks, each with its workers: lenet5:4,vgg16:16 [all that have a bar]"),
-        OPTION_TEXT("--device", "KIND", &s.device, "p100", "what the workers are"),
+        OPTION_TEXT("--device", "KIND", &s.device, "p100", "the kind of each worker"),
         OPTION_INTEGER("--devices-per-node", "N", &s.per_node, 1, PLAN_MAX_WORKERS, "4",
                        "of the machine"),
         OPTION_INTEGER("--batch-per-worker", "N", &s.batch_per_worker, 1, 1024, "32",
@@ -202,7 +202,7 @@ static enum status command_accuracy(int argc, char **argv)
                        "turns of a plan whose error is not yet known to 2 %, its standard error "
                        "[--rounds]"),
         OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
-                    "what computes: cpu or reference [the best of this build]"),
+                    "the backend: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "
                     "~/.cache/cleave/profile.db]"),
@@ -237,7 +237,7 @@ static enum status command_accuracy(int argc, char **argv)
     return results_close(&r, bench_accuracy(&s, &r));
 }
 
-/* What this command takes an option to be where it is not given. */
+/* Gives an option another preset than other commands have. */
 static void change_preset(struct option *options, const char *name, const char *preset,
                           const char *help)
 {
@@ -285,8 +285,8 @@ static enum status command_limits(int argc, char **argv)
         .command = "bench limits",
         .about =
             "Predicts steps for more and more workers, at a fixed batch and at one that grows\n"
-            "with them: what is computing, exposed communication and waiting; where\n"
-            "communication overtakes computing; what would be left of the limits if it were\n"
+            "with them: time of computing, exposed communication and waiting; where\n"
+            "communication overtakes computing; which limits would remain if it were\n"
             "free; and how many workers are worth paying for.",
         .positionals = positionals,
         .options = options,
@@ -334,7 +334,7 @@ static enum status command_recommend(int argc, char **argv)
         OPTION_FLAG("--allow-stale", &c->allow_stale,
                     "plans that train with older weights take part (pipedream)"),
         OPTION_TEXT("--backend", "BACKEND", &f->backend, NULL,
-                    "what computes: cpu or reference [the best of this build]"),
+                    "the backend: cpu or reference [the best of this build]"),
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "
                     "~/.cache/cleave/profile.db]"),
@@ -368,7 +368,7 @@ enum status command_bench(int argc, char **argv)
         {"layers", "time of every layer and layer type over batch sizes", command_layers},
         {"gemm", "matrix products as a fully connected layer makes them", command_gemm},
         {"step", "whole training steps on one batch", command_step},
-        {"accuracy", "predictions beside what training takes", command_accuracy},
+        {"accuracy", "predictions beside measured training", command_accuracy},
         {"limits", "how far a plan scales, predicted for up to 1024 workers", command_limits},
         {"recommend", "the recommended plan beside every named strategy", command_recommend},
         {"search", "how long the search for a plan takes", command_search},

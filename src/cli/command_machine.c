@@ -1,4 +1,4 @@
-/* command_machine.c: `cleave machine`: what a machine is made of, looked at and measured. */
+/* command_machine.c: `cleave machine`: the devices and links of a machine, shown and measured. */
 #include "machine/machine.h"
 
 #include "backend/backend.h"
@@ -165,7 +165,7 @@ static void print_wrapped(const char *text)
     printf("%s\n", text);
 }
 
-/* What nodes are made of, said once where neighbours are made of the same. */
+/* Descriptions of nodes, printed once for neighbours with the same one. */
 static void print_abouts(const struct machine *m)
 {
     for (int i = 0; i < m->n_nodes; i++) {
@@ -293,7 +293,7 @@ static enum status print_tables(const struct machine *m)
         TRY(print_links(m));
     }
     if (m->n_curves) {
-        printf("\nMeasured, all at rest but those who take part:\n");
+        printf("\nMeasured, with all workers at rest that do not take part:\n");
         TRY(print_curves(m));
     }
     if (m->wake_s > 0)
@@ -394,7 +394,7 @@ static void show_progress(double share, void *user)
     progress_show(&progress, share, "measuring what passes between workers");
 }
 
-/* The best matrix product of one worker replaces what was guessed of its arithmetic. */
+/* The best matrix product of one worker replaces the guess of its arithmetic. */
 static enum status measure_arithmetic(const struct machine_options *o, struct machine *m)
 {
     struct bench_backend common = {.threads = o->threads};
@@ -480,7 +480,7 @@ static enum status measure_joined(const struct machine_options *o, comm *process
     return st;
 }
 
-/* Into *m, which is what this process knows of its host. */
+/* *m describes this process's host at first, all hosts in the end. */
 static enum status measure_processes(const struct machine_options *o, comm *process,
                                      struct machine **m)
 {
@@ -515,7 +515,7 @@ static enum status find_machine(const struct machine_options *o, struct machine 
     return local ? machine_discover((int)o->threads, out) : machine_parse(o->machine, out);
 }
 
-/* Under mpirun and srun all measure together, and the first shows what came out. */
+/* Under mpirun and srun all processes measure together, and the first prints the machine. */
 static enum status run_processes(const struct machine_options *o, struct machine **m)
 {
     comm *process;

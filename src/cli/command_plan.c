@@ -1,7 +1,8 @@
 /* command_plan.c: `cleave plan make`, `check` and `dump`: plans written, checked and looked into.
  */
 #include "base/log.h"
-#include "base/output.h"
+#include "base/numbers.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help.h"
@@ -39,7 +40,7 @@ struct plan_options {
 /* ---- the programs of a plan ---- */
 
 /* Lowered here without running anything. */
-struct study {
+struct lowered_plan {
     struct graph *graph;
     struct plan *plan;
     const struct backend *backend;
@@ -48,7 +49,7 @@ struct study {
     struct program *program; /* dump: of one */
 };
 
-static void study_close(struct study *s)
+static void lowered_close(struct lowered_plan *s)
 {
     program_destroy_all(&s->all);
     program_destroy(s->program);
@@ -58,7 +59,7 @@ static void study_close(struct study *s)
     graph_destroy(s->graph);
 }
 
-static enum status study_plan(struct plan_options *o, struct study *s)
+static enum status make_plan(struct plan_options *o, struct lowered_plan *s)
 {
     struct dataset_info info;
     struct plan_request request;
@@ -68,8 +69,8 @@ static enum status study_plan(struct plan_options *o, struct study *s)
 }
 
 /* How programs of the plan are made; opens the device. */
-static enum status study_prepare(const struct plan_options *o, struct study *s,
-                                 struct program_options *how)
+static enum status open_device(const struct plan_options *o, struct lowered_plan *s,
+                               struct program_options *how)
 {
     struct device_options device_options = {.threads = 1, .describe_only = true};
     s->backend = backend_list()[0];
@@ -87,23 +88,23 @@ static enum status study_prepare(const struct plan_options *o, struct study *s,
     return STATUS_OK;
 }
 
-/* What the three commands share: the options, the plan, and then what is theirs. */
+/* The three commands share the options and the plan; the work behind it is each command's own. */
 typedef enum status parse_function(int argc, char **argv, struct plan_options *o, bool *help);
-typedef enum status work_function(const struct plan_options *o, struct study *s);
+typedef enum status work_function(const struct plan_options *o, struct lowered_plan *s);
 
-static enum status run_study(int argc, char **argv, parse_function *parse, work_function *work)
+static enum status run_command(int argc, char **argv, parse_function *parse, work_function *work)
 {
     struct plan_options o;
     bool help;
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
-    struct study s = {0};
+    struct lowered_plan s = {0};
     enum status st;
-    TRY_GOTO(st, study_plan(&o, &s), out);
+    TRY_GOTO(st, make_plan(&o, &s), out);
     TRY_GOTO(st, work(&o, &s), out);
 out:
-    study_close(&s);
+    lowered_close(&s);
     return st;
 }
 
@@ -118,53 +119,44 @@ static int stage_of(const struct plan *plan, int worker)
     return -1;
 }
 
-static enum status print_workers(const struct study *s)
+static const char *plural(int n, const char *end)
 {
-    static const struct table_column columns[] = {{"worker", TABLE_RIGHT, 0},
-                                                  {"stage", TABLE_RIGHT, 0},
-                                                  {"instructions", TABLE_RIGHT, 0},
-                                                  {"memory", TABLE_RIGHT, 0},
-                                                  {"sends", TABLE_RIGHT, 0}};
-    printf("%s: %s, %d worker%s, %d stage%s, %d micro-batch%s\n\n", s->plan->name, s->graph->name,
-           s->plan->n_workers, s->plan->n_workers == 1 ? "" : "s", s->plan->n_stages,
-           s->plan->n_stages == 1 ? "" : "s", s->plan->micro_batches,
-           s->plan->micro_batches == 1 ? "" : "es");
-    table *t;
-    TRY(table_create(columns, 5, &t));
-    for (int i = 0; i < s->plan->n_workers; i++) {
-        char memory[32], sent[32];
-        const struct program *p = s->all.programs[i];
-        table_cell(t, "%d", i);
-        if (stage_of(s->plan, i) < 0)
-            table_cell(t, "server");
-        else
-            table_cell(t, "%d", stage_of(s->plan, i));
-        table_cell(t, "%d", p->n_instrs);
-        table_cell(t, "%s", text_bytes(memory, sizeof memory, (double)program_memory_bytes(p)));
-        table_cell(t, "%s", text_bytes(sent, sizeof sent, (double)program_sent_bytes(p)));
-    }
-    return table_finish(t, stdout);
+    return n == 1 ? "" : end;
 }
 
-static enum status print_json(const struct study *s)
+static void report_check(const struct lowered_plan *s, struct results *r)
 {
-    json_t *workers = json_array();
+    static const struct field fields[] = {{"worker", "worker", ">", 0, 0},
+                                          {"stage", NULL, ">", 0, 0},
+                                          HIDDEN("stage"),
+                                          {"instructions", "instructions", ">", 0, 0},
+                                          {"memory", "memory_bytes", "bytes", 0, 0},
+                                          {"sends", "sent_bytes", "bytes", 0, 0},
+                                          {0}};
+    const struct plan *p = s->plan;
     int64_t moved = 0, most = 0;
-    for (int i = 0; i < s->plan->n_workers; i++) {
-        const struct program *p = s->all.programs[i];
-        int64_t memory = program_memory_bytes(p), sent = program_sent_bytes(p);
+    results_put(r, "plan", v_text(p->name));
+    results_put(r, "model", v_text(s->graph->name));
+    results_put(r, "stages", v_int(p->n_stages));
+    results_put(r, "micro_batches", v_int(p->micro_batches));
+    results_put(r, "steps", v_int(s->all.programs[0]->n_steps));
+    results_say(r, 2, "%s: %s, %d worker%s, %d stage%s, %d micro-batch%s", p->name, s->graph->name,
+                p->n_workers, plural(p->n_workers, "s"), p->n_stages, plural(p->n_stages, "s"),
+                p->micro_batches, plural(p->micro_batches, "es"));
+    results_say(r, 0, "%s", "");
+    results_table(r, "workers", fields, FOR_PEOPLE | FOR_JSON);
+    for (int i = 0; i < p->n_workers; i++) {
+        int64_t memory = program_memory_bytes(s->all.programs[i]);
+        int64_t sent = program_sent_bytes(s->all.programs[i]);
+        int stage = stage_of(p, i);
         moved += sent;
-        most = memory > most ? memory : most;
-        (void)json_array_append_new(
-            workers, json_pack("{s:i, s:i, s:i, s:I, s:I}", "worker", i, "stage",
-                               stage_of(s->plan, i), "instructions", p->n_instrs, "memory_bytes",
-                               (json_int_t)memory, "sent_bytes", (json_int_t)sent));
+        most = int64_max(most, memory);
+        RESULTS_ROW(r, v_int(i), stage < 0 ? v_text("server") : v_int(stage), v_int(stage),
+                    v_int(s->all.programs[i]->n_instrs), v_int(memory), v_int(sent));
     }
-    return output_json(json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:o}", "plan", s->plan->name,
-                                 "model", s->graph->name, "stages", s->plan->n_stages,
-                                 "micro_batches", s->plan->micro_batches, "steps",
-                                 s->all.programs[0]->n_steps, "memory_bytes", (json_int_t)most,
-                                 "bytes_moved", (json_int_t)moved, "workers", workers));
+    results_table_end(r);
+    results_put(r, "memory_bytes", v_int(most));
+    results_put(r, "bytes_moved", v_int(moved));
 }
 
 static enum status parse_check(int argc, char **argv, struct plan_options *o, bool *help)
@@ -196,21 +188,24 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status check(const struct plan_options *o, struct study *s)
+static enum status check(const struct plan_options *o, struct lowered_plan *s)
 {
     struct program_options how;
-    TRY(study_prepare(o, s, &how));
+    TRY(open_device(o, s, &how));
     TRY(program_create_all(s->graph, &how, NULL, false, &s->all));
     enum status st =
         verify_programs((const struct program *const *)s->all.programs, s->plan->n_workers);
     log_progress_end();
     TRY(st);
-    return o->json ? print_json(s) : print_workers(s);
+    struct results r;
+    TRY(results_open(&r, o->json, NULL));
+    report_check(s, &r);
+    return results_close(&r, STATUS_OK);
 }
 
 static enum status command_plan_check(int argc, char **argv)
 {
-    return run_study(argc, argv, parse_check, check);
+    return run_command(argc, argv, parse_check, check);
 }
 
 /* ---- make ---- */
@@ -241,7 +236,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status write_plan(const struct plan_options *o, struct study *s)
+static enum status write_plan(const struct plan_options *o, struct lowered_plan *s)
 {
     if (o->output)
         return plan_write(s->plan, s->graph, o->output);
@@ -254,7 +249,7 @@ static enum status write_plan(const struct plan_options *o, struct study *s)
 
 static enum status command_plan_make(int argc, char **argv)
 {
-    return run_study(argc, argv, parse_make, write_plan);
+    return run_command(argc, argv, parse_make, write_plan);
 }
 
 /* ---- dump ---- */
@@ -286,13 +281,13 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status dump(const struct plan_options *o, struct study *s)
+static enum status dump(const struct plan_options *o, struct lowered_plan *s)
 {
     struct program_options how;
     if (o->worker >= s->plan->n_workers)
         return status_fail(STATUS_USAGE, "--worker %lld: the plan has workers 0 to %d",
                            (long long)o->worker, s->plan->n_workers - 1);
-    TRY(study_prepare(o, s, &how));
+    TRY(open_device(o, s, &how));
     TRY(program_create(s->graph, &how, &s->program));
     program_dump(s->program, stdout);
     return STATUS_OK;
@@ -300,7 +295,7 @@ static enum status dump(const struct plan_options *o, struct study *s)
 
 static enum status command_plan_dump(int argc, char **argv)
 {
-    return run_study(argc, argv, parse_dump, dump);
+    return run_command(argc, argv, parse_dump, dump);
 }
 
 /* ---- the command ---- */

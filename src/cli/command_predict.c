@@ -1,4 +1,4 @@
-/* command_predict.c: `cleave predict`: what a plan will cost, before it is trained. */
+/* command_predict.c: `cleave predict`: the cost of a plan, before it is trained. */
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
@@ -68,7 +68,7 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
     return options_parse(&set, argc, argv, help);
 }
 
-/* ---- what is printed ---- */
+/* ---- printing ---- */
 
 static void print_origins(const struct prediction *p)
 {
@@ -84,8 +84,8 @@ static void print_origins(const struct prediction *p)
             between = ", ";
         }
     if (p->wander > 0)
-        (void)snprintf(text + used, sizeof text - (size_t)used, "; this host wanders by %.0f %%",
-                       100 * p->wander);
+        (void)snprintf(text + used, sizeof text - (size_t)used,
+                       "; this host's speed varies by %.0f %%", 100 * p->wander);
     output_line(2, "%s", text);
 }
 
@@ -121,8 +121,8 @@ static void add_memory_row(table *t, const char *name, int64_t of_worker, int64_
         table_cell(t, "%s", text_bytes(text, sizeof text, (double)of_all));
 }
 
-/* What there is belongs to the last column: to the largest worker, which has a device of its own,
- * or to all workers of its host. */
+/* The limit stands in the last column: it is that of the largest worker, which has a device of its
+ * own, or of all workers of its host. */
 static void add_limit_row(table *t, const struct prediction *p, bool all)
 {
     char text[32];

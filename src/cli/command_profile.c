@@ -1,7 +1,7 @@
-/* command_profile.c: `cleave profile`: what was measured, looked at, moved and forgotten. */
+/* command_profile.c: `cleave profile`: measured costs, listed, moved and forgotten. */
 #include "profile/profile.h"
 
-#include "base/output.h"
+#include "base/results.h"
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -70,49 +70,11 @@ static enum status parse_list(int argc, char **argv, struct profile_options *o, 
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status add_line(const struct profile_summary *s, void *user)
+static enum status add_setting(const struct profile_summary *s, void *user)
 {
-    table *t = user;
-    table_cell(t, "%s", s->setting.device);
-    table_cell(t, "%d", s->setting.threads);
-    table_cell(t, "%d", s->setting.load);
-    table_cell(t, "%lld", (long long)s->n_entries);
-    table_cell(t, "%s", s->measured);
+    RESULTS_ROW(user, v_text(s->setting.device), v_int(s->setting.threads), v_int(s->setting.load),
+                v_int(s->n_entries), v_text(s->measured));
     return STATUS_OK;
-}
-
-static enum status print_table(profile *p)
-{
-    static const struct table_column columns[] = {{"device", TABLE_LEFT, 16},
-                                                  {"threads", TABLE_RIGHT, 0},
-                                                  {"load", TABLE_RIGHT, 0},
-                                                  {"costs", TABLE_RIGHT, 0},
-                                                  {"last measured", TABLE_LEFT, 0}};
-    table *t;
-    TRY(table_create(columns, 5, &t));
-    enum status st = profile_list(p, add_line, t), finished = table_finish(t, stdout);
-    return st == STATUS_OK ? finished : st;
-}
-
-static enum status add_json(const struct profile_summary *s, void *user)
-{
-    json_t *settings = user;
-    (void)json_array_append_new(
-        settings, json_pack("{s:s, s:i, s:i, s:I, s:s}", "device", s->setting.device, "threads",
-                            s->setting.threads, "load", s->setting.load, "entries",
-                            (json_int_t)s->n_entries, "measured", s->measured));
-    return STATUS_OK;
-}
-
-static enum status print_json(profile *p, const char *path)
-{
-    json_t *settings = json_array();
-    enum status st = profile_list(p, add_json, settings);
-    if (st != STATUS_OK) {
-        json_decref(settings);
-        return st;
-    }
-    return output_json(json_pack("{s:s, s:o}", "profile", path, "settings", settings));
 }
 
 static enum status command_profile_list(int argc, char **argv)
@@ -125,9 +87,21 @@ static enum status command_profile_list(int argc, char **argv)
     if (help)
         return STATUS_OK;
     TRY(open_existing(&o, path, &p));
-    enum status st = o.json ? print_json(p, path) : print_table(p);
+    static const struct field fields[] = {{"device", "device", NULL, 0, 16},
+                                          {"threads", "threads", ">", 0, 0},
+                                          {"load", "load", ">", 0, 0},
+                                          {"costs", "entries", ">", 0, 0},
+                                          {"last measured", "measured", NULL, 0, 0},
+                                          {0}};
+    struct results r;
+    enum status st = results_open(&r, o.json, NULL);
+    results_put(&r, "profile", v_text(path));
+    results_table(&r, "settings", fields, FOR_PEOPLE | FOR_JSON);
+    if (st == STATUS_OK)
+        st = profile_list(p, add_setting, &r);
+    results_table_end(&r);
     profile_close(p);
-    return st;
+    return results_close(&r, st);
 }
 
 /* ---- export ---- */
@@ -269,7 +243,7 @@ static enum status forget(const struct profile_options *o, profile *p, const cha
     struct forgetting f = {.o = o, .p = p};
     TRY(profile_list(p, forget_setting, &f));
     if (o->all)
-        TRY(profile_forget(p, NULL)); /* what is not of a setting, too */
+        TRY(profile_forget(p, NULL)); /* costs without a setting, too */
     else if (f.n_settings == 0)
         return status_fail(STATUS_FAILED,
                            "%s: holds no such setting: 'cleave profile list' prints them", path);

@@ -139,7 +139,7 @@ static enum status forecast(const char *path, const char *model, void *user, jso
     return st;
 }
 
-/* ---- what other strategies would move ---- */
+/* ---- traffic of the other strategies ---- */
 
 static enum status count_traffic(const char *model, const char *data, int64_t batch, int n_workers,
                                  void *user, json_t **out)

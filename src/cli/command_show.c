@@ -1,5 +1,5 @@
-/* command_show.c: `cleave show`: what a network is made of. */
-#include "base/output.h"
+/* command_show.c: `cleave show`: the layers of a network. */
+#include "base/results.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/network_help.h"
@@ -27,16 +27,6 @@ enum { N_CUTS = sizeof cut_names / sizeof *cut_names };
 
 /* ---- sums ---- */
 
-static int64_t node_parameters(const struct graph *g, const struct graph_node *node)
-{
-    int64_t n = 0;
-    for (int i = 0; i < node->n_params; i++) {
-        const struct op_param *p = &g->params[node->first_param + i].spec;
-        n += p->trained ? shape_elements(&p->shape) : 0;
-    }
-    return n;
-}
-
 static double node_flops(const struct graph_node *node)
 {
     struct op_cost cost;
@@ -61,55 +51,9 @@ static int64_t graph_activation_bytes(const struct graph *g)
     return n * (int64_t)sizeof(float);
 }
 
-/* ---- the table ---- */
-
 static const char *op_name(const struct graph_node *node)
 {
     return op_get_info(node->op.op)->name;
-}
-
-static enum status print_table(const struct graph *g)
-{
-    static const struct table_column columns[] = {{"layer", TABLE_LEFT, 12},
-                                                  {"op", TABLE_LEFT, 10},
-                                                  {"output", TABLE_RIGHT, 0},
-                                                  {"parameters", TABLE_RIGHT, 0},
-                                                  {"FLOPs", TABLE_RIGHT, 0}};
-    table *t;
-    TRY(table_create(columns, 5, &t));
-    for (int i = 1; i < g->n_nodes; i++) {
-        const struct graph_node *node = &g->nodes[i];
-        char text[64];
-        table_cell(t, "%s", node->name);
-        table_cell(t, "%s", op_name(node));
-        table_cell(t, "%s", shape_text(text, sizeof text, &node->op.output));
-        int64_t n_parameters = node_parameters(g, node);
-        if (n_parameters)
-            table_cell(t, "%lld", (long long)n_parameters);
-        else
-            table_cell(t, "-");
-        table_cell(t, "%s", text_count(text, sizeof text, node_flops(node)));
-    }
-    return table_finish(t, stdout);
-}
-
-static void print_totals(const struct graph *g)
-{
-    char text[64];
-    printf(
-        "\nparameters     %lld (%s as floats)\n", (long long)graph_count_parameters(g),
-        text_bytes(text, sizeof text, (double)graph_count_parameters(g) * (double)sizeof(float)));
-    printf("forward FLOPs  %s (batch %lld; a multiply-add is two)\n",
-           text_count(text, sizeof text, graph_flops(g)), (long long)g->batch);
-    printf("activations    %s (every output once, as floats)\n",
-           text_bytes(text, sizeof text, (double)graph_activation_bytes(g)));
-}
-
-static void print_heading(const struct graph *g, const struct dataset_info *info)
-{
-    char shape[64];
-    printf("%s for %s: input %s, %lld classes\n\n", g->name, info->name,
-           shape_text(shape, sizeof shape, &g->nodes[0].op.output), (long long)g->classes);
 }
 
 /* ---- loops ---- */
@@ -236,27 +180,55 @@ static json_t *json_loops(const struct graph_node *node)
     return array;
 }
 
-static json_t *json_layers(const struct graph *g)
+/* ---- results ---- */
+
+static void report_layers(const struct graph *g, struct results *r, enum results_forms forms)
 {
-    json_t *array = json_array();
+    static const struct field fields[] = {{"layer", "name", NULL, 0, 12},
+                                          {"op", "op", NULL, 0, 10},
+                                          {"output", NULL, ">", 0, 0},
+                                          HIDDEN("output"),
+                                          {"parameters", "parameters", "-%.0f", 0, 0},
+                                          {"FLOPs", "forward_flops", "count", 0, 0},
+                                          HIDDEN("loops"),
+                                          {0}};
+    results_table(r, "layers", fields, forms);
     for (int i = 1; i < g->n_nodes; i++) {
         const struct graph_node *node = &g->nodes[i];
-        (void)json_array_append_new(
-            array, json_pack("{s:s, s:s, s:o, s:I, s:I, s:o}", "name", node->name, "op",
-                             op_name(node), "output", json_shape(&node->op.output), "parameters",
-                             (json_int_t)node_parameters(g, node), "forward_flops",
-                             (json_int_t)node_flops(node), "loops", json_loops(node)));
+        char shape[64];
+        RESULTS_ROW(r, v_text(node->name), v_text(op_name(node)),
+                    v_text(shape_text(shape, sizeof shape, &node->op.output)),
+                    v_json(json_shape(&node->op.output)), v_int(graph_node_parameters(g, node)),
+                    v_int((int64_t)node_flops(node)), v_json(json_loops(node)));
     }
-    return array;
+    results_table_end(r);
 }
 
-static enum status print_json(const struct graph *g, const struct dataset_info *info)
+static void report(const struct graph *g, const struct dataset_info *info, bool loops,
+                   struct results *r)
 {
-    return output_json(json_pack(
-        "{s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:o}", "name", g->name, "data", info->name, "input",
-        json_shape(&g->nodes[0].op.output), "classes", (json_int_t)g->classes, "parameters",
-        (json_int_t)graph_count_parameters(g), "forward_flops", (json_int_t)graph_flops(g),
-        "activation_bytes", (json_int_t)graph_activation_bytes(g), "layers", json_layers(g)));
+    int64_t parameters = graph_count_parameters(g), activations = graph_activation_bytes(g);
+    char text[64];
+    results_put(r, "name", v_text(g->name));
+    results_put(r, "data", v_text(info->name));
+    results_put(r, "input", v_json(json_shape(&g->nodes[0].op.output)));
+    results_put(r, "classes", v_int(g->classes));
+    results_put(r, "parameters", v_int(parameters));
+    results_put(r, "forward_flops", v_int((int64_t)graph_flops(g)));
+    results_put(r, "activation_bytes", v_int(activations));
+    results_say(r, 2, "%s for %s: input %s, %lld classes", g->name, info->name,
+                shape_text(text, sizeof text, &g->nodes[0].op.output), (long long)g->classes);
+    results_say(r, 0, "%s", "");
+    if (loops && r->text)
+        print_loops(g);
+    report_layers(g, r, loops ? FOR_JSON : FOR_PEOPLE | FOR_JSON);
+    results_say(r, 0, "%s", "");
+    results_say(r, 15, "parameters     %lld (%s as floats)", (long long)parameters,
+                text_bytes(text, sizeof text, (double)parameters * (double)sizeof(float)));
+    results_say(r, 15, "forward FLOPs  %s (batch %lld; a multiply-add is two)",
+                text_count(text, sizeof text, graph_flops(g)), (long long)g->batch);
+    results_say(r, 15, "activations    %s (every output once, as floats)",
+                text_bytes(text, sizeof text, (double)activations));
 }
 
 /* ---- the command ---- */
@@ -297,18 +269,9 @@ enum status command_show(int argc, char **argv)
     struct dataset_info info;
     struct graph *g;
     TRY(subject_build(o.model, o.data, o.batch, -1, &info, &g));
-    enum status st = STATUS_OK;
-    if (o.json) {
-        TRY_GOTO(st, print_json(g, &info), out);
-    } else {
-        print_heading(g, &info);
-        if (o.loops)
-            print_loops(g);
-        else
-            TRY_GOTO(st, print_table(g), out);
-        print_totals(g);
-    }
-out:
+    struct results r;
+    enum status st = results_open(&r, o.json, NULL);
+    report(g, &info, o.loops, &r);
     graph_destroy(g);
-    return st;
+    return results_close(&r, st);
 }

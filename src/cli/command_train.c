@@ -106,7 +106,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        NULL, "save also after every so many steps [no]"),
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
         OPTION_TEXT("--backend", "BACKEND", &o->backend, NULL,
-                    "what computes: cpu (fast) or reference (plain C) [the best of this build]"),
+                    "the backend: cpu (fast) or reference (plain C) [the best of this build]"),
         OPTION_INTEGER("--threads", "N", &o->threads, 1, BACKEND_MAX_THREADS, NULL,
                        "of each worker [all cores, shared out]"),
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
@@ -190,7 +190,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     return STATUS_OK;
 }
 
-/* ---- what is printed ---- */
+/* ---- printing ---- */
 
 struct train_view {
     const struct train_options *options;
@@ -258,7 +258,7 @@ static enum status put_event(const struct train_view *v, bool print, json_t *val
     return STATUS_OK;
 }
 
-/* What cannot be written ends the events, not the run; the same holds for the record. */
+/* A write error ends the events, not the run; the same holds for the record. */
 static void warn_events(void)
 {
     log_warn("the events of this run are incomplete: %s", status_message());
@@ -501,7 +501,7 @@ static enum status leave_processes(comm *process, enum status st)
     return st;
 }
 
-/* What `cleave plan` would recommend for this host, in place of --plan auto. */
+/* Replaces --plan auto by the plan that `cleave plan` would recommend for this host. */
 static enum status plan_first(struct train_options *o, struct trainer_options *options)
 {
     const struct auto_request request = {.model = o->model,

@@ -1,4 +1,4 @@
-/* network_help.h: what --help says of networks and data. */
+/* network_help.h: texts of --help about networks and data. */
 #ifndef CLEAVE_CLI_NETWORK_HELP_H
 #define CLEAVE_CLI_NETWORK_HELP_H
 

@@ -117,13 +117,14 @@ static enum status join_machine(struct plan_choose_options *o)
     return STATUS_OK;
 }
 
-/* A study has one best plan for each of its rows: there is none to write or to edit. */
-static enum status check_study(const struct plan_choose_options *o, bool range)
+/* Over workers or batches every row has a best plan of its own: there is none to write or to edit.
+ */
+static enum status check_single(const struct plan_choose_options *o, bool range)
 {
     const char *single = o->output ? "-o" : o->set ? "--set" : NULL;
     if (o->batches && range)
         return status_fail(STATUS_USAGE,
-                           "--batches and --workers A..B are two studies: give one of both");
+                           "--batches and --workers A..B are two questions: give one of both");
     if (single && (o->batches || range))
         return status_fail(STATUS_USAGE, "%s is for one plan, %s compares several: leave one out",
                            single, range ? "--workers A..B" : "--batches");
@@ -138,7 +139,7 @@ static enum status settle(struct plan_choose_options *o)
     TRY(join_machine(o));
     c->fewer = true;
     bool range = o->workers && plan_parse_range(o->workers, counts, &n);
-    TRY(check_study(o, range));
+    TRY(check_single(o, range));
     if (!o->workers || range)
         return STATUS_OK;
     if (strstr(o->workers, ".."))
@@ -229,8 +230,8 @@ enum status command_plan_choose(int argc, char **argv)
         TRY(output_check_place(o.output));
     TRY(stop_install());
     if (o.batches)
-        return plan_study_batches(&o);
+        return plan_scale_batches(&o);
     if (o.workers && plan_parse_range(o.workers, counts, &n))
-        return plan_study_workers(&o);
+        return plan_scale_workers(&o);
     return choose(&o);
 }

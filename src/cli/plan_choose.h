@@ -1,4 +1,5 @@
-/* plan_choose.h: `cleave plan MODEL`: which way to train? What its files share. */
+/* plan_choose.h: `cleave plan MODEL`, which recommends a plan: declarations that its files share.
+ */
 #ifndef CLEAVE_CLI_PLAN_CHOOSE_H
 #define CLEAVE_CLI_PLAN_CHOOSE_H
 
@@ -22,7 +23,7 @@ struct plan_choose_options {
 
 /* ---- plan_report.c ---- */
 
-/* What is said of one search. */
+/* The answer of one search. */
 struct plan_answer {
     struct chooser *chooser;
     struct candidate_set *set;
@@ -33,14 +34,14 @@ struct plan_answer {
 
 enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
 enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
-/* What that prints; NULL if memory ran out. */
+/* The JSON that it prints; NULL if memory ran out. */
 json_t *plan_answer_json(const struct plan_answer *a);
 
-/* ---- plan_study.c ---- */
+/* ---- plan_scaling.c ---- */
 
 /* "1..64": powers of two from the first number on, and the last one. False: it is no range. */
 bool plan_parse_range(const char *text, int counts[PLAN_MAX_POINTS], int *n_counts);
-enum status plan_study_workers(const struct plan_choose_options *o) MUST_USE;
-enum status plan_study_batches(const struct plan_choose_options *o) MUST_USE;
+enum status plan_scale_workers(const struct plan_choose_options *o) MUST_USE;
+enum status plan_scale_batches(const struct plan_choose_options *o) MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
 /* How the answer of `cleave plan` changes with the number of workers, or with the batch. */
 #include "base/log.h"
-#include "base/output.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "bench/limits.h"
 #include "cli/network_help.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is kept of one search. */
+/* The result of one search. */
 struct point {
     int workers;
     int64_t batch;
@@ -50,7 +50,7 @@ static enum status find_point(struct chooser *c, struct point *p)
     return STATUS_OK;
 }
 
-/* What was asked for behind point i is left out: nobody has looked at it. */
+/* The points behind number i were not searched: they are left out. */
 static void end_if_stopped(int i, int *n)
 {
     if (stop_requested() && i + 1 < *n) {
@@ -64,25 +64,9 @@ static double worker_hours(const struct point *p)
     return p->used * p->epoch_s / 3600;
 }
 
-static json_t *point_json(const struct point *p)
+static struct value known(const struct point *p, double figure)
 {
-    return json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:f}", "workers",
-                     p->workers, "batch", (json_int_t)p->batch, "best",
-                     p->fits ? json_string(p->name) : json_null(), "used",
-                     p->fits ? json_integer(p->used) : json_null(), "step_s",
-                     p->fits ? json_real(p->step_s) : json_null(), "images_per_s",
-                     p->fits ? json_real(p->images_per_s) : json_null(), "epoch_s",
-                     p->fits ? json_real(p->epoch_s) : json_null(), "worker_hours",
-                     p->fits ? json_real(worker_hours(p)) : json_null(), "data_step_s",
-                     output_number(p->data_s), "worth", p->worth, "search_s", p->search_s);
-}
-
-static json_t *points_json(const struct point *points, int n)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        (void)json_array_append_new(list, point_json(&points[i]));
-    return list;
+    return v_real(p->fits ? figure : NAN);
 }
 
 /* ---- over workers ---- */
@@ -145,46 +129,36 @@ static const struct point *find_first(const struct point *points, int n)
     return NULL;
 }
 
-static void add_point(table *t, const struct point *p, const struct point *first)
+/* `by_batch`: rows are batches, else numbers of workers. */
+static void report_points(const struct point *points, int n, bool by_batch, struct results *r)
 {
-    char text[32];
-    table_cell(t, "%d", p->workers);
-    table_cell(t, "%s", p->fits ? p->name : "nothing fits");
-    if (!p->fits) {
-        for (int i = 0; i < 5; i++)
-            table_cell(t, "%s", "");
-        return;
-    }
-    table_cell(t, "%s", text_seconds(text, sizeof text, p->step_s));
-    table_cell(t, "%s", text_seconds(text, sizeof text, p->epoch_s));
-    table_cell(t, "%.2f", first->step_s / p->step_s);
-    table_cell(t, "%.3g", worker_hours(p));
-    table_cell(t, "%s", p->worth ? "yes" : "no");
-}
-
-static enum status print_workers(const struct chooser *c, const struct point *points, int n)
-{
-    static const struct table_column columns[] = {
-        {"workers", TABLE_RIGHT, 0}, {"best plan", TABLE_LEFT, 12}, {"step", TABLE_RIGHT, 0},
-        {"epoch", TABLE_RIGHT, 0},   {"speed", TABLE_RIGHT, 0},     {"worker-h", TABLE_RIGHT, 0},
-        {"worth it", TABLE_LEFT, 0}};
     const struct point *first = find_first(points, n);
-    table *t;
-    printf("%s on %s, batch %lld, on %s\n\n", c->forecast->graph->name, c->forecast->data.name,
-           (long long)c->forecast->graph->batch, c->forecast->machine->name);
-    TRY(table_create(columns, 7, &t));
-    for (int i = 0; i < n; i++)
-        add_point(t, &points[i], first);
-    TRY(table_finish(t, stdout));
-    if (first) {
-        printf("\n");
-        output_line(0,
-                    "Worth paying for: %d (each doubling of any smaller number gives at least %gx "
-                    "the speed). speed: against the first row; worker-h: workers times hours of an "
-                    "epoch.",
-                    count_worth(points, n), LIMITS_WORTH);
-    }
-    return STATUS_OK;
+    bool workers = !by_batch, batches = by_batch;
+    const struct field fields[] = {{workers ? "workers" : NULL, "workers", ">", 0, 0},
+                                   {batches ? "batch" : NULL, "batch", ">", 0, 0},
+                                   {"best plan", NULL, NULL, 0, 12},
+                                   HIDDEN("best"),
+                                   {batches ? "workers" : NULL, "used", ">", 0, 0},
+                                   {"step", "step_s", "seconds", 0, 0},
+                                   {"epoch", "epoch_s", "seconds", 0, 0},
+                                   {batches ? "images/s" : NULL, "images_per_s", "%.0f", 0, 0},
+                                   {workers ? "speed" : NULL, NULL, "%.2f", 0, 0},
+                                   {workers ? "worker-h" : NULL, "worker_hours", "%.3g", 0, 0},
+                                   HIDDEN("data_step_s"),
+                                   {batches ? "of data's" : NULL, NULL, "%.2f", 0, 0},
+                                   {workers ? "worth it" : NULL, "worth", NULL, 0, 0},
+                                   HIDDEN("search_s"),
+                                   {0}};
+    results_table(r, "points", fields, FOR_PEOPLE | FOR_JSON);
+    for (const struct point *p = points; p < points + n; p++)
+        RESULTS_ROW(r, v_int(p->workers), v_int(p->batch),
+                    v_text(p->fits ? p->name : "nothing fits"), v_text(p->fits ? p->name : NULL),
+                    p->fits ? v_int(p->used) : v_text(NULL), known(p, p->step_s),
+                    known(p, p->epoch_s), known(p, p->images_per_s),
+                    known(p, first ? first->step_s / p->step_s : NAN), known(p, worker_hours(p)),
+                    v_real(p->data_s), known(p, p->data_s / p->step_s), v_flag(p->worth),
+                    v_real(p->search_s));
+    results_table_end(r);
 }
 
 static enum status refuse(const struct plan_choose_options *o, const struct point *points, int n)
@@ -212,17 +186,29 @@ static enum status study_workers(struct chooser *c, const struct plan_choose_opt
         end_if_stopped(i, &n);
     }
     find_worth(points, n);
-    if (o->json)
-        TRY(output_json(json_pack("{s:s, s:s, s:o, s:i}", "model", c->forecast->graph->name,
-                                  "machine", c->forecast->machine->name, "points",
-                                  points_json(points, n), "worth_workers",
-                                  count_worth(points, n))));
-    else
-        TRY(print_workers(c, points, n));
+    struct results r;
+    TRY(results_open(&r, o->json, NULL));
+    results_put(&r, "model", v_text(c->forecast->graph->name));
+    results_put(&r, "machine", v_text(c->forecast->machine->name));
+    results_say(&r, 2, "%s on %s, batch %lld, on %s", c->forecast->graph->name,
+                c->forecast->data.name, (long long)c->forecast->graph->batch,
+                c->forecast->machine->name);
+    results_say(&r, 0, "%s", "");
+    report_points(points, n, false, &r);
+    results_put(&r, "worth_workers", v_int(count_worth(points, n)));
+    if (find_first(points, n)) {
+        results_say(&r, 0, "%s", "");
+        results_say(&r, 0,
+                    "Worth paying for: %d (each doubling of any smaller number gives at least %gx "
+                    "the speed). speed: against the first row; worker-h: workers times hours of an "
+                    "epoch.",
+                    count_worth(points, n), LIMITS_WORTH);
+    }
+    TRY(results_close(&r, STATUS_OK));
     return refuse(o, points, n);
 }
 
-enum status plan_study_workers(const struct plan_choose_options *o)
+enum status plan_scale_workers(const struct plan_choose_options *o)
 {
     struct chooser_options options = o->chooser;
     struct chooser c;
@@ -256,34 +242,7 @@ static enum status study_batch(const struct plan_choose_options *o, int64_t batc
     return st;
 }
 
-static enum status print_batches(const struct plan_choose_options *o, const struct point *points,
-                                 int n)
-{
-    static const struct table_column columns[] = {
-        {"batch", TABLE_RIGHT, 0},    {"best plan", TABLE_LEFT, 12}, {"workers", TABLE_RIGHT, 0},
-        {"step", TABLE_RIGHT, 0},     {"epoch", TABLE_RIGHT, 0},     {"images/s", TABLE_RIGHT, 0},
-        {"of data's", TABLE_RIGHT, 0}};
-    table *t;
-    printf("%s on %s, on %s\n\n", o->chooser.forecast.model, o->chooser.forecast.data,
-           o->chooser.forecast.machine);
-    TRY(table_create(columns, 7, &t));
-    for (int i = 0; i < n; i++) {
-        const struct point *p = &points[i];
-        char text[32];
-        table_cell(t, "%lld", (long long)p->batch);
-        table_cell(t, "%s", p->fits ? p->name : "nothing fits");
-        table_cell(t, p->fits ? "%d" : "-", p->used);
-        table_cell(t, "%s", p->fits ? text_seconds(text, sizeof text, p->step_s) : "");
-        table_cell(t, "%s", p->fits ? text_seconds(text, sizeof text, p->epoch_s) : "");
-        table_cell(t, p->fits ? "%.0f" : "-", p->images_per_s);
-        table_cell(t, p->fits && isfinite(p->data_s) ? "%.2f" : "-", p->data_s / p->step_s);
-    }
-    TRY(table_finish(t, stdout));
-    printf("\nof data's: images/s against data parallelism on all workers\n");
-    return STATUS_OK;
-}
-
-enum status plan_study_batches(const struct plan_choose_options *o)
+enum status plan_scale_batches(const struct plan_choose_options *o)
 {
     struct point points[PLAN_MAX_POINTS] = {0};
     int64_t sizes[PLAN_MAX_POINTS];
@@ -294,10 +253,16 @@ enum status plan_study_batches(const struct plan_choose_options *o)
         TRY(study_batch(o, sizes[i], &points[i]));
         end_if_stopped(i, &n);
     }
-    if (o->json)
-        TRY(output_json(json_pack("{s:s, s:s, s:o}", "model", o->chooser.forecast.model, "machine",
-                                  o->chooser.forecast.machine, "points", points_json(points, n))));
-    else
-        TRY(print_batches(o, points, n));
+    struct results r;
+    const struct forecast_options *f = &o->chooser.forecast;
+    TRY(results_open(&r, o->json, NULL));
+    results_put(&r, "model", v_text(f->model));
+    results_put(&r, "machine", v_text(f->machine));
+    results_say(&r, 2, "%s on %s, on %s", f->model, f->data, f->machine);
+    results_say(&r, 0, "%s", "");
+    report_points(points, n, true, &r);
+    results_say(&r, 0, "%s", "");
+    results_say(&r, 0, "of data's: images/s against data parallelism on all workers");
+    TRY(results_close(&r, STATUS_OK));
     return refuse(o, points, n);
 }

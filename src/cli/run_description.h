@@ -1,5 +1,5 @@
-/* run_description.h: the files in the record of a run that say what is trained and what is expected
- * of it: network.json, plan.json, machine.json, search.json, prediction.json and the predicted
+/* run_description.h: the files in the record of a run that describe it and its prediction:
+ * network.json, plan.json, machine.json, search.json, prediction.json and the predicted
  * trace. */
 #ifndef CLEAVE_CLI_RUN_DESCRIPTION_H
 #define CLEAVE_CLI_RUN_DESCRIPTION_H
@@ -8,12 +8,12 @@
 
 struct run_description {
     const json_t *search; /* of --plan auto: its candidates; NULL: there are none */
-    bool predict;         /* also say what is expected, from costs that were measured before */
+    bool predict;         /* also predict the run, from costs that were measured before */
     /* ---- set by run_describe ---- */
     double step_s, error_s; /* predicted; 0: nothing is */
 };
 
-/* Where the record is not written, nothing is done; what fails is a warning. */
+/* Does nothing where no record is written; a failure is a warning. */
 void run_describe(run_record *r, const struct trainer_options *options,
                   const struct trainer_info *info, struct run_description *d);
 

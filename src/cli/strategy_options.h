@@ -17,7 +17,7 @@ struct strategy_options {
     int stages[STRATEGY_MAX_STAGES];
 };
 
-/* Presets leave what is not given at 0, the strategy's own choice. */
+/* An option that is not given stays 0, the strategy's own choice. */
 #define STRATEGY_OPTIONS(o)                                                                       \
     OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                 \
                    "into which pipelines cut a batch [the strategy's own choice]"),               \
@@ -37,8 +37,8 @@ struct strategy_options {
         OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                         \
                     "ps: apply each worker's gradients as they come")
 
-/* What --help says of plans, and where only a strategy can be named; and of STRATEGY (their names;
- * one text, made anew by each call). */
+/* Texts of --help: about plans, about strategies where only they can be named, and the names of the
+ * strategies (one text, made anew by each call). */
 extern const char plan_notes[], strategy_notes[];
 const char *strategy_names_help(void);
 

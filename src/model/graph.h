@@ -62,6 +62,7 @@ void graph_destroy(struct graph *g); /* NULL is fine */
 enum status graph_check(const struct graph *g) MUST_USE;
 
 int64_t graph_count_parameters(const struct graph *g); /* trained ones, as PyTorch counts */
+int64_t graph_node_parameters(const struct graph *g, const struct graph_node *node);
 
 /* ---- building ---- */
 

@@ -1,4 +1,4 @@
-/* What a report is about: the paths it was given, read and put together. */
+/* gather.c: reads the paths that a report was given, and puts them together by runs. */
 #include "report/gather.h"
 
 #include "base/log.h"
@@ -357,7 +357,7 @@ static enum status forecast_plans(const struct report_request *r, json_t *page)
     return STATUS_OK;
 }
 
-/* ---- what other strategies would move ---- */
+/* ---- traffic of the other strategies ---- */
 
 /* The first of the subject's parts that has it. */
 static json_t *find_in(const json_t *subject, const char *const *parts, const char *key)

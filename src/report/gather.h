@@ -1,4 +1,4 @@
-/* gather.h: what the files of the report share with each other. */
+/* gather.h: shared by the files of the report. */
 #ifndef CLEAVE_REPORT_GATHER_H
 #define CLEAVE_REPORT_GATHER_H
 

@@ -31,16 +31,6 @@ static json_t *loops_json(const struct graph_node *node)
     return loops;
 }
 
-static int64_t count_parameters(const struct graph *g, const struct graph_node *node)
-{
-    int64_t n = 0;
-    for (int i = 0; i < node->n_params; i++) {
-        const struct op_param *p = &g->params[node->first_param + i].spec;
-        n += p->trained ? shape_elements(&p->shape) : 0;
-    }
-    return n;
-}
-
 static json_t *node_json(const struct graph *g, int number)
 {
     const struct graph_node *node = &g->nodes[number];
@@ -50,8 +40,8 @@ static json_t *node_json(const struct graph *g, int number)
     return json_pack("{s:s, s:s, s:o, s:o, s:I, s:f, s:o}", "name", node->name, "op",
                      op_get_info(node->op.op)->name, "inputs", inputs_json(node), "shape",
                      shape_json(&node->op.output), "parameters",
-                     (json_int_t)count_parameters(g, node), "flops", cost.forward_flops, "loops",
-                     number > 0 ? loops_json(node) : json_object());
+                     (json_int_t)graph_node_parameters(g, node), "flops", cost.forward_flops,
+                     "loops", number > 0 ? loops_json(node) : json_object());
 }
 
 json_t *report_network(const struct graph *graph)

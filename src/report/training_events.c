@@ -1,4 +1,4 @@
-/* The JSON lines of a training, thinned out to what a chart can show: of a run of many steps,
+/* The JSON lines of a training, thinned out for a chart: of a run of many steps,
  * neighbours are put together as their mean. */
 #include "base/array.h"
 #include "base/numbers.h"
@@ -12,7 +12,7 @@
 
 enum { MOST_POINTS = 2000 };
 
-/* What is kept of a step; "step" is that of the last one that was put together. */
+/* The columns of a step; "step" is that of the last one of a mean. */
 static const char *const columns[] = {"step",      "loss",          "step_s",
                                       "compute_s", "communicate_s", "wait_s"};
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
@@ -63,7 +63,7 @@ static enum status take_event(struct steps *steps, json_t *epochs, json_t *subje
     const char *kind = json_string_value(json_object_get(event, "event"));
     if (!kind)
         return STATUS_OK;
-    /* A run that went on: what was said at its first end no longer holds. */
+    /* The run was resumed: its first end no longer holds. */
     if (strcmp(kind, "done") != 0)
         (void)json_object_del(subject, "done");
     if (strcmp(kind, "step") == 0) /* one without a number has no place in a chart */

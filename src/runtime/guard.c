@@ -24,8 +24,8 @@ struct guard {
     bool asked_to_stop[NSIG];
 };
 
-/* What ps shows: the arguments' memory, which lies in one piece behind the program's name, is
- * overwritten. Nothing of it is needed any more in this process. */
+/* ps shows the arguments' memory, which lies in one piece behind the program's name: it is
+ * overwritten, as this process needs no argument any more. */
 static void set_title(int worker)
 {
     char title[64];

@@ -1,13 +1,13 @@
-/* guard.h: a process that sees to it that a lost worker is reported.
+/* guard.h: a process that reports the loss of its worker.
  *
- * A worker that the kernel kills (out of memory, most often) cannot say so, and mpirun then returns
- * 137 without a word about which one it was. So the process that the launcher started forks: the
- * child is the worker, and the parent, which needs next to no memory and is therefore not what the
- * out-of-memory killer takes, waits for it, says what became of it, and returns STATUS_LOST.
+ * A worker that the kernel kills (out of memory, most often) cannot report it, and mpirun then
+ * returns 137 without naming the worker. So the process that the launcher started forks: the child
+ * is the worker, and the parent, which needs next to no memory and is therefore spared by the
+ * out-of-memory killer, waits for it, reports its end, and returns STATUS_LOST.
  *
  *     launcher (mpirun, srun)
  *        guard of worker 2        passes signals on; its exit status is the worker's
- *           worker 2              ends with its guard, whatever ends that
+ *           worker 2              ends with its guard
  */
 #ifndef CLEAVE_RUNTIME_GUARD_H
 #define CLEAVE_RUNTIME_GUARD_H

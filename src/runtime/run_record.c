@@ -175,13 +175,13 @@ void run_record_copy_trace(run_record *r, const char *path)
 {
     struct stat about;
     if (!r->writes || lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
-        return; /* what went into a pipe is gone */
+        return; /* bytes in a pipe are gone */
     const char *path_new = run_record_path(r, REPORT_TRACE ".new");
     if (!copy_file(path, path_new) || rename(path_new, run_record_path(r, REPORT_TRACE)) != 0)
         run_record_warn(r, REPORT_TRACE);
 }
 
-/* ---- what is written ---- */
+/* ---- the files ---- */
 
 void run_record_put(run_record *r, const char *name, json_t *value)
 {

@@ -5,9 +5,9 @@
  *     network.json           the network, plan.json how it was split, machine.json this host
  *     versions.json          of the program, its backend and the system; when and where it ran
  *     search.json            of --plan auto: the plans it chose from
- *     events.jsonl           what --json prints: steps, epochs, the end
+ *     events.jsonl           the lines of --json: steps, epochs, the end
  *     trace.json             when each instruction of the last steps ran
- *     prediction.json        what was expected, and predicted-trace.json when each instruction was
+ *     prediction.json        the prediction; predicted-trace.json: its instructions
  *     checkpoint.json, ...   the last checkpoint
  *
  *     run_record *r;
@@ -18,7 +18,7 @@
  *     run_record_event(r, json);                     // as they come
  *     run_record_destroy(r);
  *
- * The record is a side matter: what cannot be written into it is a warning, and the run goes on.
+ * The run matters more than its record: a write error is a warning, and the run goes on.
  */
 #ifndef CLEAVE_RUNTIME_RUN_RECORD_H
 #define CLEAVE_RUNTIME_RUN_RECORD_H
