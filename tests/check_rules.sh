@@ -38,7 +38,7 @@ check_tree() {
     finds 'no switch over kinds of ops: a table has a row for each' "\\bcase ($kinds):" - src
     # (The process that guards a worker ends as the worker did.)
     finds 'a program ends by leaving main' \
-        '(^|[^A-Za-z0-9_>.])(exit|_exit|_Exit|quick_exit|abort)[ \t]*\(' '^src/cli/guard\.c:' src
+        '(^|[^A-Za-z0-9_>.])(exit|_exit|_Exit|quick_exit|abort)[ \t]*\(' '^src/runtime/guard\.c:' src
     local room rooms=()
     for room in src/program src/clock src/backend src/comm src/runtime/executor* src/runtime/crew*; do
         [[ ! -e $room ]] || rooms+=("$room")
@@ -81,7 +81,7 @@ self_test() {
     expect src/program/a.c '    case OP_CONV2D:' 'no switch over kinds of ops: a table has a row for each'
     expect src/comm/a.c 'end->table->abort(end, st, text);' clean
     expect src/comm/a.c 'mpi_abort(c);' clean
-    expect src/cli/guard.c '    _exit(code);' clean
+    expect src/runtime/guard.c '    _exit(code);' clean
     expect src/cli/a.c '    exit(1);' 'a program ends by leaving main'
     expect src/base/a.c 'if (!p) abort();' 'a program ends by leaving main'
     expect src/runtime/trainer.c 'plan_build("data", g, &r, &p);' clean

@@ -122,7 +122,7 @@ mistake 1 "'cleave train' keeps its runs in the folder runs" report nowhere
     cat <<'HEAD'
 # Mistakes, and what Cleave answers
 
-Mistakes of people who use it for the first time. Each answer says what to do next; all go to stderr.
+First-time mistakes and their answers. Each answer says what to do next; all go to stderr.
 `photos` and `empty` are empty folders here, `two-workers.json` is a plan of lenet5 for two workers,
 `saved` a checkpoint and `runs/first` a run of lenet5. `cleave` alone, without a command, lists what
 there is and how to begin.

@@ -221,7 +221,7 @@ static void test_train_misuse(void **state)
     cleave_model_destroy(model);
 }
 
-/* Whoever makes trainers may run where it could before, in whatever order they go. */
+/* A thread may run where it could before it made trainers, in whatever order they are destroyed. */
 static void test_trainers_leave_their_thread_unbound(void **state)
 {
     (void)state;

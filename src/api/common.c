@@ -1,5 +1,6 @@
-/* What belongs to no handle: version, errors, warnings, names; and what all handles need. */
-#include "api/parts.h"
+/* Functions without a handle (version, errors, warnings, names), and those that all handles need.
+ */
+#include "api/handles.h"
 #include "base/log.h"
 #include "model/network.h"
 
@@ -42,7 +43,7 @@ const char *cleave_status_name(enum cleave_status status)
 
 enum cleave_status api_end(enum status st)
 {
-    /* What was caught and dealt with on the way is nobody's error. */
+    /* An error that was handled on the way is no error of this call. */
     if (st == STATUS_OK)
         status_clear();
     return (enum cleave_status)st;

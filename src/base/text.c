@@ -145,6 +145,28 @@ enum status text_parse_integer(const char *what, const char *text, int64_t least
     return STATUS_OK;
 }
 
+bool text_next_word(const char **list, char *word, size_t size)
+{
+    if (!*list)
+        return false;
+    size_t length = strcspn(*list, ",");
+    (void)snprintf(word, size, "%.*s", (int)length, *list);
+    *list = (*list)[length] ? *list + length + 1 : NULL;
+    return true;
+}
+
+enum status text_parse_integers(const char *what, const char *list, int64_t least, int64_t most,
+                                int room, int64_t *numbers, int *n)
+{
+    char word[32];
+    for (*n = 0; text_next_word(&list, word, sizeof word); ++*n) {
+        if (*n == room)
+            return status_fail(STATUS_USAGE, "%s takes at most %d numbers", what, room);
+        TRY(text_parse_integer(what, word, least, most, &numbers[*n]));
+    }
+    return STATUS_OK;
+}
+
 enum status text_parse_real(const char *what, const char *text, double least, double most,
                             double *out)
 {

@@ -31,6 +31,14 @@ enum status text_fail_unknown(const char *what, const char *word,
 /* Whole-text numbers within [least, most]; the error names `what` and the range. */
 enum status text_parse_integer(const char *what, const char *text, int64_t least, int64_t most,
                                int64_t *out) MUST_USE;
+
+/* Takes the next word out of a list with commas: copies it (what has room) to word[] and moves
+ * *list behind it, to NULL behind the last one. False: there are no more. */
+bool text_next_word(const char **list, char *word, size_t size);
+
+/* "1,2,4" into numbers[] with room for `room`, each within [least, most]. */
+enum status text_parse_integers(const char *what, const char *list, int64_t least, int64_t most,
+                                int room, int64_t *numbers, int *n) MUST_USE;
 enum status text_parse_real(const char *what, const char *text, double least, double most,
                             double *out) MUST_USE;
 

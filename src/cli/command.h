@@ -21,8 +21,8 @@ struct command_set {
     const char *examples;           /* printed below it; ends with a newline */
     const struct command *commands; /* ends with a NULL name */
     const char *const *options;     /* what may stand in a command's place, ending with NULL */
-    const char *for_networks;       /* the command that who names a network alone may mean */
-    bool whole_program;             /* its help has what holds for all commands: exit codes ... */
+    const char *for_networks;       /* the command that is meant where a network stands alone */
+    bool whole_program;             /* its help lists exit codes and the environment */
 };
 
 /* Runs the command that argv[1] names; --help or no argument at all prints the list (help.h).
@@ -38,13 +38,6 @@ void command_leave_report(void);
 
 /* One per file of the same name. */
 enum status command_bench(int argc, char **argv) MUST_USE;
-enum status command_bench_accuracy(int argc, char **argv) MUST_USE;
-enum status command_bench_gemm(int argc, char **argv) MUST_USE;
-enum status command_bench_layers(int argc, char **argv) MUST_USE;
-enum status command_bench_limits(int argc, char **argv) MUST_USE;
-enum status command_bench_recommend(int argc, char **argv) MUST_USE;
-enum status command_bench_search(int argc, char **argv) MUST_USE;
-enum status command_bench_step(int argc, char **argv) MUST_USE;
 enum status command_machine(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;
 enum status command_plan(int argc, char **argv) MUST_USE;

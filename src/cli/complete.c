@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The word to complete. What is before `rest` is kept as it is: "--data=", "lenet5,". */
+/* The word to complete. The part before `rest` is kept as it is: "--data=", "lenet5,". */
 struct word {
     const char *whole, *rest;
 };
@@ -33,7 +33,7 @@ static void offer_paths(const struct word *w, const char *path, const char *what
     printf("\t%s\t%.*s\n", what, (int)(path - w->whole), w->whole);
 }
 
-/* ---- values, by what stands for them in the help ---- */
+/* ---- values, by their names in the help ---- */
 
 static void offer_files(const struct word *w)
 {
@@ -153,7 +153,7 @@ static void offer_alternative(const struct word *w, const char *name)
         offer(w, name, "");
 }
 
-/* `value` is what stands in the help: "FILE", "PLAN|auto"; "MODEL,..." is a list with commas. */
+/* `value` is as in the help: "FILE", "PLAN|auto"; "MODEL,..." is a list with commas. */
 static void offer_value(struct word w, const char *value)
 {
     size_t length = strlen(value);

@@ -1,5 +1,5 @@
-/* help.h: what a command says of itself, in four forms that are made of the same tables (options.h,
- * command.h), so that none of them can say another thing than what is parsed:
+/* help.h: the help of a command, in four forms that are made from the tables that parsing uses
+ * (options.h, command.h), so that they always agree with it:
  *
  *     text        cleave COMMAND --help
  *     man         cleave help --man COMMAND: the page cleave-COMMAND(1), as roff
@@ -29,7 +29,7 @@ void help_print_options(const struct option_set *set, const struct option *share
                         char **argv);
 void help_print_commands(const struct command_set *set, int argc, char **argv);
 
-/* ---- what the forms share ---- */
+/* ---- shared by the forms ---- */
 
 /* Text for the places of a value: "FILE", "raw|jpeg". Into the buffer where it must be made. */
 const char *help_value(const struct option *o, char *buffer, size_t size);
@@ -49,7 +49,7 @@ void manual_print_commands(const struct command_set *set);
  *
  * A line for each way to go on: the whole word, a tab, and a few words about it. A line that begins
  * with a tab tells the shell to add the names of "files" or "folders" itself; behind another tab
- * stands what of the word comes before the path ("imagefolder:").
+ * stands the part of the word before the path ("imagefolder:").
  */
 
 /* argv[1..]: the words of the line, the last of which is to be completed. */

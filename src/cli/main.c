@@ -115,21 +115,16 @@ void command_report(enum status st)
         (void)fprintf(stderr, "%s", status_trace_text());
 }
 
-static enum status run(int argc, char **argv)
-{
-    if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
-        printf("cleave %s\n", CLEAVE_VERSION);
-        return STATUS_OK;
-    }
-    return command_dispatch(&program, argc, argv);
-}
-
 int main(int argc, char **argv)
 {
     log_allow_progress();
     if (options_debug())
         log_set_level(LOG_DEBUG);
-    enum status st = run(argc, argv);
+    enum status st = STATUS_OK;
+    if (argc >= 2 && strcmp(argv[1], "--version") == 0)
+        printf("cleave %s\n", CLEAVE_VERSION);
+    else
+        st = command_dispatch(&program, argc, argv);
     log_progress_end();
     enum status output = finish_output();
     if (st == STATUS_OK)

@@ -1,4 +1,4 @@
-/* manual.c: what commands say of themselves as manual pages, in the man(7) macros of roff. */
+/* manual.c: the help of commands as manual pages, in the man(7) macros of roff. */
 #include "cli/help.h"
 
 #include <ctype.h>

@@ -15,7 +15,7 @@ static bool debug_asked;
 
 static bool shared_help; /* never read: --help is looked for before anything is parsed */
 
-/* What every command accepts beside its own options. */
+/* Options that every command accepts beside its own. */
 static const struct option shared_options[] = {
     OPTION_FLAG("--debug", &debug_asked, "say more while running, and where an error came from"),
     OPTION_FLAG("--help", &shared_help, "this text"),
@@ -86,7 +86,7 @@ static const struct option *find_in(const struct option *options, const char *na
     return NULL;
 }
 
-/* What other programs call it. Of several that are meant, the first that the command has. */
+/* Names that other programs use. Of several meanings the first counts that the command has. */
 static const struct {
     const char *typed, *meant;
 } synonyms[] = {

@@ -1,4 +1,4 @@
-/* options.h: what a command accepts, as a table from which parsing, errors and help all follow.
+/* options.h: the options of a command as a table, from which parsing, errors and help all follow.
  *
  *     struct show_options o;
  *     const struct option options[] = {
@@ -36,7 +36,7 @@ enum option_kind {
 struct option {
     const char *name; /* with its dashes */
     enum option_kind kind;
-    /* What stands for the value in the help, and says how it is completed (complete.c): "FILE",
+    /* The value's name in the help, which also says how it is completed (complete.c): "FILE",
      * "PLAN|auto", "MODEL,...". */
     const char *value;
     /* bool *, int64_t *, double *, const char **; for a choice int *, the name's index */
@@ -45,7 +45,7 @@ struct option {
     double real_least, real_most;
     const char *const *choices; /* ends with NULL */
     /* Parsed like a given value before the arguments are. NULL: flags are false, other targets keep
-     * what they hold, and the help text says what that means. */
+     * their value, and the help text says what that means. */
     const char *preset;
     const char *help;
 };
@@ -95,7 +95,7 @@ struct positional_list {
 
 struct option_set {
     const char *command; /* "show", "bench layers" */
-    const char *about;   /* what it does, in a sentence or two; lines of at most 79 characters */
+    const char *about;   /* a sentence or two; lines of at most 79 characters */
     const struct positional *positionals;
     const struct positional_list *list; /* NULL: none */
     const struct option *options;

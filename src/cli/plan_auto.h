@@ -26,7 +26,7 @@ struct auto_plan {
     json_t *search; /* what `cleave plan --json` says of the candidates */
 };
 
-/* Measures what is not known yet, for a minute at most, and says on stderr what it found.
+/* Measures unknown costs, for a minute at most, and prints the result on stderr.
  * STATUS_NO_FIT if nothing fits; STATUS_STOPPED by Ctrl-C. */
 enum status auto_plan_find(const struct auto_request *request, struct auto_plan *out) MUST_USE;
 void auto_plan_free(struct auto_plan *p);

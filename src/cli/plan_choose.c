@@ -1,11 +1,12 @@
 /* plan_choose.c: `cleave plan MODEL`: which way to train? */
 #include "cli/plan_choose.h"
 
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/output.h"
+#include "cli/network_help.h"
 #include "cli/run_options.h"
-#include "cli/subject.h"
+#include "plan/edit.h"
 #include "runtime/stop.h"
 
 #include <stdio.h>
@@ -69,17 +70,17 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_FLAG("--all", &o->all, "list all candidates, also those far behind"),
         RUN_OPTIONS(&c->forecast.run),
         OPTION_FLAG("--no-eval", &c->forecast.no_eval, "the run would have no test"),
-        OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, SUBJECT_LARGEST_BATCH, NULL,
+        OPTION_INTEGER("--eval-batch", "N", &c->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
         OPTION_TEXT("-o", "FILE", &o->output, NULL,
                     "write the plan, for 'cleave train --plan FILE' [nothing is written]"),
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &c->forecast.model, subject_model_help()},
+    const struct positional positionals[] = {{"MODEL", &c->forecast.model, network_names_help()},
                                              {0}};
     static char all_notes[4096];
-    (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", subject_data_notes, notes);
+    (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", data_notes, notes);
     const struct option_set set = {
         .command = "plan",
         .about = "Compares the named strategies with the best plans that a search finds, predicts\n"
@@ -116,13 +117,14 @@ static enum status join_machine(struct plan_choose_options *o)
     return STATUS_OK;
 }
 
-/* A study has one best plan for each of its rows: there is none to write or to edit. */
-static enum status check_study(const struct plan_choose_options *o, bool range)
+/* Over workers or batches every row has a best plan of its own: there is none to write or to edit.
+ */
+static enum status check_single(const struct plan_choose_options *o, bool range)
 {
     const char *single = o->output ? "-o" : o->set ? "--set" : NULL;
     if (o->batches && range)
         return status_fail(STATUS_USAGE,
-                           "--batches and --workers A..B are two studies: give one of both");
+                           "--batches and --workers A..B are two questions: give one of both");
     if (single && (o->batches || range))
         return status_fail(STATUS_USAGE, "%s is for one plan, %s compares several: leave one out",
                            single, range ? "--workers A..B" : "--batches");
@@ -137,7 +139,7 @@ static enum status settle(struct plan_choose_options *o)
     TRY(join_machine(o));
     c->fewer = true;
     bool range = o->workers && plan_parse_range(o->workers, counts, &n);
-    TRY(check_study(o, range));
+    TRY(check_single(o, range));
     if (!o->workers || range)
         return STATUS_OK;
     if (strstr(o->workers, ".."))
@@ -228,8 +230,8 @@ enum status command_plan_choose(int argc, char **argv)
         TRY(output_check_place(o.output));
     TRY(stop_install());
     if (o.batches)
-        return plan_study_batches(&o);
+        return plan_scale_batches(&o);
     if (o.workers && plan_parse_range(o.workers, counts, &n))
-        return plan_study_workers(&o);
+        return plan_scale_workers(&o);
     return choose(&o);
 }

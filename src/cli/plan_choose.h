@@ -1,8 +1,9 @@
-/* plan_choose.h: `cleave plan MODEL`: which way to train? What its files share. */
+/* plan_choose.h: `cleave plan MODEL`, which recommends a plan: declarations that its files share.
+ */
 #ifndef CLEAVE_CLI_PLAN_CHOOSE_H
 #define CLEAVE_CLI_PLAN_CHOOSE_H
 
-#include "cli/forecast.h"
+#include "cli/forecast_options.h"
 #include "search/chooser.h"
 #include "search/explain.h"
 
@@ -22,7 +23,7 @@ struct plan_choose_options {
 
 /* ---- plan_report.c ---- */
 
-/* What is said of one search. */
+/* The answer of one search. */
 struct plan_answer {
     struct chooser *chooser;
     struct candidate_set *set;
@@ -33,24 +34,14 @@ struct plan_answer {
 
 enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
 enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
-/* What that prints; NULL if memory ran out. */
+/* The JSON that it prints; NULL if memory ran out. */
 json_t *plan_answer_json(const struct plan_answer *a);
 
-/* ---- plan_edit.c ---- */
-
-/* A copy of the plan with some layers cut otherwise: "fc1=n:4", "conv1=n:2+p:2,fc2=whole". Their
- * pieces run on the first workers of the stage. STATUS_USAGE names the layer or loop that there is
- * not, or what is wrong with the plan then. */
-enum status plan_edit(const struct plan *plan, const struct graph *graph, const char *text,
-                      struct plan **out) MUST_USE;
-/* What of that can be said before there is a plan: the form, and names of layers and loops. */
-enum status plan_check_edit(const struct graph *graph, const char *text) MUST_USE;
-
-/* ---- plan_study.c ---- */
+/* ---- plan_scaling.c ---- */
 
 /* "1..64": powers of two from the first number on, and the last one. False: it is no range. */
 bool plan_parse_range(const char *text, int counts[PLAN_MAX_POINTS], int *n_counts);
-enum status plan_study_workers(const struct plan_choose_options *o) MUST_USE;
-enum status plan_study_batches(const struct plan_choose_options *o) MUST_USE;
+enum status plan_scale_workers(const struct plan_choose_options *o) MUST_USE;
+enum status plan_scale_batches(const struct plan_choose_options *o) MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* run_options.h: what a run can be told that changes what it takes: options of `cleave train`, and
- * of the commands that say beforehand what that is (predict/forecast.h). */
+/* run_options.h: options of a run that change its cost: of `cleave train`, and of the commands that
+ * predict that cost (predict/forecast.h). */
 #ifndef CLEAVE_CLI_RUN_OPTIONS_H
 #define CLEAVE_CLI_RUN_OPTIONS_H
 

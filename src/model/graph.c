@@ -37,6 +37,16 @@ int64_t graph_count_parameters(const struct graph *g)
     return count;
 }
 
+int64_t graph_node_parameters(const struct graph *g, const struct graph_node *node)
+{
+    int64_t count = 0;
+    for (int i = 0; i < node->n_params; i++) {
+        const struct op_param *p = &g->params[node->first_param + i].spec;
+        count += p->trained ? shape_elements(&p->shape) : 0;
+    }
+    return count;
+}
+
 /* ---- building: nodes and parameters ---- */
 
 static void builder_destroy(graph_builder *b)

@@ -22,6 +22,8 @@
 #include "base/arena.h"
 #include "model/op.h"
 
+enum { GRAPH_LARGEST_BATCH = 1 << 20 };
+
 struct graph_node {
     const char *name;
     struct op_case op;         /* kind, attributes, shapes */
@@ -64,6 +66,7 @@ enum status graph_resize(const struct graph *g, int64_t batch, struct graph **ou
 enum status graph_check(const struct graph *g) MUST_USE;
 
 int64_t graph_count_parameters(const struct graph *g); /* trained ones, as PyTorch counts */
+int64_t graph_node_parameters(const struct graph *g, const struct graph_node *node);
 
 /* ---- building ---- */
 

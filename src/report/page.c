@@ -3,7 +3,7 @@
  * A place is a line of the template of its own: "@@style@@". Everything goes into the one file, so
  * that it can be opened anywhere, sent by mail, and read in ten years.
  */
-#include "report/parts.h"
+#include "report/gather.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -32,12 +32,12 @@ enum { REPORT_PATH_BYTES = 4096 };
 typedef enum status report_graph_builder(const char *model, const char *data, int64_t batch,
                                          void *user, struct graph **out);
 
-/* What a plan's file would cost, for a report that was given nothing else of it: what `cleave
- * predict --json` says, and the path of a trace, which the report removes. */
+/* Predicts a plan's file for which the report was given nothing else: the JSON of `cleave predict`,
+ * and the path of a trace, which the report removes. */
 typedef enum status report_forecaster(const char *plan_path, const char *model, void *user,
                                       json_t **prediction, char trace[REPORT_PATH_BYTES]);
 
-/* What each named strategy moves: [{"name", "bytes_moved", "memory_bytes"}, ..]. */
+/* The traffic of each named strategy: [{"name", "bytes_moved", "memory_bytes"}, ..]. */
 typedef enum status report_traffic_counter(const char *model, const char *data, int64_t batch,
                                            int n_workers, void *user, json_t **out);
 
@@ -52,7 +52,8 @@ struct report_request {
 };
 
 /* STATUS_USAGE for a path that is nothing of the above, with line and column where it is broken
- * JSON; STATUS_FAILED for what cannot be read or written, and where the build had no libraries. */
+ * JSON; STATUS_FAILED for a file that cannot be read or written, and where the build had no
+ * libraries. */
 enum status report_write(const struct report_request *request) MUST_USE;
 
 /* The network as the report draws it; also kept with a run. NULL if memory ran out. */

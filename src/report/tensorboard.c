@@ -14,7 +14,7 @@
  *                3: string file_version   5: Summary summary   7: SessionLog session_log
  *     Summary    1: Value value, any number of them
  *     Value      1: string tag   2: float simple_value
- *     SessionLog 1: status, 1 is START: what was said of this step and later ones no longer holds
+ *     SessionLog 1: status, 1 is START: events of this step and later ones no longer hold
  */
 #include "report/tensorboard.h"
 
@@ -66,7 +66,7 @@ static uint32_t mask(const void *bytes, size_t n)
 
 /* ---- messages ---- */
 
-/* What does not fit is left out, and `full` set: an error of whoever wrote so much. */
+/* Bytes that do not fit are left out, and `full` is set: the caller wrote too much. */
 struct message {
     size_t n;
     bool full;
@@ -235,7 +235,7 @@ static bool pass_record(FILE *f)
     return whole;
 }
 
-/* Cuts off what a killed run left half written, and stands there. */
+/* Cuts off a record that a killed run left half written; the file goes on there. */
 static enum status cut_tail(tensorboard *t)
 {
     long whole = 0;

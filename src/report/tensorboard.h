@@ -22,15 +22,15 @@
 typedef struct tensorboard tensorboard;
 
 struct tensorboard_scalar {
-    const char *tag; /* "train/loss": what is before the slash groups them */
+    const char *tag; /* "train/loss": the part before the slash groups them */
     double value;
 };
 
 /* A new file in a directory that has none yet. With `resumed_after` >= 0 the run goes on after that
  * step: the newest file that is there is cut behind its last whole record and written on, and
  * TensorBoard is told to forget later steps; none there is fine.
- * STATUS_FAILED for what cannot be written; STATUS_USAGE for a directory with events of another
- * run, or one whose file is no event file. */
+ * STATUS_FAILED for a file that cannot be written; STATUS_USAGE for a directory with events of
+ * another run, or one whose file is no event file. */
 enum status tensorboard_open(const char *directory, int64_t resumed_after,
                              tensorboard **out) MUST_USE;
 /* NULL is fine. STATUS_FAILED if the last bytes could not be written. */

@@ -2,7 +2,8 @@
  *
  * SIGTERM and SIGINT set a flag that the trainer looks at after each step; it then saves and
  * returns STATUS_STOPPED. A second signal of the same kind ends the process at once, unless a guard
- * counts them (cli/guard.h). A thread of its own takes the signals; those that compute must not.
+ * counts them (runtime/guard.h). A thread of its own takes the signals; those that compute must
+ * not.
  *
  *     stop_install();                 // the program, once, before it trains
  *     ...

@@ -1,0 +1,344 @@
+/* command_predict.c: `cleave predict`: the cost of a plan, before it is trained. */
+#include "base/log.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/forecast_options.h"
+#include "cli/network_help.h"
+#include "cli/options.h"
+#include "cli/run_options.h"
+#include "cli/strategy_options.h"
+#include "predict/predicted_trace.h"
+#include "predict/prediction_json.h"
+#include "runtime/plan_choice.h"
+#include "runtime/stop.h"
+
+#include <stdlib.h>
+
+struct predict_options {
+    struct forecast_options forecast;
+    struct strategy_options split;
+    const char *plan, *trace, *merge;
+    bool json;
+};
+
+static enum status parse(int argc, char **argv, struct predict_options *o, bool *help)
+{
+    *o = (struct predict_options){.forecast.run = forecast_usual_run};
+    const struct option options[] = {
+        FORECAST_OPTIONS(&o->forecast),
+        OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
+                       "that share the work [1, or what the plan's file says]"),
+        OPTION_TEXT("--plan", "PLAN", &o->plan, NULL,
+                    "how they share it: a file or one of the names below [serial, or data for "
+                    "more than one worker]"),
+        STRATEGY_OPTIONS(&o->split),
+        RUN_OPTIONS(&o->forecast.run),
+        RUN_LIMIT_OPTION(&o->forecast.run),
+        OPTION_FLAG("--no-eval", &o->forecast.no_eval, "the run would have no test"),
+        OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
+                       "images in a step of the test [as --batch]"),
+        OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
+                    "write when each instruction would run; ui.perfetto.dev shows it [nothing is "
+                    "written]"),
+        OPTION_TEXT("--merge", "MEASURED", &o->merge, NULL,
+                    "into the trace also the last step of this one, which 'cleave train --trace' "
+                    "wrote [no]"),
+        OPTION_FLAG("--json", &o->json, "print JSON"),
+        OPTION_END,
+    };
+    const struct positional positionals[] = {{"MODEL", &o->forecast.model, network_names_help()},
+                                             {0}};
+    static char notes[2048];
+    (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
+    const struct option_set set = {
+        .command = "predict",
+        .about = "Says what a step of training would take under a plan, on this host or on any\n"
+                 "machine: time, memory of every worker, bytes on every link. What a layer costs\n"
+                 "on this host is measured, kept and checked. A plan that does not fit into memory "
+                 "gets\n"
+                 "exit code 3, and what to change.",
+        .positionals = positionals,
+        .options = options,
+        .notes = notes,
+        .examples = "  cleave predict lenet5 --workers 2 --plan data\n"
+                    "  cleave predict vgg16 --data imagenet --batch 512 --workers 16 \\\n"
+                    "      --plan owt --machine 4x4:p100,intra=15GB/s,inter=4.5GB/s\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+/* ---- printing ---- */
+
+static void print_origins(const struct prediction *p)
+{
+    static const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
+                                                         "from the machine's peak figures"};
+    char text[256];
+    int used = snprintf(text, sizeof text, "  of the computing time");
+    const char *between = " ";
+    for (int k = 1; k < COST_ORIGIN_COUNT; k++)
+        if (p->clock.share[k] > 0) {
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%.0f %% %s", between,
+                             100 * p->clock.share[k], names[k]);
+            between = ", ";
+        }
+    if (p->wander > 0)
+        (void)snprintf(text + used, sizeof text - (size_t)used,
+                       "; this host's speed varies by %.0f %%", 100 * p->wander);
+    output_line(2, "%s", text);
+}
+
+static enum status print_workers(const struct prediction *p)
+{
+    static const struct table_column columns[] = {
+        {"worker", TABLE_RIGHT, 0}, {"computes", TABLE_RIGHT, 0}, {"communicates", TABLE_RIGHT, 0},
+        {"waits", TABLE_RIGHT, 0},  {"memory", TABLE_RIGHT, 0},   {"sends", TABLE_RIGHT, 0}};
+    table *t;
+    TRY(table_create(columns, 6, &t));
+    int n_steps = p->programs[0]->n_steps;
+    for (int i = 0; i < p->n_workers; i++) {
+        char text[5][32];
+        const struct clock_worker_result *w = &p->clock.workers[i];
+        table_cell(t, "%d", i);
+        table_cell(t, "%s", text_seconds(text[0], sizeof text[0], w->compute_s / n_steps));
+        table_cell(t, "%s", text_seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
+        table_cell(t, "%s", text_seconds(text[2], sizeof text[2], w->wait_s / n_steps));
+        table_cell(t, "%s",
+                   text_bytes(text[3], sizeof text[3], (double)predict_worker_bytes(p, i)));
+        table_cell(t, "%s",
+                   text_bytes(text[4], sizeof text[4], (double)w->sent_bytes / (double)n_steps));
+    }
+    return table_finish(t, stdout);
+}
+
+static void add_memory_row(table *t, const char *name, int64_t of_worker, int64_t of_all, bool all)
+{
+    char text[32];
+    table_cell(t, "%s", name);
+    table_cell(t, "%s", text_bytes(text, sizeof text, (double)of_worker));
+    if (all)
+        table_cell(t, "%s", text_bytes(text, sizeof text, (double)of_all));
+}
+
+/* The limit stands in the last column: it is that of the largest worker, which has a device of its
+ * own, or of all workers of its host. */
+static void add_limit_row(table *t, const struct prediction *p, bool all)
+{
+    char text[32];
+    if (p->tight_worker < 0)
+        return;
+    table_rule(t);
+    table_cell(t, "there are");
+    if (all)
+        table_cell(t, "%s", "");
+    table_cell(t, "%s", text_bytes(text, sizeof text, (double)p->limit_bytes));
+}
+
+/* Of the largest worker where the memory is scarcest, and of all workers that share it. */
+static enum status print_memory(const struct prediction *p)
+{
+    bool all = p->n_tight > 1;
+    int w = p->n_tight == 1 ? p->tight_worker : p->largest_worker;
+    char worker[32], workers[32];
+    (void)snprintf(worker, sizeof worker, "worker %d", w);
+    (void)snprintf(workers, sizeof workers, "%d workers", p->n_tight);
+    const struct table_column columns[] = {
+        {"memory", TABLE_LEFT, 0}, {worker, TABLE_RIGHT, 0}, {workers, TABLE_RIGHT, 0}};
+    table *t;
+    TRY(table_create(columns, all ? 3 : 2, &t));
+    for (int k = 0; k < BUFFER_CLASS_COUNT; k++)
+        add_memory_row(t, buffer_class_name((enum buffer_class)k), p->memory[w][k],
+                       p->tight_memory[k], all);
+    table_rule(t);
+    add_memory_row(t, "all", predict_worker_bytes(p, w), p->needed_bytes, all);
+    add_limit_row(t, p, all);
+    return table_finish(t, stdout);
+}
+
+static enum status print_links(const struct forecast *f, const struct prediction *p)
+{
+    static const struct table_column columns[] = {
+        {"link", TABLE_LEFT, 10}, {"bytes in a step", TABLE_RIGHT, 0}, {"busy", TABLE_RIGHT, 0}};
+    const struct machine *m = f->machine;
+    int used = 0;
+    for (int i = 0; i < m->n_links; i++)
+        used += p->clock.link_bytes[i] > 0;
+    if (used == 0)
+        return STATUS_OK;
+    table *t;
+    printf("\n");
+    TRY(table_create(columns, 3, &t));
+    for (int i = 0; i < m->n_links; i++) {
+        char text[32];
+        if (p->clock.link_bytes[i] <= 0)
+            continue;
+        table_cell(t, "%s", m->links[i].name);
+        table_cell(t, "%s", text_bytes(text, sizeof text, p->clock.link_bytes[i]));
+        table_cell(t, "%.0f %%",
+                   100 * p->clock.link_bytes[i] / m->links[i].bytes_per_s / p->clock.step_s);
+    }
+    return table_finish(t, stdout);
+}
+
+static void print_advice(const struct predict_answer *a)
+{
+    char memory[32];
+    if (a->prediction->too_large_worker < 0)
+        return;
+    printf("\n");
+    for (int i = 0; i < a->n_advice; i++)
+        output_line(2, "fits with %s: %s", a->advice[i].change,
+                    text_bytes(memory, sizeof memory, (double)a->advice[i].memory_bytes));
+    if (a->n_advice == 0)
+        output_line(
+            0, "no other micro-batches, strategy, batch or number of workers that was tried fits");
+}
+
+static enum status print_answer(const struct forecast *f, const struct predict_answer *a)
+{
+    const struct plan *plan = a->plan;
+    const struct prediction *p = a->prediction;
+    char step[32], error[32], epoch[32], moved[32];
+    printf("%s: %s, batch %lld, %d worker%s on %s\n", plan->name, f->graph->name,
+           (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
+           f->machine->name);
+    output_line(2, "  step %s +- %s, %.1f images/s, epoch %s, moves %s",
+                text_seconds(step, sizeof step, p->clock.step_s),
+                text_seconds(error, sizeof error, p->clock.error_s),
+                (double)f->graph->batch / p->clock.step_s,
+                text_seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
+                text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
+    print_origins(p);
+    printf("\n");
+    TRY(print_workers(p));
+    printf("\n");
+    TRY(print_memory(p));
+    TRY(print_links(f, p));
+    print_advice(a);
+    return STATUS_OK;
+}
+
+/* ---- the command ---- */
+
+static enum status refuse(const struct prediction *p)
+{
+    char needed[32], limit[32], workers[64];
+    if (p->too_large_worker < 0)
+        return STATUS_OK;
+    if (p->n_tight == 1)
+        (void)snprintf(workers, sizeof workers, "worker %d needs", p->too_large_worker);
+    else
+        (void)snprintf(workers, sizeof workers, "the %d workers of a host need", p->n_tight);
+    return status_fail(STATUS_NO_FIT, "it does not fit: %s %s, there are %s", workers,
+                       text_bytes(needed, sizeof needed, (double)p->needed_bytes),
+                       text_bytes(limit, sizeof limit, (double)p->limit_bytes));
+}
+
+/* For the advice: the network at other batches. */
+struct advised {
+    struct forecast *forecast;
+    const struct plan *plan;
+};
+
+static enum status open_batches(void *user, int64_t batch, int64_t eval_batch,
+                                struct predict_request *request, void **opened)
+{
+    const struct advised *a = user;
+    struct forecast_batch *b = malloc(sizeof *b);
+    if (!b)
+        return status_no_memory(sizeof *b);
+    int64_t asked = eval_batch ? eval_batch : a->forecast->options->eval_batch;
+    enum status st = forecast_open_batches(a->forecast, batch, asked, b);
+    if (st != STATUS_OK) {
+        free(b);
+        return st;
+    }
+    *request = forecast_request(&b->forecast, a->plan, false);
+    *opened = b;
+    return STATUS_OK;
+}
+
+static void close_batches(void *opened)
+{
+    forecast_close_batch(opened);
+    free(opened);
+}
+
+static const char *plan_name(const struct predict_options *o)
+{
+    return o->plan ? o->plan : o->split.workers > 1 ? "data" : "serial";
+}
+
+static enum status advise(struct forecast *f, struct predict_options *o, struct predict_answer *a)
+{
+    struct advised advised = {.forecast = f, .plan = a->plan};
+    struct predict_request request = forecast_request(f, a->plan, false);
+    struct advise_request r = {.predict = &request,
+                               .strategy = plan_is_file(plan_name(o)) ? NULL : plan_name(o),
+                               .open_batches = open_batches,
+                               .close_batches = close_batches,
+                               .user = &advised};
+    TRY(strategy_request(&o->split, &r.how));
+    a->n_advice = advise_find(&r, a->advice);
+    return STATUS_OK;
+}
+
+/* Predicts the plan, and prints the answer. */
+static enum status predict(struct forecast *f, struct predict_options *o, const struct plan *plan)
+{
+    struct predict_request request = forecast_request(f, plan, true);
+    struct prediction *p;
+    enum status st;
+    TRY(forecast_plan(f, plan, o->trace != NULL, &p));
+    struct predict_answer a = {.plan = plan, .prediction = p};
+    if (o->trace)
+        TRY_GOTO(st, predicted_trace_write(&request, p, o->trace, o->merge), out);
+    if (p->too_large_worker >= 0)
+        TRY_GOTO(st, advise(f, o, &a), out);
+    TRY_GOTO(st, o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a), out);
+    st = refuse(p);
+out:
+    prediction_destroy(p);
+    return st;
+}
+
+/* A plan's file says how many workers there are: it is read before the machine is looked at. */
+static enum status choose_plan(struct predict_options *o, struct plan **out)
+{
+    struct plan_request request;
+    struct graph *graph;
+    TRY(forecast_options_graph(&o->forecast, &graph));
+    enum status st = strategy_request(&o->split, &request);
+    if (st == STATUS_OK)
+        st = plan_choose(plan_name(o), graph, &request, out);
+    graph_destroy(graph);
+    return st;
+}
+
+enum status command_predict(int argc, char **argv)
+{
+    struct predict_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    if (o.merge && !o.trace)
+        return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
+    TRY(strategy_check_plan(o.plan, o.forecast.model, false));
+    if (o.trace)
+        TRY(output_check_place(o.trace));
+    TRY(stop_install());
+    struct forecast f;
+    struct plan *plan;
+    TRY(choose_plan(&o, &plan));
+    enum status st = forecast_open(&f, &o.forecast, plan->n_workers);
+    if (st == STATUS_OK) {
+        if (!f.profile)
+            stop_remove(); /* nothing is measured that should end in good order */
+        st = predict(&f, &o, plan);
+    }
+    forecast_close(&f);
+    plan_destroy(plan);
+    return st;
+}

@@ -1,0 +1,230 @@
+/* command_report.c: `cleave report`: plans, predictions and runs as one HTML file
+ * (report/report.h). */
+#include "report/report.h"
+
+#include "base/log.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/forecast_options.h"
+#include "cli/network_help.h"
+#include "cli/options.h"
+#include "predict/predicted_trace.h"
+#include "predict/prediction_json.h"
+#include "predict/strategy_traffic.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_PATHS = 64 };
+
+struct report_options {
+    int n_paths;
+    const char *paths[MAX_PATHS];
+    const char *output, *data, *machine;
+    int64_t batch;
+    bool json;
+};
+
+static enum status parse(int argc, char **argv, struct report_options *o, bool *help)
+{
+    *o = (struct report_options){0};
+    const struct option options[] = {
+        OPTION_TEXT("-o", "FILE", &o->output, "report.html", "where it goes"),
+        OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist",
+                    "for a plan's file, which does not say it: the data whose shape is used"),
+        OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "128",
+                       "likewise: images in a step"),
+        OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
+                    "likewise: what it is predicted for, from costs that are known; local, a file, "
+                    "or a string such as 4x4:p100"),
+        OPTION_FLAG("--json", &o->json, "print JSON: the file and its size"),
+        OPTION_END,
+    };
+    const struct positional none[] = {{0}};
+    const struct positional_list list = {.name = "PATH",
+                                         .help = "a run's directory, a plan, a trace, or what "
+                                                 "predict, plan or bench limits print with --json",
+                                         .targets = o->paths,
+                                         .most = MAX_PATHS,
+                                         .n = &o->n_paths};
+    const struct option_set set = {
+        .command = "report",
+        .about = "Writes one HTML file that opens offline: candidates, the network and its cuts,\n"
+                 "timelines, memory, traffic, scaling, losses, and what limits the run. Several\n"
+                 "runs are compared. Files belong to the run before them, or stand together.",
+        .positionals = none,
+        .list = &list,
+        .options = options,
+        .examples = "  cleave report runs/lenet5-001\n"
+                    "  cleave report runs/lenet5-001 runs/lenet5-002 -o compared.html\n"
+                    "  cleave predict vgg16 --data imagenet --workers 16 --plan owt \\\n"
+                    "      --machine 4x4:p100 --trace t.json --json > p.json\n"
+                    "  cleave report p.json t.json\n",
+    };
+    return options_parse(&set, argc, argv, help);
+}
+
+static enum status build_graph(const char *model, const char *data, int64_t batch, void *user,
+                               struct graph **out)
+{
+    const struct report_options *o = user;
+    struct dataset_info info;
+    return subject_build(model, data ? data : o->data, batch > 0 ? batch : o->batch, -1, &info,
+                         out);
+}
+
+/* ---- a plan that came alone ---- */
+
+/* An empty file of its own. */
+static enum status make_file(char path[REPORT_PATH_BYTES])
+{
+    const char *folder = getenv("TMPDIR");
+    (void)snprintf(path, REPORT_PATH_BYTES, "%s/cleave-trace-XXXXXX",
+                   folder && strlen(folder) < REPORT_PATH_BYTES / 2 ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file >= 0 && close(file) == 0)
+        return STATUS_OK;
+    path[0] = '\0';
+    return status_fail(STATUS_FAILED, "cannot make a file in %s: %s", folder ? folder : "/tmp",
+                       strerror(errno));
+}
+
+static enum status predict_with(struct forecast *f, const struct plan *plan, json_t **out,
+                                char trace[REPORT_PATH_BYTES])
+{
+    struct prediction *p;
+    TRY(forecast_plan(f, plan, true, &p));
+    const struct predict_answer answer = {.plan = plan, .prediction = p};
+    struct predict_request request = forecast_request(f, plan, true);
+    enum status st = make_file(trace);
+    if (st == STATUS_OK)
+        st = predicted_trace_write(&request, p, trace, NULL);
+    if (st == STATUS_OK)
+        *out = predict_json(f, &answer);
+    prediction_destroy(p);
+    return st;
+}
+
+/* The plan says how many workers share this host, so it is read before the machine is looked at. */
+static enum status forecast(const char *path, const char *model, void *user, json_t **out,
+                            char trace[REPORT_PATH_BYTES])
+{
+    const struct report_options *o = user;
+    const struct forecast_options options = {.model = model,
+                                             .data = o->data,
+                                             .machine = o->machine,
+                                             .batch = o->batch,
+                                             .run = forecast_usual_run,
+                                             .no_measure = true,
+                                             .quiet = true};
+    struct forecast f;
+    struct graph *graph;
+    struct plan *plan;
+    TRY(forecast_options_graph(&options, &graph));
+    enum status st = plan_read(path, graph, &plan);
+    graph_destroy(graph);
+    TRY(st);
+    st = forecast_open(&f, &options, plan->n_workers);
+    if (st == STATUS_OK)
+        st = predict_with(&f, plan, out, trace);
+    forecast_close(&f);
+    plan_destroy(plan);
+    return st;
+}
+
+/* ---- traffic of the other strategies ---- */
+
+static enum status count_traffic(const char *model, const char *data, int64_t batch, int n_workers,
+                                 void *user, json_t **out)
+{
+    struct graph *graph;
+    TRY(build_graph(model, data, batch, user, &graph));
+    enum status st = strategy_traffic(graph, n_workers, out);
+    graph_destroy(graph);
+    return st;
+}
+
+static enum status print_result(const struct report_options *o)
+{
+    struct stat about;
+    char size[32];
+    if (stat(o->output, &about) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", o->output, strerror(errno));
+    if (o->json)
+        return output_json(
+            json_pack("{s:s, s:I}", "report", o->output, "bytes", (json_int_t)about.st_size));
+    printf("%s: %s; open it in a browser\n", o->output,
+           text_bytes(size, sizeof size, (double)about.st_size));
+    return STATUS_OK;
+}
+
+/* ---- a folder of runs in the place of one ---- */
+
+static time_t run_time(const char *directory)
+{
+    char path[PATH_MAX + 32];
+    struct stat about;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, REPORT_CONFIG);
+    return stat(path, &about) == 0 ? about.st_mtime : 0;
+}
+
+/* The run that was begun last among the folders of this one; "" if there is none. */
+static void find_last_run(DIR *folder, const char *path, char *last, size_t size)
+{
+    time_t latest = 0;
+    last[0] = '\0';
+    for (const struct dirent *e; (e = readdir(folder));) {
+        char run[PATH_MAX];
+        int n = snprintf(run, sizeof run, "%s/%s", path, e->d_name);
+        time_t began = e->d_name[0] != '.' && n > 0 && n < PATH_MAX ? run_time(run) : 0;
+        if (began > latest) {
+            latest = began;
+            (void)snprintf(last, size, "%s", run);
+        }
+    }
+}
+
+static enum status check_path(const char *path)
+{
+    char last[PATH_MAX];
+    DIR *folder = run_time(path) ? NULL : opendir(path);
+    if (!folder && access(path, F_OK) != 0 && errno == ENOENT)
+        return status_fail(STATUS_FAILED,
+                           "%s: cannot read: %s ('cleave train' keeps its runs in the folder runs)",
+                           path, strerror(errno));
+    if (!folder)
+        return STATUS_OK;
+    find_last_run(folder, path, last, sizeof last);
+    (void)closedir(folder);
+    if (!last[0])
+        return STATUS_OK;
+    return status_fail(
+        STATUS_USAGE, "%s: holds runs, but is none: 'cleave report %s' shows the last", path, last);
+}
+
+enum status command_report_page(int argc, char **argv)
+{
+    struct report_options o;
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    const struct report_request request = {.n_paths = o.n_paths,
+                                           .paths = o.paths,
+                                           .output = o.output,
+                                           .build_graph = build_graph,
+                                           .forecast = forecast,
+                                           .count_traffic = count_traffic,
+                                           .user = &o};
+    for (int i = 0; i < o.n_paths; i++)
+        TRY(check_path(o.paths[i]));
+    TRY(report_write(&request));
+    return print_result(&o);
+}

@@ -1,0 +1,428 @@
+/* gather.c: reads the paths that a report was given, and puts them together by runs. */
+#include "report/gather.h"
+
+#include "base/log.h"
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYTES = 64 };
+
+/* ---- JSON files ---- */
+
+enum status report_fail_json(const char *path, int line, const json_error_t *error)
+{
+    return status_fail(STATUS_USAGE, "%s:%d:%d: %s", path, line, error->column, error->text);
+}
+
+enum status report_load_json(const char *path, json_t **out)
+{
+    json_error_t error;
+    *out = json_load_file(path, 0, &error);
+    if (*out)
+        return STATUS_OK;
+    if (error.line > 0)
+        return report_fail_json(path, error.line, &error);
+    return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, error.text);
+}
+
+static enum status set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0 ? STATUS_OK : status_no_memory(0);
+}
+
+/* ---- subjects ---- */
+
+static json_t *subjects_of(json_t *page)
+{
+    return json_object_get(page, "subjects");
+}
+
+static enum status add_subject(json_t *page, const char *name, json_t **out)
+{
+    *out = json_pack("{s:s, s:[]}", "name", name, "timelines");
+    return *out && json_array_append_new(subjects_of(page), *out) == 0 ? STATUS_OK
+                                                                       : status_no_memory(0);
+}
+
+/* The last subject, unless it has one of these already. */
+static enum status find_subject(json_t *page, const char *key, const char *path, json_t **out)
+{
+    size_t n = json_array_size(subjects_of(page));
+    *out = n > 0 ? json_array_get(subjects_of(page), n - 1) : NULL;
+    if (*out && !json_object_get(*out, key))
+        return STATUS_OK;
+    return add_subject(page, path, out);
+}
+
+static bool has_timeline(const json_t *subject, const json_t *line)
+{
+    const char *kind = json_string_value(json_object_get(line, "kind"));
+    const json_t *all = json_object_get(subject, "timelines");
+    for (size_t i = 0; i < json_array_size(all); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(all, i), "kind")), kind) == 0)
+            return true;
+    return false;
+}
+
+static enum status place_timelines(json_t *page, const char *path, const json_t *lines)
+{
+    size_t n = json_array_size(subjects_of(page));
+    json_t *subject = n > 0 ? json_array_get(subjects_of(page), n - 1) : NULL;
+    for (size_t i = 0; subject && i < json_array_size(lines); i++)
+        if (has_timeline(subject, json_array_get(lines, i)))
+            subject = NULL;
+    if (!subject)
+        TRY(add_subject(page, path, &subject));
+    return json_array_extend(json_object_get(subject, "timelines"), (json_t *)lines) == 0
+               ? STATUS_OK
+               : status_no_memory(0);
+}
+
+/* ---- networks and plans ---- */
+
+/* While the paths are read: where the subject's plan came from. */
+static const char PLAN_PATH[] = "plan_path";
+
+static enum status add_network(const struct report_request *r, json_t *subject, const char *model,
+                               const json_t *of)
+{
+    struct graph *graph;
+    const char *data = json_string_value(json_object_get(of, "data"));
+    json_int_t batch = json_integer_value(json_object_get(of, "batch"));
+    if (json_object_get(subject, "network"))
+        return STATUS_OK;
+    TRY(r->build_graph(model, data, (int64_t)batch, r->user, &graph));
+    enum status st = set(subject, "network", report_network(graph));
+    graph_destroy(graph);
+    return st;
+}
+
+/* As the program understood it, every layer written out. */
+static enum status resolve_plan(const struct plan *plan, const struct graph *graph, json_t *subject)
+{
+    char *text;
+    json_error_t error;
+    TRY(plan_print(plan, graph, &text));
+    enum status st = set(subject, "plan", json_loads(text, 0, &error));
+    free(text);
+    if (st == STATUS_OK && !json_object_get(subject, "network"))
+        st = set(subject, "network", report_network(graph));
+    return st;
+}
+
+static enum status add_plan(const struct report_request *r, json_t *page, const char *path,
+                            const json_t *root)
+{
+    const char *model = json_string_value(json_object_get(root, "model"));
+    json_t *subject;
+    struct graph *graph;
+    struct plan *plan;
+    if (!model)
+        return status_fail(STATUS_USAGE,
+                           "%s: does not say which network it is for: add \"model\": \"lenet5\", "
+                           "for example",
+                           path);
+    TRY(find_subject(page, "plan", path, &subject));
+    TRY(set(subject, PLAN_PATH, json_string(path)));
+    TRY(r->build_graph(model, NULL, 0, r->user, &graph));
+    enum status st = plan_read(path, graph, &plan);
+    if (st == STATUS_OK) {
+        st = resolve_plan(plan, graph, subject);
+        plan_destroy(plan);
+    }
+    graph_destroy(graph);
+    return st;
+}
+
+/* ---- files ---- */
+
+/* A JSON file is known by the members it has. */
+static const struct {
+    const char *key, *members[3];
+} kinds[] = {
+    {"plan", {"cleave_plan"}},
+    {"search", {"candidates"}},
+    {"limits", {"fixed", "growing"}},
+    {"prediction", {"step_s", "workers", "costs"}},
+    {"study", {"points", "machine"}},
+    {"machine", {"nodes", "links"}},
+    {"config", {"model", "data", "optimizer"}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static const char *find_kind(const json_t *root)
+{
+    for (int i = 0; i < N_KINDS; i++) {
+        bool all = true;
+        for (int k = 0; k < 3 && kinds[i].members[k]; k++)
+            all = all && json_object_get(root, kinds[i].members[k]);
+        if (all)
+            return kinds[i].key;
+    }
+    return NULL;
+}
+
+static enum status add_json(const struct report_request *r, json_t *page, const char *path,
+                            json_t *root)
+{
+    const char *kind = find_kind(root), *model;
+    json_t *subject;
+    if (!kind)
+        return status_fail(
+            STATUS_USAGE,
+            "%s: is nothing that a report can show (a run's directory, a plan, or "
+            "what 'predict', 'plan' or 'bench limits' print with --json, or a trace)",
+            path);
+    if (strcmp(kind, "plan") == 0)
+        return add_plan(r, page, path, root);
+    TRY(find_subject(page, kind, path, &subject));
+    TRY(set(subject, kind, json_incref(root)));
+    model = json_string_value(json_object_get(root, "model"));
+    if (strcmp(kind, "prediction") == 0 && model)
+        return add_network(r, subject, model, root);
+    return STATUS_OK;
+}
+
+static enum status add_trace(json_t *page, const char *path)
+{
+    json_t *lines = json_array();
+    enum status st = report_read_trace(path, lines);
+    if (st == STATUS_OK)
+        st = place_timelines(page, path, lines);
+    json_decref(lines);
+    return st;
+}
+
+static enum status add_events(json_t *page, const char *path)
+{
+    json_t *subject;
+    TRY(find_subject(page, "steps", path, &subject));
+    return report_read_events(path, subject);
+}
+
+/* Traces and JSON lines are too long to be read as one text: they are known by how they begin. */
+static enum status read_beginning(const char *path, char head[HEAD_BYTES])
+{
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
+    size_t n = fread(head, 1, HEAD_BYTES - 1, f);
+    head[n] = '\0';
+    (void)fclose(f);
+    return STATUS_OK;
+}
+
+static bool begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static enum status add_file(const struct report_request *r, json_t *page, const char *path)
+{
+    char head[HEAD_BYTES];
+    json_t *root;
+    TRY(read_beginning(path, head));
+    if (begins_with(head, "{\"displayTimeUnit\""))
+        return add_trace(page, path);
+    if (begins_with(head, "{\"event\""))
+        return add_events(page, path);
+    TRY(report_load_json(path, &root));
+    enum status st = add_json(r, page, path, root);
+    json_decref(root);
+    return st;
+}
+
+/* ---- directories ---- */
+
+/* False: the run left no such file. */
+static bool file_in(char path[PATH_BYTES], const char *directory, const char *name, off_t *n_bytes)
+{
+    struct stat about;
+    int n = snprintf(path, PATH_BYTES, "%s/%s", directory, name);
+    if (n < 0 || n >= PATH_BYTES || stat(path, &about) != 0)
+        return false;
+    *n_bytes = about.st_size;
+    return true;
+}
+
+/* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
+static enum status leave_out(enum status st)
+{
+    if (st != STATUS_USAGE)
+        return st;
+    log_warn("%s; the report goes without this file", status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
+static enum status read_member(const char *directory, const char *name, const char *key,
+                               json_t *subject)
+{
+    char path[PATH_BYTES];
+    json_t *root;
+    off_t n_bytes;
+    if (!file_in(path, directory, name, &n_bytes) ||
+        (strcmp(key, "machine") == 0 && n_bytes > LARGEST_MACHINE_BYTES))
+        return STATUS_OK;
+    bool ours = strcmp(key, "limits") != 0; /* that one people put there */
+    enum status st = report_load_json(path, &root);
+    if (st != STATUS_OK)
+        return ours ? leave_out(st) : st;
+    /* Of another kind the page could draw nothing at all. */
+    const char *kind = find_kind(root);
+    if (!ours && (!kind || strcmp(kind, key) != 0)) {
+        json_decref(root);
+        return status_fail(STATUS_USAGE, "%s: is not what 'cleave bench limits --json' prints",
+                           path);
+    }
+    return set(subject, key, root);
+}
+
+static enum status read_members(const char *directory, json_t *subject)
+{
+    static const struct {
+        const char *name, *key;
+    } members[] = {
+        {REPORT_CONFIG, "config"},         {REPORT_VERSIONS, "versions"},
+        {REPORT_NETWORK, "network"},       {REPORT_PLAN, "plan"},
+        {REPORT_MACHINE, "machine"},       {REPORT_SEARCH, "search"},
+        {REPORT_PREDICTION, "prediction"}, {REPORT_LIMITS, "limits"},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        TRY(read_member(directory, members[i].name, members[i].key, subject));
+    return STATUS_OK;
+}
+
+static enum status add_directory(json_t *page, const char *directory)
+{
+    char path[PATH_BYTES];
+    off_t n_bytes;
+    json_t *subject;
+    json_t *lines;
+    static const char *const traces[] = {REPORT_PREDICTED_TRACE, REPORT_TRACE};
+    if (!file_in(path, directory, REPORT_CONFIG, &n_bytes))
+        return status_fail(STATUS_USAGE,
+                           "%s: is no run's directory, it has no %s ('cleave train --run DIR' "
+                           "makes one)",
+                           directory, REPORT_CONFIG);
+    TRY(add_subject(page, directory, &subject));
+    TRY(read_members(directory, subject));
+    if (file_in(path, directory, REPORT_EVENTS, &n_bytes))
+        TRY(report_read_events(path, subject));
+    lines = json_object_get(subject, "timelines");
+    for (int i = 0; i < 2; i++)
+        if (file_in(path, directory, traces[i], &n_bytes))
+            TRY(leave_out(report_read_trace(path, lines)));
+    return STATUS_OK;
+}
+
+/* ---- costs of plans that came alone ---- */
+
+static enum status add_forecast(const struct report_request *r, json_t *subject, const char *path)
+{
+    char trace[REPORT_PATH_BYTES] = "";
+    json_t *prediction = NULL;
+    const char *model =
+        json_string_value(json_object_get(json_object_get(subject, "network"), "name"));
+    enum status st = r->forecast(path, model, r->user, &prediction, trace);
+    if (st == STATUS_OK)
+        st = report_read_trace(trace, json_object_get(subject, "timelines"));
+    if (trace[0])
+        (void)unlink(trace);
+    if (st == STATUS_OK)
+        return set(subject, "prediction", prediction);
+    json_decref(prediction);
+    log_warn("%s: its costs are not in the report: %s", path, status_message());
+    status_clear();
+    return STATUS_OK;
+}
+
+static enum status forecast_plans(const struct report_request *r, json_t *page)
+{
+    for (size_t i = 0; i < json_array_size(subjects_of(page)); i++) {
+        json_t *subject = json_array_get(subjects_of(page), i);
+        const char *path = json_string_value(json_object_get(subject, PLAN_PATH));
+        bool alone = json_array_size(json_object_get(subject, "timelines")) == 0 &&
+                     !json_object_get(subject, "prediction");
+        if (path && alone && r->forecast)
+            TRY(add_forecast(r, subject, path));
+        (void)json_object_del(subject, PLAN_PATH);
+    }
+    return STATUS_OK;
+}
+
+/* ---- traffic of the other strategies ---- */
+
+/* The first of the subject's parts that has it. */
+static json_t *find_in(const json_t *subject, const char *const *parts, const char *key)
+{
+    for (; *parts; parts++) {
+        json_t *value = json_object_get(json_object_get(subject, *parts), key);
+        if (value && !json_is_null(value))
+            return value;
+    }
+    return NULL;
+}
+
+static enum status add_traffic(const struct report_request *r, json_t *subject)
+{
+    static const char *const parts[] = {"config", "prediction", "plan", NULL};
+    json_t *list = NULL, *workers = find_in(subject, parts, "workers");
+    const char *model = json_string_value(find_in(subject, parts, "model"));
+    const char *data = json_string_value(find_in(subject, parts, "data"));
+    if (!json_is_integer(workers))
+        workers = find_in(subject, parts, "n_workers");
+    if (!model || json_integer_value(workers) < 2 || json_object_get(subject, "search"))
+        return STATUS_OK;
+    int64_t batch = json_integer_value(find_in(subject, parts, "batch"));
+    enum status st =
+        r->count_traffic(model, data, batch, (int)json_integer_value(workers), r->user, &list);
+    if (st == STATUS_OK)
+        return set(subject, "strategies", list);
+    json_decref(list);
+    status_clear(); /* a network of another program, data that are not here: one chart less */
+    return STATUS_OK;
+}
+
+static enum status add_traffics(const struct report_request *r, json_t *page)
+{
+    for (size_t i = 0; r->count_traffic && i < json_array_size(subjects_of(page)); i++)
+        TRY(add_traffic(r, json_array_get(subjects_of(page), i)));
+    return STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Names of files are bytes, those of a page are text. */
+static enum status check_name(const char *path)
+{
+    json_t *name = json_string(path);
+    if (!name)
+        return status_fail(STATUS_USAGE,
+                           "%s: this name is no UTF-8, as a page needs it: rename it, or go there "
+                           "and name what is in it",
+                           path);
+    json_decref(name);
+    return STATUS_OK;
+}
+
+enum status report_gather(const struct report_request *request, json_t *page)
+{
+    TRY(set(page, "subjects", json_array()));
+    for (int i = 0; i < request->n_paths; i++) {
+        struct stat about;
+        const char *path = request->paths[i];
+        TRY(check_name(path));
+        if (stat(path, &about) != 0)
+            return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
+        TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));
+    }
+    TRY(forecast_plans(request, page));
+    return add_traffics(request, page);
+}

@@ -1,0 +1,339 @@
+#include "runtime/run_record.h"
+
+#include "base/log.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_NUMBERED = 9999, REAL_DIGITS = 9 };
+
+enum { PATH_BYTES = 4096 };
+
+struct run_record {
+    arena *memory;
+    struct run_record_options options;
+    const char *directory; /* NULL: not there yet, or nothing is recorded */
+    bool writes;           /* the root, until something could not be written */
+    bool made;             /* by this run_record */
+    int lock;              /* the directory, while its run writes into it; -1: none */
+    FILE *events;
+    char trace[PATH_BYTES];
+};
+
+/* ---- the directory ---- */
+
+static enum status fail_directory(const char *path)
+{
+    return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
+}
+
+enum status run_record_make_directories(const char *path, bool *made)
+{
+    char part[PATH_BYTES];
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return fail_directory(part);
+    }
+    *made = mkdir(path, 0777) == 0;
+    return *made || errno == EEXIST ? STATUS_OK : fail_directory(path);
+}
+
+static void unlock(run_record *r)
+{
+    if (r->lock >= 0)
+        (void)close(r->lock);
+    r->lock = -1;
+}
+
+/* It goes with the process, however that ends. File systems without locks have none. */
+static enum status lock_directory(run_record *r)
+{
+    r->lock = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->lock < 0 || flock(r->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return STATUS_OK;
+    unlock(r);
+    return status_fail(STATUS_USAGE,
+                       "--run %s: another run is writing there: name another directory, or wait "
+                       "for its end",
+                       r->directory);
+}
+
+static enum status number_directory(run_record *r, const char *model)
+{
+    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
+        return fail_directory("runs");
+    for (int i = 1; i <= MOST_NUMBERED; i++) {
+        const char *path;
+        TRY(arena_print(r->memory, &path, "runs/%s-%03d", model, i));
+        if (mkdir(path, 0777) == 0) {
+            r->directory = path;
+            return lock_directory(r);
+        }
+        if (errno != EEXIST)
+            return fail_directory(path);
+    }
+    return status_fail(STATUS_FAILED, "runs/%s-%d is there already: name a directory with --run",
+                       model, MOST_NUMBERED);
+}
+
+static enum status take_directory(run_record *r)
+{
+    struct stat about;
+    r->directory = r->options.directory;
+    if (r->options.root) {
+        TRY(run_record_make_directories(r->directory, &r->made));
+        TRY(lock_directory(r));
+    }
+    /* All processes look, so that all end; the file comes once all are there. */
+    if (r->options.again || stat(run_record_path(r, REPORT_CONFIG), &about) != 0)
+        return STATUS_OK;
+    unlock(r);
+    return status_fail(STATUS_USAGE,
+                       "--run %s: holds the record of another run: name another directory, or go "
+                       "on with --resume",
+                       r->directory);
+}
+
+enum status run_record_create(const struct run_record_options *options, run_record **out)
+{
+    arena *memory;
+    run_record *r;
+    TRY(arena_create(&memory));
+    enum status st;
+    TRY_GOTO(st, arena_alloc(memory, sizeof *r, &r), failed);
+    *r = (struct run_record){.memory = memory, .options = *options, .lock = -1};
+    if (options->directory)
+        TRY_GOTO(st, take_directory(r), failed);
+    *out = r;
+    return STATUS_OK;
+failed:
+    arena_destroy(memory);
+    return st;
+}
+
+void run_record_warn(run_record *r, const char *name)
+{
+    log_warn("%s/%s: cannot write: %s; the record of this run is incomplete", r->directory, name,
+             strerror(errno));
+}
+
+void run_record_destroy(run_record *r)
+{
+    if (!r)
+        return;
+    if (r->events && fclose(r->events) != 0 && r->writes)
+        run_record_warn(r, REPORT_EVENTS);
+    if (r->made && !r->writes)
+        (void)rmdir(r->directory); /* succeeds where nothing is in it */
+    unlock(r);
+    arena_destroy(r->memory);
+}
+
+const char *run_record_directory(const run_record *r)
+{
+    return r->writes ? r->directory : NULL;
+}
+
+const char *run_record_path(run_record *r, const char *name)
+{
+    const char *path;
+    /* "": memory ran out; opening it fails with a message. */
+    return arena_print(r->memory, &path, "%s/%s", r->directory, name) == STATUS_OK ? path : "";
+}
+
+const char *run_record_trace(const run_record *r)
+{
+    return r->trace;
+}
+
+static bool copy_file(const char *from_path, const char *to_path)
+{
+    char bytes[16384];
+    FILE *from = fopen(from_path, "r"), *to = from ? fopen(to_path, "w") : NULL;
+    bool well = to != NULL;
+    for (size_t n; well && (n = fread(bytes, 1, sizeof bytes, from)) > 0;)
+        well = fwrite(bytes, 1, n, to) == n;
+    well = well && !ferror(from);
+    if (to)
+        well = fclose(to) == 0 && well;
+    if (from)
+        (void)fclose(from);
+    return well;
+}
+
+/* No link: the next run with the same --trace writes into that very file. */
+void run_record_copy_trace(run_record *r, const char *path)
+{
+    struct stat about;
+    if (!r->writes || lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return; /* bytes in a pipe are gone */
+    const char *path_new = run_record_path(r, REPORT_TRACE ".new");
+    if (!copy_file(path, path_new) || rename(path_new, run_record_path(r, REPORT_TRACE)) != 0)
+        run_record_warn(r, REPORT_TRACE);
+}
+
+/* ---- the files ---- */
+
+void run_record_put(run_record *r, const char *name, json_t *value)
+{
+    const char *path = run_record_path(r, name);
+    errno = value ? 0 : EILSEQ; /* a path in it that is no UTF-8 */
+    if (!value || json_dump_file(value, path, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)))
+        run_record_warn(r, name);
+    json_decref(value);
+}
+
+static json_t *rule_json(const struct run_record_about *a)
+{
+    const struct trainer_options *o = a->options;
+    char schedule[64];
+    return json_pack("{s:s, s:f, s:f, s:f, s:b, s:s, s:I}", "name", a->optimizer, "learning_rate",
+                     o->rule.learning_rate, "momentum", o->rule.momentum, "weight_decay",
+                     o->rule.weight_decay, "nesterov", o->rule.nesterov, "schedule",
+                     schedule_text(schedule, sizeof schedule, &o->schedule), "warmup_steps",
+                     (json_int_t)o->schedule.warmup_steps);
+}
+
+static json_t *config_json(const struct run_record_about *a)
+{
+    const struct trainer_options *o = a->options;
+    const struct trainer_info *i = a->info;
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:i, s:s, s:i, "
+                     "s:s, s:f, s:o, "
+                     "s:b, s:I, s:s?, s:s?, s:I, s:b, s:I, s:I, s:I, s:o}",
+                     "model", i->model, "data", o->data, "data_limit", (json_int_t)o->data_limit,
+                     "batch", (json_int_t)i->batch, "epochs", (json_int_t)o->epochs, "max_steps",
+                     (json_int_t)o->max_steps, "steps_total", (json_int_t)i->steps_total,
+                     "steps_per_epoch", (json_int_t)i->steps_per_epoch, "seed", (json_int_t)o->seed,
+                     "augment", o->augment, "backend", i->backend, "precision", a->precision,
+                     "threads", i->threads, "plan", i->plan, "workers", i->workers, "transport",
+                     o->process ? "mpi" : "threads", "timeout_s", o->timeout_s, "optimizer",
+                     rule_json(a), "evaluate", o->evaluate, "eval_batch", (json_int_t)i->eval_batch,
+                     "weights", o->weights, "checkpoint", o->checkpoint, "checkpoint_every",
+                     (json_int_t)o->checkpoint_every_steps, "resumed", i->resumed, "first_step",
+                     (json_int_t)i->first_step, "n_train", (json_int_t)i->n_train, "n_test",
+                     (json_int_t)i->n_test, "dropout",
+                     o->drop_probability >= 0 ? json_real(o->drop_probability) : json_null());
+}
+
+static json_t *versions_json(const struct trainer_info *info)
+{
+    struct utsname host = {0};
+    char date[32] = "";
+    time_t now = time(NULL);
+    struct tm parts;
+    (void)uname(&host);
+    if (gmtime_r(&now, &parts))
+        (void)strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "cleave", CLEAVE_VERSION, "compiler",
+                     __VERSION__, "backend", info->backend, "device", info->device, "system",
+                     host.release, "host", host.nodename, "began", date);
+}
+
+/* ---- a run that goes on ---- */
+
+/* Whole, and of a step that is in the checkpoint. */
+static bool is_kept(const char *line, int64_t first_step)
+{
+    if (!strchr(line, '\n'))
+        return false;
+    json_t *value = json_loads(line, 0, NULL);
+    const json_t *step = json_object_get(value, "step");
+    if (!step)
+        step = json_object_get(value, "steps"); /* the end */
+    bool kept = value && json_integer_value(step) <= first_step;
+    json_decref(value);
+    return kept;
+}
+
+static bool copy_events(FILE *from, FILE *to, int64_t first_step)
+{
+    char *line = NULL;
+    size_t size = 0;
+    bool well = true;
+    while (well && getline(&line, &size, from) > 0)
+        if (is_kept(line, first_step))
+            well = fputs(line, to) != EOF;
+    free(line);
+    return well && !ferror(from);
+}
+
+/* A run that was killed went on after its last checkpoint, and may have left half a line: these
+ * steps are run again. */
+static enum status trim_events(run_record *r, const char *path, int64_t first_step)
+{
+    const char *path_new;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return STATUS_OK; /* nothing was recorded before */
+    enum status st = arena_print(r->memory, &path_new, "%s.new", path);
+    FILE *to = st == STATUS_OK ? fopen(path_new, "w") : NULL;
+    bool well = to && copy_events(from, to, first_step);
+    (void)fclose(from);
+    if (to)
+        well = fclose(to) == 0 && well;
+    if (!well || rename(path_new, path) != 0)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+/* Candidates, prediction and trace of the run so far need not hold for the run as it goes on, and
+ * it may leave no such file: another plan, processes instead of threads. */
+static void drop_expected(run_record *r)
+{
+    static const char *const names[] = {REPORT_SEARCH, REPORT_PREDICTION, REPORT_PREDICTED_TRACE,
+                                        REPORT_TRACE};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        (void)unlink(run_record_path(r, names[i]));
+}
+
+static enum status begin(run_record *r, const struct run_record_about *a)
+{
+    if (!r->directory)
+        TRY(number_directory(r, a->info->model));
+    const char *path = run_record_path(r, REPORT_EVENTS);
+    if (a->info->resumed)
+        TRY(trim_events(r, path, a->info->first_step));
+    r->events = fopen(path, a->info->resumed ? "a" : "w");
+    if (!r->events)
+        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
+    /* A run that is killed leaves its steps up to then. */
+    (void)setvbuf(r->events, NULL, _IOLBF, BUFSIZ);
+    r->writes = true;
+    if (r->options.again)
+        drop_expected(r);
+    (void)snprintf(r->trace, sizeof r->trace, "%s/%s", r->directory, REPORT_TRACE);
+    run_record_put(r, REPORT_CONFIG, config_json(a));
+    run_record_put(r, REPORT_VERSIONS, versions_json(a->info));
+    return STATUS_OK;
+}
+
+void run_record_begin(run_record *r, const struct run_record_about *about)
+{
+    /* A trace that was asked for must go somewhere. */
+    (void)snprintf(r->trace, sizeof r->trace, "/dev/null");
+    if (!r->options.root || begin(r, about) == STATUS_OK)
+        return;
+    log_warn("the record of this run is incomplete: %s", status_message());
+    status_clear();
+}
+
+void run_record_event(run_record *r, const json_t *value)
+{
+    if (!r->writes)
+        return;
+    if (json_dumpf(value, r->events, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS)) == 0 &&
+        fputc('\n', r->events) != EOF)
+        return;
+    run_record_warn(r, REPORT_EVENTS);
+    r->writes = false;
+}
