@@ -25,7 +25,7 @@ run 0 "${alexnet[@]}" --machine $p100 --json
 holds 'set(d) >= {"plan", "model", "machine", "n_workers", "step_s", "error_s", "epoch_s", "images_per_s", "memory_bytes", "bytes_moved", "fits", "advice", "costs", "measured", "predict_s", "workers", "links"}'
 holds 'd["plan"] == "owt" and d["model"] == "alexnet" and d["n_workers"] == 4 and d["fits"] and d["advice"] == []'
 holds 'd["measured"] == 0 and d["costs"] == {"measured": 0, "fitted": 0, "roofline": 1}'
-holds 'd["wander"] == 0' # this host's, not that machine's
+holds 'd["host_error"] == 0' # this host's, not that machine's
 holds 'abs(d["images_per_s"] * d["step_s"] / 128 - 1) < 1e-6 and 0 < d["error_s"] < d["step_s"]'
 holds 'len(d["workers"]) == 4 and d["bytes_moved"] == sum(w["sent_bytes"] for w in d["workers"]) > 0'
 holds 'd["memory_bytes"] == max(w["memory_bytes"] for w in d["workers"])'
@@ -144,7 +144,7 @@ grep -q 'fits with --micro-batches' stdout && fail "--micro-batches does not cha
 small=(lenet5 --data synthetic:1x28x28/10/512 --batch 48)
 run 0 predict "${small[@]}" --workers 2 --plan data --json
 holds 'd["measured"] > 0 and d["costs"]["measured"] > 0.9 and d["step_s"] > 0'
-holds '0.01 < d["wander"] <= d["error_s"] / d["step_s"]' # what it may be by the time of the run
+holds '0.01 < d["host_error"] <= d["error_s"] / d["step_s"]' # what it may be by the time of the run
 cp stdout first
 run 0 predict "${small[@]}" --workers 2 --plan data --json
 holds 'd["measured"] == 0 and d["step_s"] == json.load(open("first"))["step_s"]'

@@ -680,8 +680,8 @@ static void test_error_bars(void **state)
     assert_true(candidates_beats(&fast, &slow)); /* no more than 2 % is given up */
 }
 
-/* A host that wanders does so under all plans: it does not make two of them alike. */
-static void test_wander_does_not_count_between_plans(void **state)
+/* An error of the host is common to all plans: it does not make two of them alike. */
+static void test_host_error_does_not_count_between_plans(void **state)
 {
     (void)state;
     struct candidate fast = made(10, 0, 0.01), slow = made(12, 0, 0.01);
@@ -689,11 +689,11 @@ static void test_wander_does_not_count_between_plans(void **state)
     assert_true(candidates_beats(&fast, &slow));
     struct candidate *both[] = {&fast, &slow};
     for (int i = 0; i < 2; i++) {
-        both[i]->wander = 0.1;
+        both[i]->host_error = 0.1;
         both[i]->error_s = hypot(both[i]->error_s, 0.1 * both[i]->step_s);
     }
     assert_true(candidates_beats(&fast, &slow));
-    fast.wander = slow.wander = 0; /* an error of its own does */
+    fast.host_error = slow.host_error = 0; /* an error of its own does */
     assert_false(candidates_beats(&fast, &slow));
 }
 
@@ -779,7 +779,7 @@ int main(void)
         cmocka_unit_test(test_error_bars),
         cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_explanation),
-        cmocka_unit_test(test_wander_does_not_count_between_plans),
+        cmocka_unit_test(test_host_error_does_not_count_between_plans),
     };
     return test_run(tests);
 }

@@ -1,7 +1,7 @@
 /* Communication in machines: looking up curves, interpolating them, and measuring them among
  * threads and processes. */
 #include "base/timer.h"
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 #include "machine/survey.h"
 #include "machines.h"
 

@@ -180,7 +180,7 @@ static void soloist_open(struct soloist *s, const struct bench *b, int worker)
     s->device = open_device(b);
     s->program = lower(b, s->device, worker);
     const struct program *const programs[] = {s->program};
-    assert_ok(executor_create_rehearsal(programs, 1, &s->executor));
+    assert_ok(executor_create_measuring(programs, 1, &s->executor));
     s->numbers = fixture_make_batch(b->graph, 0);
     s->batch = (struct executor_batch){.images = s->numbers.images, .labels = s->numbers.labels};
 }
@@ -207,7 +207,7 @@ static void test_reaches_nobody(void **state)
             assert_true(bench_open(&b, "lenet5", strategies[k], 2));
             int before = count_threads(), n_communicating = 0;
             soloist_open(&s, &b, worker);
-            assert_ok(executor_rehearse(s.executor, 0, &s.batch, &still));
+            assert_ok(executor_measure(s.executor, 0, &s.batch, &still));
             assert_int_equal(count_threads(), before);
             const struct executor_time *times = executor_get_times(s.executor, 0);
             for (int i = 0; i < s.program->n_instrs; i++) {
@@ -236,7 +236,7 @@ static void test_wrong_executors(void **state)
     executor *trains;
     const struct program *const programs[] = {s.program};
     assert_ok(executor_create(programs, 1, NULL, &trains));
-    assert_fails(executor_rehearse(trains, 0, &s.batch, &still), STATUS_FAILED, "rehearsing");
+    assert_fails(executor_measure(trains, 0, &s.batch, &still), STATUS_FAILED, "rehearsing");
     executor_destroy(trains);
     soloist_close(&s, &b);
     bench_close(&b);
@@ -271,7 +271,7 @@ static void check_numbers(const char *model)
     assert_true(bench_open_sized(&b, model, "serial", 1, 2));
     soloist_open(&s, &b, 0);
     for (int round = 0; round < 3; round++)
-        assert_ok(executor_rehearse(s.executor, 0, &s.batch, &still));
+        assert_ok(executor_measure(s.executor, 0, &s.batch, &still));
     for (int i = 0; i < b.graph->n_params; i++) {
         if (!b.graph->params[i].spec.trained)
             continue;
@@ -349,7 +349,7 @@ static bool sum_is_near(void)
     soloist_open(&s, &b, 0);
     for (int i = 0; i < ROUNDS; i++) {
         int64_t start_ns = timer_now_ns();
-        assert_ok(executor_rehearse(s.executor, 0, &s.batch, &still));
+        assert_ok(executor_measure(s.executor, 0, &s.batch, &still));
         seconds[i] = (double)(timer_now_ns() - start_ns) * 1e-9;
     }
     qsort(seconds, ROUNDS, sizeof seconds[0], compare_numbers);

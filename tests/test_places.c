@@ -89,11 +89,11 @@ static void study(const struct graph *g, const struct program_options *o,
                   const struct program_set *shares, int64_t (*slabs)[BUFFER_CLASS_COUNT])
 {
     struct program_case one = {g, *o, slabs};
-    struct program_study *s;
-    assert_ok(program_study_open(&one, 1, shares, 1, &s));
-    for (int i = 0; i < program_study_items(s); i++)
-        assert_ok(program_study_do(s, i, 0));
-    program_study_close(s);
+    struct program_slabs *s;
+    assert_ok(program_slabs_open(&one, 1, shares, 1, &s));
+    for (int i = 0; i < program_slabs_items(s); i++)
+        assert_ok(program_slabs_do(s, i, 0));
+    program_slabs_close(s);
 }
 
 /* Of the step itself, with nothing there. */

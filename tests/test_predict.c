@@ -385,7 +385,7 @@ static void test_rooflines(void **state)
     assert_near(p->clock.step_s, sum, 1e-12);
     assert_near(p->clock.share[COST_ROOFLINE], 1, 1e-12);
     assert_near(p->clock.error_s, 0.3 * sum, 1e-12);
-    assert_true(p->wander == 0); /* not this host */
+    assert_true(p->host_error == 0); /* not this host */
     prediction_destroy(p);
     plan_destroy(plan);
     graph_destroy(g);

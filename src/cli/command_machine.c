@@ -9,7 +9,7 @@
 #include "bench/bench.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 #include "runtime/pin.h"
 
 #include <errno.h>

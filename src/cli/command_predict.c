@@ -83,9 +83,9 @@ static void print_origins(const struct prediction *p)
                              100 * p->clock.share[k], names[k]);
             between = ", ";
         }
-    if (p->wander > 0)
+    if (p->host_error > 0)
         (void)snprintf(text + used, sizeof text - (size_t)used,
-                       "; this host's speed varies by %.0f %%", 100 * p->wander);
+                       "; this host's speed varies by %.0f %%", 100 * p->host_error);
     output_line(2, "%s", text);
 }
 

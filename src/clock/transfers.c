@@ -1,6 +1,6 @@
 /* Messages and reductions. Both sides of a message, or all members of a sum, must have arrived
- * before it starts; then the latency passes, the flow runs, and the operation ends for all members at
- * once, as in the transports.
+ * before it starts; then the latency passes, the flow runs, and the operation ends for all members
+ * at once, as in the transports.
  *
  *     worker 0  [compute   ]post ..wait.............. end
  *     worker 1  [compute            ]post ........... end

@@ -41,7 +41,8 @@ static double find_wake(const struct clock_run *c, const struct worker *w, doubl
     const struct machine *m = c->machine;
     if (!w->on_cpu || c->options->free_communication)
         return 0;
-    double depth = slept_s > MACHINE_NAP_S ? fmin(1, log10(slept_s / MACHINE_NAP_S)) : 0;
+    double depth =
+        slept_s > MACHINE_SHORT_SLEEP_S ? fmin(1, log10(slept_s / MACHINE_SHORT_SLEEP_S)) : 0;
     return m->wake_s + depth * (m->deep_wake_s - m->wake_s);
 }
 

@@ -2,7 +2,7 @@
 #include "machine/builder.h"
 
 #include "base/numbers.h"
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

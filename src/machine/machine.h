@@ -37,7 +37,7 @@
 
 enum { MACHINE_MAX_HOPS = 4, MACHINE_MAX_DEVICES = 4096 };
 
-#define MACHINE_NAP_S 0.2e-3
+#define MACHINE_SHORT_SLEEP_S 0.2e-3
 
 enum machine_device_class { MACHINE_CPU, MACHINE_GPU };
 
@@ -133,9 +133,9 @@ struct machine {
     struct machine_pair *pairs; /* sorted by from, then to */
     int n_curves;
     struct machine_curve *curves;
-    /* CPU hosts: wake_s from signalling a worker that slept for MACHINE_NAP_S or less until it
-     * runs, deep_wake_s if it slept at least ten times as long (longer rests put a core into deeper
-     * sleep states); ring_s of the signalling worker's own time; step_s of a step beside its
+    /* CPU hosts: wake_s from signalling a worker that slept for MACHINE_SHORT_SLEEP_S or less until
+     * it runs, deep_wake_s if it slept at least ten times as long (longer rests put a core into
+     * deeper sleep states); ring_s of the signalling worker's own time; step_s of a step beside its
      * instructions (starting and joining the workers). */
     double wake_s, deep_wake_s, ring_s, step_s;
     /* The share of a core that a worker spends while it has a message of another host in flight, if

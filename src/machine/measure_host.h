@@ -2,7 +2,7 @@
 #ifndef CLEAVE_MACHINE_MEASURE_HOST_H
 #define CLEAVE_MACHINE_MEASURE_HOST_H
 
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 
 /* wake_s: from one thread's signal until another, which slept for about slept_s, runs, each on its
  * worker's cores. ring_s: the signalling thread's own time. */

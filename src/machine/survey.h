@@ -8,7 +8,7 @@
 #define CLEAVE_MACHINE_SURVEY_H
 
 #include "base/arena.h"
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 
 enum { SURVEY_REPEATS_MAX = 31, SURVEY_SIZES = 5 };
 

@@ -1,7 +1,7 @@
 /* This host as a machine: hwloc's devices, and measured links between workers. */
 #include "predict/predict.h"
 
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 #include "profile/other_load.h"
 #include "runtime/pin.h"
 

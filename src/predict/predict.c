@@ -244,15 +244,15 @@ struct rest {
     struct prediction *prediction;
     bool with_time;
     bool apart; /* each item of the study is one item here; else all of them are one */
-    struct program_study *study;
+    struct program_slabs *study;
 };
 
 static enum status find_time(const struct predict_request *r, struct prediction *p)
 {
     TRY(find_costs(r, p));
     TRY(run_clock(r, p, r->free_communication, r->keep_times, &p->clock));
-    p->wander = r->local && r->profile ? PREDICT_HOST_ERROR : 0;
-    p->clock.error_s = hypot(p->clock.error_s, p->wander * p->clock.step_s);
+    p->host_error = r->local && r->profile ? PREDICT_HOST_ERROR : 0;
+    p->clock.error_s = hypot(p->clock.error_s, p->host_error * p->clock.step_s);
     return STATUS_OK;
 }
 
@@ -263,9 +263,9 @@ static enum status do_item(void *user, int item, int thread)
     if (other < 0)
         return find_time(rest->request, rest->prediction);
     if (rest->apart)
-        return program_study_do(rest->study, other, thread);
-    for (int i = 0; i < program_study_items(rest->study); i++)
-        TRY(program_study_do(rest->study, i, thread));
+        return program_slabs_do(rest->study, other, thread);
+    for (int i = 0; i < program_slabs_items(rest->study); i++)
+        TRY(program_slabs_do(rest->study, i, thread));
     return STATUS_OK;
 }
 
@@ -281,10 +281,10 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
     for (int k = 0; k < n_others; k++)
         TRY(describe_other(r, p, k, &others[k]));
-    TRY(program_study_open(others, n_others, &p->set, n_threads, &rest.study));
-    int n_items = with_time + (rest.apart ? program_study_items(rest.study) : 1);
+    TRY(program_slabs_open(others, n_others, &p->set, n_threads, &rest.study));
+    int n_items = with_time + (rest.apart ? program_slabs_items(rest.study) : 1);
     enum status st = parallel_run(n_items, n_threads, do_item, &rest);
-    program_study_close(rest.study);
+    program_slabs_close(rest.study);
     TRY(st);
     unite_memory(p, others, n_others);
     return check_fit(r, p);

@@ -63,8 +63,8 @@ struct prediction {
     struct instr_cost **costs;             /* by worker */
     device *device;
     const struct backend *backend;
-    struct clock_result clock;             /* its error_s with `wander` */
-    double wander;                         /* PREDICT_HOST_ERROR; 0: another machine */
+    struct clock_result clock;             /* its error_s with `host_error` */
+    double host_error;                     /* PREDICT_HOST_ERROR; 0: another machine */
     int64_t (*memory)[BUFFER_CLASS_COUNT]; /* by worker: what a run allocates */
     int64_t largest_bytes;                 /* of one worker */
     int largest_worker;

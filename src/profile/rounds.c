@@ -4,8 +4,8 @@
 #include "base/random.h"
 #include "base/timer.h"
 #include "runtime/executor.h"
-#include "runtime/gang.h"
 #include "runtime/pin.h"
+#include "runtime/thread_team.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ struct rounds_player {
 struct shared {
     struct rounds *rounds;
     struct update_rule rule;
-    gang *gang;
+    thread_team *thread_team;
     enum status (*play)(struct rounds_player *p); /* what all of them do now */
     atomic_int n_left;                            /* together: those that have not ended once */
     atomic_bool over;                             /* together: none is left */
@@ -116,7 +116,7 @@ static enum status open_player(struct rounds_player *p)
                                 .n_steps = int_min(plan->window, plan->n_stages + 1)};
     TRY(program_create(q->graph, &o, &p->program));
     const struct program *const programs[] = {p->program};
-    TRY(executor_create_rehearsal(programs, 1, &p->executor));
+    TRY(executor_create_measuring(programs, 1, &p->executor));
     TRY(make_batch(p, q->graph));
     size_t n = (size_t)r->most_rounds * (size_t)p->program->n_instrs + 1;
     p->seconds = calloc(n, sizeof *p->seconds);
@@ -138,7 +138,7 @@ static void close_player(struct rounds_player *p, const struct backend *backend)
 
 static enum status run_program(struct rounds_player *p)
 {
-    return executor_rehearse(p->executor, 0, &p->batch, &p->shared->rule);
+    return executor_measure(p->executor, 0, &p->batch, &p->shared->rule);
 }
 
 /* Of the last run; by instruction into `to`, unless it is NULL. Returns the sum. */
@@ -181,11 +181,11 @@ static bool computes(const struct program *p)
 static enum status play_together(struct rounds_player *p)
 {
     struct shared *s = p->shared;
-    executor_stop_rehearsal(p->executor, NULL);
+    executor_stop_measuring(p->executor, NULL);
     enum status st = run_timed(p);
     if (atomic_fetch_sub(&s->n_left, 1) == 1)
         atomic_store(&s->over, true);
-    executor_stop_rehearsal(p->executor, &s->over);
+    executor_stop_measuring(p->executor, &s->over);
     while (st == STATUS_OK && computes(p->program) && !atomic_load(&s->over))
         st = run_program(p);
     return st;
@@ -229,9 +229,9 @@ static enum status play_in_turn(struct rounds_player *p)
     pthread_mutex_lock(&s->lock);
     sleep_until_turn(p);
     pthread_mutex_unlock(&s->lock);
-    executor_wait_in_rehearsal(p->executor, sleep_as_in_a_step, p);
+    executor_call_at_waits(p->executor, sleep_as_in_a_step, p);
     enum status st = run_program(p);
-    executor_wait_in_rehearsal(p->executor, NULL, NULL);
+    executor_call_at_waits(p->executor, NULL, NULL);
     p->cold_s = st == STATUS_OK ? read_times(p, NULL) : 0;
     if (st == STATUS_OK)
         st = run_timed(p);
@@ -264,7 +264,7 @@ static enum status play_all(struct shared *s, enum status (*what)(struct rounds_
     atomic_store(&s->over, false);
     for (int i = 0; i < r->n; i++)
         r->players[i].finished = false;
-    return gang_do(s->gang, play, s);
+    return thread_team_run(s->thread_team, play, s);
 }
 
 static enum status play_round(struct shared *s)
@@ -383,14 +383,14 @@ enum status rounds_run(struct rounds *r)
     s.colds = numbers + 2 * rounds;
     for (int i = 0; i < r->n; i++)
         r->players[i] = (struct rounds_player){.shared = &s, .place = i};
-    TRY_GOTO(st, gang_create(r->n, &s.gang), out);
+    TRY_GOTO(st, thread_team_create(r->n, &s.thread_team), out);
     TRY_GOTO(st, play_all(&s, open_player), out);
     TRY_GOTO(st, play_rounds(&s, numbers + 3 * rounds), out);
     drop_disturbed(&s);
     r->start_s = numbers_median(s.starts_s, r->n_rounds);
     r->cold = fmax(1, numbers_median(s.colds, r->n_rounds));
 out:
-    gang_destroy(s.gang);
+    thread_team_destroy(s.thread_team);
     pin_restore(&before);
     free(s.disturbed);
     free(numbers);

@@ -253,11 +253,11 @@ void program_destroy_all(struct program_set *set); /* the programs, too; a zeroe
  * describes_together.
  *
  *     struct program_case cases[1] = {{graph, options, slab_bytes}};
- *     struct program_study *study;
- *     TRY(program_study_open(cases, 1, &set, n_threads, &study));
- *     for (int i = 0; i < program_study_items(study); i++)
- *         TRY_GOTO(st, program_study_do(study, i, 0), out);   // 0: the first thread
- *     program_study_close(study);
+ *     struct program_slabs *study;
+ *     TRY(program_slabs_open(cases, 1, &set, n_threads, &study));
+ *     for (int i = 0; i < program_slabs_items(study); i++)
+ *         TRY_GOTO(st, program_slabs_do(study, i, 0), out);   // 0: the first thread
+ *     program_slabs_close(study);
  */
 struct program_case {
     const struct graph *graph;
@@ -266,17 +266,17 @@ struct program_case {
     int64_t (*slab_bytes)[BUFFER_CLASS_COUNT];
 };
 
-struct program_study;
+struct program_slabs;
 
 /* `cases`, all for the same number of workers, must outlive the study, and so must `shares` (as in
  * program_create_all; may be NULL). */
-enum status program_study_open(const struct program_case *cases, int n_cases,
+enum status program_slabs_open(const struct program_case *cases, int n_cases,
                                const struct program_set *shares, int n_threads,
-                               struct program_study **out) MUST_USE;
-int program_study_items(const struct program_study *s);
+                               struct program_slabs **out) MUST_USE;
+int program_slabs_items(const struct program_slabs *s);
 /* `thread`: below n_threads; no two callers may pass the same number at the same time. */
-enum status program_study_do(struct program_study *s, int item, int thread) MUST_USE;
-void program_study_close(struct program_study *s); /* NULL is fine */
+enum status program_slabs_do(struct program_slabs *s, int item, int thread) MUST_USE;
+void program_slabs_close(struct program_slabs *s); /* NULL is fine */
 
 /* Everything, as text, one line per buffer and instruction. */
 void program_dump(const struct program *p, FILE *out);

@@ -137,14 +137,14 @@ struct study_case {
     int *twin_of;
 };
 
-struct program_study {
+struct program_slabs {
     const struct program_set *shares;
     int n_cases, n_threads;
     struct study_case *cases;
     struct lowering_memory *memory; /* by thread */
 };
 
-static enum status open_study(struct program_study *s, const struct program_case *cases)
+static enum status open_study(struct program_slabs *s, const struct program_case *cases)
 {
     s->cases = calloc((size_t)s->n_cases + 1, sizeof *s->cases);
     if (!s->cases)
@@ -161,28 +161,28 @@ static enum status open_study(struct program_study *s, const struct program_case
     return lowering_open_memory(s->n_threads, &s->memory);
 }
 
-enum status program_study_open(const struct program_case *cases, int n_cases,
+enum status program_slabs_open(const struct program_case *cases, int n_cases,
                                const struct program_set *shares, int n_threads,
-                               struct program_study **out)
+                               struct program_slabs **out)
 {
-    struct program_study *s = calloc(1, sizeof *s);
+    struct program_slabs *s = calloc(1, sizeof *s);
     if (!s)
         return status_no_memory(sizeof *s);
-    *s = (struct program_study){.shares = shares, .n_cases = n_cases, .n_threads = n_threads};
+    *s = (struct program_slabs){.shares = shares, .n_cases = n_cases, .n_threads = n_threads};
     enum status st = open_study(s, cases);
     if (st != STATUS_OK)
-        program_study_close(s);
+        program_slabs_close(s);
     else
         *out = s;
     return st;
 }
 
-int program_study_items(const struct program_study *s)
+int program_slabs_items(const struct program_slabs *s)
 {
     return s->n_cases ? s->n_cases * s->cases[0].given->options.plan->n_workers : 0;
 }
 
-enum status program_study_do(struct program_study *s, int item, int thread)
+enum status program_slabs_do(struct program_slabs *s, int item, int thread)
 {
     struct study_case *c = &s->cases[item % s->n_cases];
     int worker = item / s->n_cases;
@@ -201,7 +201,7 @@ enum status program_study_do(struct program_study *s, int item, int thread)
     return STATUS_OK;
 }
 
-void program_study_close(struct program_study *s)
+void program_slabs_close(struct program_slabs *s)
 {
     if (!s)
         return;

@@ -191,8 +191,8 @@ static enum status make_workers(crew *c)
         for (int i = 0; i < n; i++)
             c->workers[i].end = ends[i];
     }
-    TRY(gang_create(n, &c->gang));
-    return gang_do(c->gang, lower_worker, c);
+    TRY(thread_team_create(n, &c->thread_team));
+    return thread_team_run(c->thread_team, lower_worker, c);
 }
 
 /* Tensors travel, and are summed, as the devices lay them out, in blocks as wide as their vectors:
@@ -257,7 +257,7 @@ static enum status build(crew *c)
     TRY(crew_agree(o->process, make_workers(c)));
     TRY(crew_agree(o->process, check_alike(c)));
     TRY(crew_agree(o->process, crew_check_memory(c)));
-    TRY(crew_agree(o->process, gang_do(c->gang, open_worker, c)));
+    TRY(crew_agree(o->process, thread_team_run(c->thread_team, open_worker, c)));
     return describe(c);
 }
 
@@ -292,7 +292,7 @@ void crew_destroy(crew *c)
 {
     if (!c)
         return;
-    gang_destroy(c->gang);
+    thread_team_destroy(c->thread_team);
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         close_worker(&c->workers[i]);
     free(c->room);

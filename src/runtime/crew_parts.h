@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "runtime/crew.h"
-#include "runtime/gang.h"
+#include "runtime/thread_team.h"
 
 #include <pthread.h>
 
@@ -46,7 +46,7 @@ struct crew {
     struct crew_options options;
     struct crew_info info;
     struct crew_worker *workers; /* info.n_local of them */
-    gang *gang;                  /* their threads */
+    thread_team *thread_team;    /* their threads */
     int threads;                 /* of each worker */
     int n_places;                /* workers that share the same cores */
     int64_t clock_ns;            /* this process's clock when the crew was complete */

@@ -263,7 +263,7 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
     int n_steps = crew_count_steps(c, which);
     if (n_steps == 0)
         return status_fail(STATUS_FAILED, "the crew has no program for such a batch");
-    TRY(gang_do(c->gang, run_worker, &call));
+    TRY(thread_team_run(c->thread_team, run_worker, &call));
     sum_local(c, which, n_steps, results);
     if (!c->info.alone) {
         enum status st = sum_processes(c, n_steps, results, words ? words : &none);

@@ -164,7 +164,7 @@ static enum status root_read(void *holder, int param, enum executor_tensor which
     crew *c = holder;
     struct tensor_call call = {c, param, which, to};
     TRY(ask(c, (struct request){REQUEST_READ, param, which, {0}}));
-    TRY(gang_do(c->gang, read_local, &call));
+    TRY(thread_team_run(c->thread_team, read_local, &call));
     return c->info.alone ? STATUS_OK : gather(c, &call);
 }
 
@@ -178,7 +178,7 @@ static enum status root_write(void *holder, int param, enum executor_tensor whic
     if (end)
         TRY(end->table->broadcast(end, 0, call.whole,
                                   shape_elements(shape_of(c, param)) * (int64_t)sizeof(float)));
-    return gang_do(c->gang, write_local, &call);
+    return thread_team_run(c->thread_team, write_local, &call);
 }
 
 static enum status answer_read(crew *c, const struct request *r)
@@ -201,7 +201,7 @@ static enum status answer_write(crew *c, const struct request *r)
     TRY(make_room(c, count));
     TRY(end->table->broadcast(end, 0, c->room, count * (int64_t)sizeof(float)));
     struct tensor_call call = {c, r->param, r->which, c->room};
-    return gang_do(c->gang, write_local, &call);
+    return thread_team_run(c->thread_team, write_local, &call);
 }
 
 static enum status serve_root(crew *c)
@@ -257,7 +257,7 @@ static enum status local_write(void *holder, int param, enum executor_tensor whi
 {
     crew *c = holder;
     struct tensor_call call = {c, param, which, (float *)(uintptr_t)from};
-    return gang_do(c->gang, write_local, &call);
+    return thread_team_run(c->thread_team, write_local, &call);
 }
 
 struct tensor_store crew_local_tensors(crew *c)

@@ -95,26 +95,26 @@ const struct executor_time *executor_get_times(const executor *e, int program);
 /* An executor that only rehearses. Its programs may communicate, but it has no transport and no
  * second thread. All memory is filled with small random numbers: nothing that is computed
  * means anything, but nothing is zero, huge or denormal either. Times are kept. */
-enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
+enum status executor_create_measuring(const struct program *const *programs, int n_programs,
                                       executor **out) MUST_USE;
 
 /* Called in place of waiting, before every instruction that waits for a message of another worker,
  * or for a sum over workers. The times of the instructions before it are there. NULL, as at
  * first: nothing is called. */
 typedef void executor_wait(void *user, int instr);
-void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user);
+void executor_call_at_waits(executor *e, executor_wait *wait, void *user);
 
 /* Once *over is true, a rehearsal ends before its next instruction: it only kept its core busy, and
  * its times are not used. NULL, as at first: it goes on to the end. */
-void executor_stop_rehearsal(executor *e, const atomic_bool *over);
+void executor_stop_measuring(executor *e, const atomic_bool *over);
 
 /* Runs all computing instructions of a program once, in order: nothing is sent, received or waited
  * for; where something would be received, numbers are written again. Every step of the program gets
  * the same batch, which must hold the program's samples, and the same rule; a learning rate of 0
  * keeps the weights as they are. The times are executor_get_times's, those of communicating
  * instructions 0. */
-enum status executor_rehearse(executor *e, int program, const struct executor_batch *batch,
-                              const struct update_rule *rule) MUST_USE;
+enum status executor_measure(executor *e, int program, const struct executor_batch *batch,
+                             const struct update_rule *rule) MUST_USE;
 
 /* ---- parameters and optimizer state, on the host as plain floats ---- */
 

@@ -43,7 +43,7 @@ static enum status fill_slabs(executor *e)
     return e->backend->stream_synchronize(e->stream);
 }
 
-enum status executor_create_rehearsal(const struct program *const *programs, int n_programs,
+enum status executor_create_measuring(const struct program *const *programs, int n_programs,
                                       executor **out)
 {
     executor *e = NULL;
@@ -61,13 +61,13 @@ enum status executor_create_rehearsal(const struct program *const *programs, int
 
 /* ---- running ---- */
 
-void executor_wait_in_rehearsal(executor *e, executor_wait *wait, void *user)
+void executor_call_at_waits(executor *e, executor_wait *wait, void *user)
 {
     e->wait = wait;
     e->wait_user = user;
 }
 
-void executor_stop_rehearsal(executor *e, const atomic_bool *over)
+void executor_stop_measuring(executor *e, const atomic_bool *over)
 {
     e->over = over;
 }
@@ -112,8 +112,8 @@ static enum status rehearse(struct run *r)
     return e->backend->stream_synchronize(e->stream);
 }
 
-enum status executor_rehearse(executor *e, int program, const struct executor_batch *batch,
-                              const struct update_rule *rule)
+enum status executor_measure(executor *e, int program, const struct executor_batch *batch,
+                             const struct update_rule *rule)
 {
     const struct bound_program *b = &e->programs[program];
     size_t n = (size_t)b->program->n_steps;

@@ -65,7 +65,7 @@ static void take_prediction(struct candidate *c, const struct prediction *p)
     c->state = CANDIDATE_CLOCKED;
     c->step_s = p->clock.step_s;
     c->error_s = p->clock.error_s;
-    c->wander = p->wander;
+    c->host_error = p->host_error;
     c->compute_s = c->wait_s = 0;
     for (int i = 0; i < p->n_workers; i++) {
         c->compute_s += p->clock.workers[i].compute_s / n_steps / p->n_workers;

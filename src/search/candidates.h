@@ -61,7 +61,7 @@ struct candidate {
     enum candidate_state state;
     double bound_s, estimate_s; /* of a step, without the clock (plan_price.h) */
     double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
-    double wander; /* the part of that error that all plans on this host have in common */
+    double host_error; /* the part of that error that all plans on this host have in common */
     double compute_s, wait_s; /* of a step, mean over workers; clocked */
     bool fits;                /* clocked; estimated ones are taken to */
     bool checked; /* that the short last batch and the test fit, too; the winner's always is */

@@ -20,7 +20,8 @@ static double compute_error(const struct candidate *c)
     static const double WAIT_ERROR = 0.15;
     double all_s = c->compute_s + c->wait_s;
     double whole = c->error_s / c->step_s * all_s, waiting = WAIT_ERROR * c->wait_s;
-    double square = whole * whole - waiting * waiting - c->wander * c->wander * all_s * all_s;
+    double square =
+        whole * whole - waiting * waiting - c->host_error * c->host_error * all_s * all_s;
     return c->compute_s > 0 ? sqrt(fmax(0, square)) / c->compute_s : 0;
 }
 

@@ -1,6 +1,6 @@
 /* Threads that do the same at the same time, again and again. */
 #include "base/timer.h"
-#include "runtime/gang.h"
+#include "runtime/thread_team.h"
 #include "testing.h"
 
 #include <pthread.h>
@@ -27,22 +27,23 @@ static enum status work(int number, void *user)
     return STATUS_OK;
 }
 
-/* Every member has done every call when gang_do returns, also with more of them than cores. */
+/* Every member has done every call when thread_team_run returns, also with more of them than cores.
+ */
 static void test_every_member_does_every_call(void **state)
 {
     (void)state;
     static const int sizes[] = {1, 2, 3, MOST};
     for (int k = 0; k < 4; k++) {
         struct ledger l = {.caller = pthread_self()};
-        gang *g;
-        assert_ok(gang_create(sizes[k], &g));
+        thread_team *g;
+        assert_ok(thread_team_create(sizes[k], &g));
         for (int call = 1; call <= CALLS; call++) {
-            assert_ok(gang_do(g, work, &l));
+            assert_ok(thread_team_run(g, work, &l));
             for (int i = 0; i < MOST; i++)
                 assert_int_equal(atomic_load(&l.calls[i]), i < sizes[k] ? call : 0);
         }
         assert_false(l.first_elsewhere);
-        gang_destroy(g);
+        thread_team_destroy(g);
     }
 }
 
@@ -51,16 +52,16 @@ static void test_sleepers_come(void **state)
 {
     (void)state;
     struct ledger l = {.caller = pthread_self(), .nap_us = 3000};
-    gang *g;
-    assert_ok(gang_create(3, &g));
+    thread_team *g;
+    assert_ok(thread_team_create(3, &g));
     for (int call = 1; call <= 20; call++) {
         (void)usleep(2000);
-        assert_ok(gang_do(g, work, &l));
+        assert_ok(thread_team_run(g, work, &l));
         for (int i = 0; i < 3; i++)
             assert_int_equal(atomic_load(&l.calls[i]), call);
     }
-    gang_destroy(g);
-    gang_destroy(NULL);
+    thread_team_destroy(g);
+    thread_team_destroy(NULL);
 }
 
 static enum status fail_or_lose(int number, void *user)
@@ -75,17 +76,17 @@ static enum status fail_or_lose(int number, void *user)
 static void test_the_cause_comes_out(void **state)
 {
     (void)state;
-    gang *g;
-    assert_ok(gang_create(4, &g));
+    thread_team *g;
+    assert_ok(thread_team_create(4, &g));
     for (int first = 1; first <= 4; first++) {
         char expected[32];
         (void)snprintf(expected, sizeof expected, "member %d", first < 4 ? first : 0);
-        assert_fails(gang_do(g, fail_or_lose, &first), first < 4 ? STATUS_FAILED : STATUS_LOST,
-                     expected);
+        assert_fails(thread_team_run(g, fail_or_lose, &first),
+                     first < 4 ? STATUS_FAILED : STATUS_LOST, expected);
     }
     struct ledger l = {.caller = pthread_self()};
-    assert_ok(gang_do(g, work, &l));
-    gang_destroy(g);
+    assert_ok(thread_team_run(g, work, &l));
+    thread_team_destroy(g);
 }
 
 int main(void)

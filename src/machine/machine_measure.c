@@ -1,5 +1,5 @@
 /* Measuring a host's threads, and processes. The measurements themselves are in survey.c. */
-#include "machine/measure.h"
+#include "machine/machine_measure.h"
 
 #include "base/numbers.h"
 #include "machine/builder.h"
@@ -103,8 +103,8 @@ static enum status measure_memory(struct machine *m, const struct machine_measur
 static enum status measure_waking(struct machine *m, const struct machine_measure_options *o)
 {
     double ring_s;
-    TRY(machine_measure_wake(o, MACHINE_NAP_S, &m->wake_s, &ring_s));
-    return machine_measure_wake(o, 10 * MACHINE_NAP_S, &m->deep_wake_s, &m->ring_s);
+    TRY(machine_measure_wake(o, MACHINE_SHORT_SLEEP_S, &m->wake_s, &ring_s));
+    return machine_measure_wake(o, 10 * MACHINE_SHORT_SLEEP_S, &m->deep_wake_s, &m->ring_s);
 }
 
 enum status machine_measure_threads(struct machine *m, const struct machine_measure_options *o)

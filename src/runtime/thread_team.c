@@ -1,4 +1,4 @@
-#include "runtime/gang.h"
+#include "runtime/thread_team.h"
 
 #include "comm/comm.h"
 #include "comm/eventcount.h"
@@ -16,17 +16,17 @@ static const double longest_sleep_s = 10;      /* any: a thread woken for nothin
 struct member {
     struct eventcount event; /* a call; of member 0, the caller: that all others are done */
     struct eventcount_waiter waiter;
-    gang *gang;
+    thread_team *thread_team;
     int number;
     pthread_t thread;
     bool has_thread;
     struct status_error error; /* of its last work */
 };
 
-struct gang {
+struct thread_team {
     int n;
     struct member *members;
-    gang_work *work;
+    thread_team_work *work;
     void *user;
     atomic_uint call; /* counts calls; a member that has not seen the last one yet does its work */
     atomic_int n_done;
@@ -44,7 +44,7 @@ static void keep_error(struct member *m, enum status st)
 static void *serve(void *user)
 {
     struct member *m = user;
-    gang *g = m->gang;
+    thread_team *g = m->thread_team;
     unsigned seen = 0;
     while (!atomic_load(&g->quit)) {
         if (atomic_load(&g->call) == seen) {
@@ -60,7 +60,7 @@ static void *serve(void *user)
 }
 
 /* The first that failed for a reason of its own; else the first. */
-static enum status find_cause(const gang *g)
+static enum status find_cause(const thread_team *g)
 {
     const struct status_error *cause = NULL;
     for (int i = 0; i < g->n; i++) {
@@ -72,7 +72,7 @@ static enum status find_cause(const gang *g)
     return cause ? status_give(cause) : STATUS_OK;
 }
 
-enum status gang_do(gang *g, gang_work *work, void *user)
+enum status thread_team_run(thread_team *g, thread_team_work *work, void *user)
 {
     if (g->n == 1)
         return work(0, user);
@@ -96,7 +96,7 @@ enum status gang_do(gang *g, gang_work *work, void *user)
 }
 
 /* Signals of the system are for the thread that called, so the new threads block them all. */
-static enum status start_threads(gang *g)
+static enum status start_threads(thread_team *g)
 {
     sigset_t all, before;
     int error = 0;
@@ -111,9 +111,9 @@ static enum status start_threads(gang *g)
                  : STATUS_OK;
 }
 
-enum status gang_create(int n, gang **out)
+enum status thread_team_create(int n, thread_team **out)
 {
-    gang *g = calloc(1, sizeof *g);
+    thread_team *g = calloc(1, sizeof *g);
     size_t n_bytes = (size_t)n * sizeof *g->members;
     struct member *members = aligned_alloc(_Alignof(struct member), n_bytes);
     if (!g || !members) {
@@ -126,21 +126,21 @@ enum status gang_create(int n, gang **out)
     g->members = members;
     int64_t spin_ns = n <= comm_count_cores() ? longest_spin_ns : 0;
     for (int i = 0; i < n; i++) {
-        members[i].gang = g;
+        members[i].thread_team = g;
         members[i].number = i;
         members[i].waiter = (struct eventcount_waiter){.spin_ns = spin_ns, .max_spin_ns = spin_ns};
         eventcount_init(&members[i].event, false);
     }
     enum status st = start_threads(g);
     if (st != STATUS_OK) {
-        gang_destroy(g);
+        thread_team_destroy(g);
         return st;
     }
     *out = g;
     return STATUS_OK;
 }
 
-void gang_destroy(gang *g)
+void thread_team_destroy(thread_team *g)
 {
     if (!g)
         return;
