@@ -62,4 +62,65 @@ print('"traceEvents":[\n' + ",\n".join(events) + "\n]}")
 PYTHON
 run 0 report long.trace -o long.html
 
+# 32 workers and a plan whose cuts change: repeated blocks, links of two speeds
+wide=(resnet50 --data imagenet --batch 1024)
+run 0 plan make owt "${wide[@]}" --workers 32 -o owt.json
+run 0 predict "${wide[@]}" --machine 4x8:v100,intra=15GB/s,inter=4.5GB/s --plan owt.json --trace wide.trace --json
+mv stdout wide.json
+run 0 report owt.json wide.json wide.trace --data imagenet --batch 1024 -o wide.html
+
+# a pipeline: messages between its stages
+run 0 predict lenet5 --data $data --batch 64 --workers 4 --machine 1x4:p100 --plan gpipe --trace pipe.trace --json
+mv stdout pipe.json
+run 0 report pipe.json pipe.trace -o pipe.html
+
+# Made from what is there: a plan that does not fit and would be the fastest; a search that named another
+# time than the prediction; a study that says how many workers are worth it; a second plan of the page.
+python3 - <<'PYTHON'
+import json, shutil
+def load(path):
+    return json.load(open(path))
+def save(value, path):
+    json.dump(value, open(path, "w"))
+pipe = load("pipe.json")
+save({**pipe, "plan": "owt", "step_s": pipe["step_s"] / 2, "fits": False}, "nofit.json")
+search = load("search.json")
+order = sorted((c for c in search["candidates"] if c["clocked"] and c["fits"]), key=lambda c: c["step_s"])
+search["candidates"].append({**order[0], "name": "huge", "step_s": order[0]["step_s"] / 2, "fits": False})
+save(search, "nofit-search.json")
+shutil.copytree("a", "told")
+own = {**load("search.json"), "machine": "local", "best": "owt"}
+for c in own["candidates"]:
+    c["step_s"] = {"owt": 0.0123, "data": 0.0124}.get(c["name"], 0.02 + (c["step_s"] or 0))
+    c["error_s"], c["stale"] = 0.001, False
+    c["family"] = "x" if c["name"] in ("owt", "data") else c["family"]
+save(own, "told/search.json")
+prediction = load("told/prediction.json")
+save({**prediction, "step_s": 0.0119}, "told/prediction.json")
+events = [json.loads(line) for line in open("told/events.jsonl")]
+events[-1].update(predicted_step_s=0.0123, predicted_error_s=0.001)
+# A worker that computes all of the time: computing limits this run.
+for e in events:
+    if e["event"] == "step":
+        e.update(compute_s=e["step_s"], wait_s=0, communicate_s=0)
+open("told/events.jsonl", "w").write("".join(json.dumps(e) + "\n" for e in events))
+limits = load("limits.json")
+limits.update(model="lenet5")
+limits["fixed"].update(batch=64, worth_workers=2)
+save(limits, "told/limits.json")
+# files of a run that somebody edited
+for name, file, change in (("types", "network.json", lambda d: d.update(nodes=7)), ("inputs", "network.json", lambda d: d["nodes"][2].update(inputs="conv1")),
+                           ("circle", "network.json", lambda d: d["nodes"][1].update(inputs=[5])), ("cut", "plan.json", lambda d: d["layers"].update(conv1={"cut": {"n": {}}})),
+                           ("stages", "plan.json", lambda d: d.update(stages=[None])), ("memory", "prediction.json", lambda d: d["workers"][0].update(memory=3)),
+                           ("candidates", "search.json", lambda d: d.update(candidates=[None])), ("links", "machine.json", lambda d: d.update(nodes={}))):
+    shutil.copytree("told", "broken-" + name)
+    value = load(f"broken-{name}/{file}")
+    change(value)
+    save(value, f"broken-{name}/{file}")
+PYTHON
+run 0 report pipe.json nofit.json -o nofit.html
+run 0 report nofit-search.json -o nofit-search.html
+run 0 report told b -o told.html
+for broken in broken-*; do run 0 report $broken -o $broken.html; done
+
 $python "$CLEAVE_SOURCE/tests/report_browser.py" "$PWD" ${SHOTS:+"$SHOTS"} || fail "in the browser"

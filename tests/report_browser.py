@@ -256,6 +256,201 @@ def check_marks(driver):
                f"the mark is of the run: {marks}")
 
 
+# ---- what it says ----
+
+def check_words(driver):
+    """One predicted time on the whole page, advice that agrees with itself, and the next bar is the next plan."""
+    page = Page(driver, "told.html")
+    words = page.find("#findings").text
+    text = words + page.find("#tiles").text
+    page.check("12.3 ms" in text and "11.9 ms" not in text, "one predicted time in words: " + text)
+    drawn = page.js("""cleave.svgOf(document.querySelector('[data-chart="timeline"]'))""")
+    page.check("predicted" in drawn and "11.9" not in drawn.split("workers that compute")[1].split("ms<")[0],
+               "the timeline names no other time of a step")
+    page.check(abs(page.js("cleave.figures(cleave.subject()).predicted_s") - 0.0123) < 1e-9, "the figures have it, too")
+    page.check("up to 2 are worth the price" in words, "what the study says: " + words)
+    page.check("more workers" not in words and "a larger batch: with 64 images" in words,
+               "and no advice against it: " + words)
+    page.check("Next is data, 0.8 % slower" in words, "the next plan is the next bar: " + words)
+
+
+def check_fits(driver):
+    """What does not fit is marked, and never first."""
+    for name, chart in (("nofit.html", "compare"), ("nofit-search.html", "candidates")):
+        page = Page(driver, name)
+        labels, steps = page.js("""(() => { const d = document.querySelector('[data-chart="' + arguments[0] + '"]').chart.data;
+            return [d.labels, d.datasets[0].data]; })()""", chart)
+        at = [i for i, label in enumerate(labels) if "does not fit" in label]
+        page.check(at and at[0] > 0 and steps[at[0]] == min(steps), f"the fastest bar is marked and not first: {labels}")
+        page.check(all("does not fit" not in label for label in labels[:at[0]]), "those that fit come first")
+    page = Page(driver, "nofit.html")
+    page.find("#subject option[value='1']").click()
+    page.wait("cleave.ready === true", "the one that does not fit is drawn")
+    page.check("does not fit" in page.find("#tiles").text, "its head says so")
+
+
+def check_broken(driver):
+    """Wrong types are said in words, and the rest is drawn; Page.quiet finds uncaught errors."""
+    for name, part, what in (("types", "network", "network.nodes should be a list"), ("inputs", "network", "network.nodes[2].inputs should be a list"),
+                             ("circle", "network", "network.nodes[1].inputs names layer 5"), ("cut", "plan", "plan.layers.conv1.cut.n should be a number or a list"),
+                             ("stages", "plan", "plan.stages[0] should be an object"), ("memory", "prediction", "prediction.workers[0].memory should be an object"),
+                             ("candidates", "search", "search.candidates[0] should be an object"), ("links", "machine", "machine.nodes should be a list")):
+        page = Page(driver, f"broken-{name}.html")
+        text = page.find("#wrong").text
+        page.check(what in text and f"goes without {part}" in text, "the page says what is wrong: " + text)
+        page.find('[data-chart="loss"]')
+        page.check(not page.js("document.querySelectorAll('main .wrong').length"), "all other parts are drawn")
+        page.quiet()
+
+
+# ---- layers, messages, ranges, links ----
+
+def check_layer(driver):
+    """The wheel zooms where a box was clicked; the panel of a layer; search; piles of repeated blocks."""
+    page = Page(driver, "wide.html")
+    nodes = "document.querySelectorAll('#network .node').length"
+    network = page.js("cleave.subject().network.nodes.map((n) => n.name)")
+    few = page.js(nodes)
+    page.check(few < 30, f"repeated blocks are one box: {few}")
+    page.check(page.js("""[...document.querySelectorAll("#network .node")].some((n) => +n.dataset.holds > 8)"""), "a box holds many")
+    page.check("samples / 32" in page.find("#cuts").text and "channels" in page.find("#cuts").text, "the cuts in words: " + page.find("#cuts").text)
+    conv = page.js("""(() => { const n = cleave.subject().network.nodes.find((x) => x.name === "conv1"); return 4 * n.shape.reduce((a, b) => a * b, 1); })()""")
+    told = page.js("[...document.querySelectorAll('#network text.bytes')].map((t) => t.textContent.replace('\\u00a0', ' '))")
+    page.check(page.js("cleave.bytes(arguments[0])", conv) in told, f"bytes on the arrows: {told}")
+    page.check(page.js("document.querySelectorAll('#network path.moved').length") >= 1, "an arrow along which the cut changes")
+    node = page.show(page.find('#network .node[data-layer="maxpool"]'))
+    ActionChains(page.driver, duration=0).move_to_element(node).click().perform()
+    transform = "document.querySelector('#network svg > g').getAttribute('transform')"
+    before = page.js(transform)
+    wheel(page, node, -200)
+    page.check(page.js(transform) != before, "the wheel zooms a network that was clicked on a box")
+    panel = page.find("#layer")
+    page.check(panel.is_displayed() and "maxpool" in panel.text and "max pool" in panel.text and "forward" in panel.text,
+               "the panel of the layer that was clicked: " + panel.text)
+    veiled = page.js("cleave.chosen.name")
+    page.check(veiled == "maxpool", "the timeline knows the layer")
+    search = page.show(page.find("#search"))
+    search.send_keys("layer4.2.conv2", Keys.ENTER)
+    page.check("layer4.2.conv2" in panel.text, "the search finds a layer: " + panel.text)
+    page.check(page.js("""document.querySelector("#network .node.chosen") !== null"""), "its box is marked")
+    search.clear()
+    search.send_keys("no such layer", Keys.ENTER)
+    page.check("no layer" in page.find("#contents").text and not panel.is_displayed(), "what is not there is said")
+    pile = page.find('#network .node[data-holds]:not([data-holds="1"])')
+    page.js("arguments[0].dispatchEvent(new MouseEvent('dblclick', {bubbles: true}))", pile)
+    page.check(page.js(nodes) > few, "a double click unfolds a pile")
+    [b for b in page.driver.find_elements("css selector", "#network button") if b.text.startswith("Fold")][0].click()
+    page.check(60 < page.js(nodes) < len(network), "all boxes, unfolded")
+    page.quiet()
+
+
+def check_tartan(driver):
+    """What is narrower than a pixel is put together: neighbouring pixels of 32 workers rarely differ."""
+    page = Page(driver, "wide.html")
+    share, lines = page.js("""(() => {
+        const t = cleave.timelineChart, c = t.canvas, k = c.width / c.clientWidth, each = t.panelHeight / t.workers;
+        const y = Math.round((t.tops[0] + 3.3 * each) * k), x = Math.round(50 * k), top = Math.round(t.tops[0] * k) + 2;
+        const all = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
+        const d = all.slice(y * c.width + x, (y + 1) * c.width - 4);
+        const down = Array.from({length: Math.round(t.panelHeight * k) - 4}, (_, i) => all[(top + i) * c.width + (c.width >> 1)]);
+        const changes = (a) => a.reduce((n, p, i) => n + (i > 0 && p !== a[i - 1]), 0);
+        return [changes(d) / d.length, changes(down)]; })()""")
+    page.check(share < 0.1, f"{share:.2f} of the pixels of a row differ from the one before")
+    page.check(lines < 32, f"{lines} lines across the rows of workers that do the same")
+
+
+def check_messages(driver):
+    page = Page(driver, "pipe.html")
+    sends = sum(e["ph"] == "X" and e["name"].startswith("send ") for e in load("pipe.trace")["traceEvents"])
+    page.check(sends > 3 and page.js("cleave.timelineChart.nArrows") == sends, f"an arrow for each of {sends} messages")
+    pairs = page.js("cleave.timelineChart.panels[0].messages.map((m) => [m.from, m.to])")
+    page.check(all(abs(a - b) == 1 for a, b in pairs), "between neighbouring stages")
+    button = [b for b in page.driver.find_elements("css selector", "#timeline button") if b.text == "Messages"][0]
+    page.show(button).click()
+    page.wait("cleave.timelineChart.nArrows === 0", "the arrows are gone")
+
+
+def check_range(driver):
+    page = Page(driver, "pipe.html")
+    canvas = page.show(page.find('[data-chart="timeline"] canvas'))
+    view = page.js("[cleave.timelineChart.view.t0, cleave.timelineChart.view.t1]")
+    ActionChains(page.driver, duration=0).key_down(Keys.SHIFT).move_to_element(canvas).click_and_hold() \
+        .move_by_offset(150, 0).release().key_up(Keys.SHIFT).perform()
+    begin, end = page.js("cleave.timelineChart.range")
+    page.check(end > begin > 0, "Shift and drag choose a range")
+    page.check(page.js("[cleave.timelineChart.view.t0, cleave.timelineChart.view.t1]") == view, "and move nothing")
+    forward = 0
+    for e in load("pipe.trace")["traceEvents"]:
+        if e["ph"] == "X" and e["name"].startswith("forward"):
+            forward += max(0, min(end, (e["ts"] + e["dur"]) / 1e6) - max(begin, e["ts"] / 1e6))
+    summed = page.js("(() => { const t = cleave.timelineChart; return cleave.rangeTotals(t.panels[0], t.range, t.view).groups[0]; })()")
+    page.check(abs(summed - forward) < 1e-3 * forward + 1e-9, f"its totals are those of the trace: {summed} of {forward}")
+    page.check("mean of 4 workers" in page.find("#range").text and "longest" in page.find("#range").text, page.find("#range").text)
+
+
+def check_links(driver):
+    """Links by their load, not by their bytes, and the machine as a picture."""
+    page = Page(driver, "wide.html")
+    links = [l for l in load("wide.json")["links"] if l["bytes"] > 0]
+    share = sorted((l["share"] for l in links), reverse=True)[:12]
+    page.check(near(page.chart("links")[0], share), "the busiest links are those of the highest load")
+    page.check("node0.out" in page.js("""document.querySelector('[data-chart="links"]').chart.data.labels.slice(0, 8)"""),
+               "those between the nodes, which are slow")
+    drawn = page.js("[...document.querySelectorAll('#machine .link')].map((l) => l.dataset.link)")
+    page.check({"node0.out", "node3.in", "dev0.out", "dev31.in"} <= set(drawn) and len(drawn) == 72, f"every link is drawn: {drawn}")
+    link = page.find('#machine .link[data-link="node0.out"]')
+    page.js("arguments[0].focus()", link)
+    page.check("busy" in page.find("#tip").text and "4.50 GB/s" in page.find("#tip").text, page.find("#tip").text)
+
+
+def check_candidate(driver):
+    """A click on a candidate shows it, and goes to the subject that has its network."""
+    page = Page(driver, "told.html")
+    pick = """(() => { const c = document.querySelector('[data-chart="candidates"]').chart, i = c.data.labels.findIndex((l) => l.startsWith(arguments[0]));
+        return [c.getDatasetMeta(0).data[i].x / 2, c.getDatasetMeta(0).data[i].y]; })()"""
+    canvas = page.find('[data-chart="candidates"] canvas')
+
+    def click(name):
+        x, y = page.js(pick, name)
+        page.hover(canvas, max(x, 140), y)
+        ActionChains(page.driver, duration=0).click().perform()
+        return page.find("#candidate")
+
+    panel = click("serial")
+    page.check("serial" in panel.text and "not in this page" in panel.text and "--plan serial" in panel.text, "what is missing is said: " + panel.text)
+    panel = click("data")
+    page.check(panel.text.startswith("data") and "12.4 ms" in panel.text, "the candidate: " + panel.text)
+    panel.find_element("css selector", "button").click()
+    page.wait("cleave.ready === true && cleave.current === 1", "the run of that plan is shown")
+    page.check("data" in page.find("#title").text, "its network and timeline")
+
+
+def check_export(driver):
+    """Every figure as an SVG that can be read and a PNG that is not empty."""
+    for name in ("told.html", "wide.html"):
+        page = Page(driver, name)
+        charts = page.js("""[...document.querySelectorAll("[data-chart]")].map((f) => {
+            const text = cleave.svgOf(f), d = new DOMParser().parseFromString(text, "image/svg+xml");
+            return [f.dataset.chart, d.querySelectorAll("parsererror").length, d.querySelectorAll("path, rect, image").length, d.querySelectorAll("text").length,
+              f.querySelectorAll(".exports button").length]; })""")
+        page.check(len(charts) > 5, "there are charts")
+        for chart, errors, shapes, texts, buttons in charts:
+            page.check(errors == 0 and shapes > 4 and texts > 2 and buttons == 2, f"{chart} as SVG: {errors} errors, {shapes} shapes, {texts} texts")
+        page.driver.set_script_timeout(60)
+        for chart in ("candidates", "timeline", "network") if name == "told.html" else ("network", "timeline", "machine"):
+            n, size = page.driver.execute_async_script("""const done = arguments[arguments.length - 1];
+                cleave.pngOf(document.querySelector('[data-chart="' + arguments[0] + '"]')).then((b) => createImageBitmap(b).then((i) => {
+                  const c = new OffscreenCanvas(i.width, i.height), g = c.getContext("2d"); g.drawImage(i, 0, 0);
+                  done([new Set(new Uint32Array(g.getImageData(0, 0, i.width, i.height).data.buffer)).size, b.size]); }), (e) => done([0, String(e)]));""", chart)
+            page.check(n > 4, f"{chart} as PNG: {n} colours, {size} bytes")
+        saved = page.js("""(() => { const names = [], click = HTMLAnchorElement.prototype.click;
+            HTMLAnchorElement.prototype.click = function () { names.push(this.download); };
+            document.querySelector('[data-chart="network"] .exports button').click();
+            HTMLAnchorElement.prototype.click = click; return names; })()""")
+        page.check(saved == ["cleave-network.svg"], f"the button saves a file: {saved}")
+        page.quiet()
+
+
 # ---- dark, narrow, compared, large ----
 
 CONTRAST = """(() => {
@@ -384,6 +579,9 @@ def main():
         check_killed(driver)
         check_phone(driver)
         check_long(driver)
+        for check in (check_words, check_fits, check_broken, check_layer, check_tartan, check_messages, check_range,
+                      check_links, check_candidate, check_export):
+            check(driver)
     finally:
         driver.quit()
 

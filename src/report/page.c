@@ -15,9 +15,10 @@ enum { REAL_DIGITS = 9 };
 /* The order in which they are run. */
 static const char *const libraries[] = {"chart.min.js", "d3.min.js", "dagre.min.js", NULL};
 static const char *const notices[] = {"chart.copyright", "d3.copyright", "dagre.copyright", NULL};
-static const char *const scripts[] = {"format.js",   "data.js",    "charts.js",
-                                      "sections.js", "network.js", "timeline.js",
-                                      "findings.js", "main.js",    NULL};
+static const char *const scripts[] = {"format.js",   "check.js",    "data.js",     "export.js",
+                                      "charts.js",   "sections.js", "machine.js",  "fold.js",
+                                      "layer.js",    "network.js",  "timeline.js", "marks.js",
+                                      "findings.js", "main.js",     NULL};
 
 static const struct report_file *find_file(const char *name)
 {

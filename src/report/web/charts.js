@@ -101,7 +101,7 @@
 
   /* ---- keyboard: arrows go through the values, Escape leaves ---- */
 
-  function addKeys(canvas, chart) {
+  function addKeys(canvas, chart, pick) {
     let at = -1;
     canvas.addEventListener("keydown", (event) => {
       const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -110,6 +110,7 @@
       /* Points of lines stand together where their x is the same, bars by their number. */
       const xs = chart.config.type === "line" ? [...new Set(sets.flatMap((k) => data(k).map((p) => p.x)))].sort(d3.ascending) : null;
       const n = xs ? xs.length : Math.max(...sets.map((k) => data(k).length));
+      if (event.key === "Enter" && pick && at >= 0) return pick(at);
       if (event.key === "Escape") at = -1;
       else if (move && n > 0) at = at < 0 && move < 0 ? n - 1 : (at + move + n) % n;
       else return;
@@ -123,17 +124,23 @@
     });
   }
 
-  /* A figure with a chart in it: {label, height, config, note}. Returns the figure. */
+  /* A figure with a chart in it: {label, height, config, note, pick}; pick(i) is called for the bar that
+   * was clicked. Returns the figure. */
   cleave.chart = function (parent, about) {
     const canvas = cleave.element("canvas", { tabindex: "0", role: "img", "aria-label": about.label });
     const plot = cleave.element("div", { class: "plot", style: "height:" + (about.height || 300) + "px" }, canvas);
     const figure = cleave.element("figure", { "data-chart": about.id }, plot,
       about.note && cleave.element("figcaption", { text: about.note }));
     parent.append(figure);
+    if (about.pick) {
+      about.config.options.onClick = (event, active) => { if (active.length) about.pick(active[0].index); };
+      canvas.classList.add("picks");
+    }
     const chart = new Chart(canvas, about.config);
     figure.chart = chart;
     live.push(chart);
-    addKeys(canvas, chart);
+    addKeys(canvas, chart, about.pick);
+    cleave.addExports(figure);
     return figure;
   };
 
@@ -212,5 +219,6 @@
     borderColor: typeof i === "string" ? cleave.colour(i) : cleave.nth(i),
     backgroundColor: typeof i === "string" ? cleave.colour(i) : cleave.nth(i),
     pointRadius: points.length > 60 ? 0 : 3, tension: 0,
+    segment: {}, /* drawn line by line, not by a Path2D, which export.js could not read */
   }, more || {});
 })();

@@ -4,6 +4,7 @@
   cleave.page = JSON.parse(document.getElementById("data").textContent);
   cleave.subjects = cleave.page.subjects;
   cleave.current = 0;
+  for (const s of cleave.subjects) s.wrong = cleave.checkSubject(s);
   cleave.subject = () => cleave.subjects[cleave.current];
 
   /* Short names: the last parts of the paths, as far as they differ. */
@@ -70,6 +71,46 @@
       .replace(/ over \d+ workers$/, "");
     const space = plain.indexOf(" ");
     return { verb: space < 0 ? plain : plain.slice(0, space), layer: space < 0 ? "" : plain.slice(space + 1) };
+  };
+
+  /* The layer that an instruction's name speaks of: "reduce conv1.weight over 4 workers" -> "conv1". */
+  cleave.layerOf = function (name) {
+    const { layer } = cleave.instruction(name.replace(/^wait for /, "")), known = layerNames();
+    if (known.has(layer)) return layer;
+    const dot = layer.lastIndexOf(".");
+    return dot > 0 && known.has(layer.slice(0, dot)) ? layer.slice(0, dot) : layer;
+  };
+  function layerNames() {
+    const s = cleave.subject();
+    if (!s.layerNames) s.layerNames = new Set((s.network ? s.network.nodes : []).map((n) => n.name));
+    return s.layerNames;
+  }
+
+  /* ---- the layer that was chosen: in the network, in the timeline, or by the search ---- */
+
+  let watchers = [];
+  cleave.chosen = null; /* {name, layers}: those that are drawn as one with it are among the layers */
+  cleave.whenChosen = (f) => watchers.push(f);
+  cleave.forgetChosen = () => { watchers = []; cleave.chosen = null; };
+  /* `found`: the pictures go to where it is. */
+  cleave.choose = function (name, layers, found) {
+    const known = name && (layers || layerNames().has(name));
+    cleave.chosen = known ? { name, layers: layers || [name], found: !!found } : null;
+    for (const f of watchers) f();
+    return !!known;
+  };
+
+  /* ---- links ---- */
+
+  /* Those of the prediction that carry something, with the share of the step that each is busy where
+   * its bandwidth is known; the busiest first. */
+  cleave.busyLinks = function (s) {
+    const p = s.prediction, speeds = new Map(((s.machine && s.machine.links) || []).map((l) => [l.name, l.bytes_per_s]));
+    const share = (l) => l.share !== undefined ? l.share : speeds.get(l.name) > 0 && p.step_s > 0 ? l.bytes / speeds.get(l.name) / p.step_s : undefined;
+    const list = ((p && p.links) || []).filter((l) => l.bytes > 0).map((l) => ({ name: l.name, bytes: l.bytes,
+      bytes_per_s: l.bytes_per_s || speeds.get(l.name), share: share(l) }));
+    const known = list.every((l) => l.share !== undefined && l.share !== null);
+    return { known, list: list.sort((a, b) => known ? b.share - a.share || b.bytes - a.bytes : b.bytes - a.bytes) };
   };
 
   const groups = ["forward", "backward", "update", "other", "communicate", "wait", "load"];
@@ -152,17 +193,24 @@
     };
     const batch = (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) || (s.network && s.network.batch);
     const step_s = d && d.median_step_s ? d.median_step_s : middle("step_s");
+    const planName = (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name) || (line && line.plan);
+    /* One predicted time of the whole page: what the run itself named, else what the search chose by. */
+    const alike = (key) => !p || !p[key] || !s.search[key] || p[key] === s.search[key];
+    const searched = best && best.step_s && best.name === planName && ["model", "batch", "machine"].every(alike) ? best : null;
+    const predicted = d && d.predicted_step_s ? { step_s: d.predicted_step_s, error_s: d.predicted_error_s }
+      : searched || p || best || { step_s: span("predicted") };
     return {
       model: (s.network && s.network.name) || (c && c.model) || (p && p.model) ||
         (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model) || (s.study && s.study.model),
       data: (c && c.data) || (p && p.data) || (s.search && s.search.data) || (s.limits && s.limits.data),
-      plan: (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name) || (line && line.plan),
+      plan: planName,
       workers: (s.plan && s.plan.workers) || (p && p.n_workers) || (c && c.workers) ||
         (s.search && s.search.workers) || (line && line.workers),
       batch,
       machine: (p && p.machine) || (s.search && s.search.machine) || (s.limits && s.limits.machine) || (s.study && s.study.machine),
-      predicted_s: p ? p.step_s : best ? best.step_s : span("predicted"),
-      error_s: p ? p.error_s : best ? best.error_s : undefined,
+      predicted_s: predicted.step_s,
+      error_s: predicted.error_s,
+      fits: p && p.fits !== undefined ? p.fits : best && best.name === planName ? best.fits : undefined,
       measured_s: step_s || (p || d ? undefined : span("measured")),
       compute_s: middle("compute_s"), communicate_s: middle("communicate_s"), wait_s: middle("wait_s"),
       /* A run that was stopped did not say it. */

@@ -8,8 +8,9 @@
       return { how: "measured", step: f.measured_s, compute: f.compute_s, wait: f.wait_s, communicate: f.communicate_s };
     const p = s.prediction;
     if (!p || !p.workers || !p.workers.length) return null;
-    const mean = (key) => d3.mean(p.workers, (w) => w[key]);
-    return { how: "predicted", step: p.step_s, compute: mean("compute_s"), wait: mean("wait_s"), communicate: mean("communicate_s") };
+    /* As shares of the one predicted step that the page names. */
+    const mean = (key) => d3.mean(p.workers, (w) => w[key]) * f.predicted_s / p.step_s;
+    return { how: "predicted", step: f.predicted_s, compute: mean("compute_s"), wait: mean("wait_s"), communicate: mean("communicate_s") };
   }
 
   /* How much more than the mean the busiest worker computes: of the measured step where there is one. */
@@ -40,10 +41,17 @@
     return types.length ? { type: types[0][0].replace(/_/g, " "), share: types[0][1] / d3.sum(types, (x) => x[1]) } : null;
   }
 
+  /* How many workers a study of the limits of this very network says are worth their price. */
+  function worthWorkers(s, f) {
+    const l = s.limits;
+    return l && l.fixed.worth_workers && (!l.model || l.model === f.model) && (!l.fixed.batch || l.fixed.batch === f.batch) ? l.fixed.worth_workers : 0;
+  }
+
   function tryComputing(s, f) {
-    const worth = s.limits && s.limits.fixed.worth_workers;
-    if (f.workers > 1) return "more workers, as long as the batch gives each enough to do";
-    if (worth > 1) return `more hosts like this one: up to ${worth} are worth their price, see Scaling`;
+    const worth = worthWorkers(s, f);
+    if (worth > (f.workers || 1)) return `more workers: up to ${worth} are worth the price, see Scaling`;
+    if (worth) return `a larger batch: with ${f.batch} images in a step, more than ${cleave.plural(worth, "worker")} ${worth === 1 ? "is" : "are"} not worth the price`;
+    if (f.workers > 1) return "more workers, as long as the batch gives each enough to do: 'cleave bench limits' says how many are worth the price";
     if (s.search && s.search.workers > 1) return "a larger batch: with this one, one worker is the fastest here";
     return "more workers: 'cleave plan MODEL --workers N' says which plan";
   }
@@ -78,8 +86,9 @@
   function saySearch(s, say) {
     const q = s.search;
     if (!q || !q.candidates.length) return;
-    const best = q.candidates.find((c) => c.name === q.best), others = q.candidates.filter((c) => c.name !== q.best && (!best || !c.family || c.family !== best.family) && c.fits !== false && !c.stale && c.step_s)
-      .sort((a, b) => a.step_s - b.step_s);
+    const best = q.candidates.find((c) => c.name === q.best);
+    /* What the chart shows below it: any plan that fits and does not train with older weights. */
+    const others = q.candidates.filter((c) => c !== best && c.fits !== false && !c.stale && c.step_s).sort((a, b) => a.step_s - b.step_s);
     if (!best) { say("None of the " + q.candidates.length + " plans that were looked at fits into memory."); return; }
     const serial = q.candidates.find((c) => c.name === "serial"), next = others[0];
     let text = `Of ${cleave.plural(q.candidates.length, "plan")}, ${best.name} was chosen: ${cleave.seconds(best.step_s)} a step`;
@@ -91,6 +100,11 @@
         ? `${cleave.percent(apart / best.step_s)} slower` : `${cleave.percent(-apart / best.step_s)} faster in the prediction, but not by enough to be told apart`) +
         (apart >= 0 && apart < unsure ? ", which is within the error: try both." : ".");
     }
+    /* Variants of one family differ by little; the next of another kind says more. */
+    const other = next && best.family && next.family === best.family && others.find((c) => c.family !== best.family);
+    if (other && other.step_s >= best.step_s) text += ` The best of another kind is ${other.name}, ${cleave.percent(other.step_s / best.step_s - 1)} slower.`;
+    const large = q.candidates.filter((c) => c.fits === false && c.step_s && c.step_s < best.step_s).length;
+    if (large) text += ` ${cleave.plural(large, "plan")} would be faster and ${large === 1 ? "does" : "do"} not fit into memory.`;
     say(text);
   }
 
@@ -122,9 +136,10 @@
     const l = s.limits;
     if (!l || l.fixed.points.length < 2) return;
     const cross = l.fixed.communication_overtakes;
-    say((cross ? `With the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
-      : `With the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
-      `; up to ${l.fixed.worth_workers} are worth their price.`);
+    const other = l.model && l.model !== cleave.figures(s).model ? `${l.model}: with` : "With";
+    say((cross ? `${other} the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
+      : `${other} the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
+      (l.fixed.worth_workers ? `; ${l.fixed.worth_workers === 1 ? "1 worker is" : `up to ${l.fixed.worth_workers} are`} worth the price.` : "."));
   }
 
   /* {sentences, tries} of a subject. */

@@ -3,15 +3,16 @@
 "use strict";
 (function () {
   const e = cleave.element, by = (id) => document.getElementById(id);
-  const order = ["candidates", "compare", "network", "timeline", "memory", "traffic", "types", "scaling", "training", "details"];
+  const order = ["candidates", "compare", "network", "timeline", "memory", "traffic", "machine", "types", "scaling", "training", "details"];
   const sources = { candidates: "candidates ('cleave plan MODEL --json')", network: "the network (a plan or a run)",
-    timeline: "a timeline (--trace, or a run)", memory: "memory ('cleave predict --json')", traffic: "traffic (the same, or 'cleave plan --json')",
+    timeline: "a timeline (--trace, or a run)", machine: "the machine ('cleave predict --json')", memory: "memory ('cleave predict --json')", traffic: "traffic (the same, or 'cleave plan --json')",
     scaling: "scaling ('cleave bench limits MODEL --json', 'cleave plan MODEL --workers 1..64 --json')", training: "a training (a run)" };
 
   function tiles(f) {
     const list = [];
     const add = (value, text) => list.push(e("li", {}, e("b", { text: value }), e("span", { text })));
     if (f.measured_s) add(cleave.seconds(f.measured_s), "a step, measured");
+    if (f.fits === false) add("does not fit", "into the memory that there is");
     if (f.predicted_s) add(cleave.seconds(f.predicted_s), "a step, predicted" + (f.error_s ? " ± " + cleave.seconds(f.error_s) : ""));
     if (f.images_per_s) add(Math.round(f.images_per_s).toLocaleString("en"), "images/s");
     if (f.accuracy !== undefined) add(cleave.accuracy(f.accuracy), "test accuracy");
@@ -37,23 +38,48 @@
     return order.map((id) => cleave.sections.find((x) => x.id === id)).filter((x) => x && x.has(s));
   }
 
+  /* What is wrong with the files of this subject, in words, on top of the page. */
+  function sayWrong(s) {
+    by("wrong").hidden = !s.wrong.length;
+    by("wrong").replaceChildren(...s.wrong.map((text) => e("p", { text })));
+  }
+
+  /* What was not foreseen is said where it happened, and the rest of the page is drawn. */
+  function guarded(parent, act) {
+    try { act(); } catch (error) {
+      parent.hidden = false;
+      parent.append(e("p", { class: "wrong", text: "This part cannot be drawn from the data of this report: " + error.message }));
+    }
+  }
+
+  cleave.showSubject = function (i, after) {
+    cleave.current = i;
+    by("subject").value = i;
+    cleave.draw(after);
+  };
+
   let turn = 0;
-  cleave.draw = function () {
-    const mine = ++turn, s = cleave.subject(), list = sectionsOf(s);
+  cleave.draw = function (after) {
+    const mine = ++turn, s = cleave.subject();
     cleave.dropCharts();
+    cleave.forgetChosen();
     cleave.setChartDefaults();
-    head();
+    const list = sectionsOf(s);
+    guarded(by("findings"), () => head());
+    sayWrong(s);
     const frames = list.map((x) => e("section", { id: x.id, "aria-labelledby": x.id + "-title" },
       e("h2", { id: x.id + "-title", text: x.title }), e("p", { class: "quiet", text: x.say })));
     by("main").replaceChildren(...frames);
-    by("contents").replaceChildren(...list.map((x) => e("a", { href: "#" + x.id, text: x.title })));
+    by("contents").replaceChildren();
+    cleave.addSearch(by("contents"), s);
+    by("contents").append(...list.map((x) => e("a", { href: "#" + x.id, text: x.title })));
     const absent = Object.keys(sources).filter((id) => !list.some((x) => x.id === id));
     by("absent").textContent = absent.length ? "Not in this report: " + absent.map((id) => sources[id]).join("; ") + "." : "";
     cleave.ready = false;
     const step = (i) => {
       if (mine !== turn) return;
-      if (i === list.length) { cleave.ready = true; return; }
-      list[i].draw(frames[i], s);
+      if (i === list.length) { cleave.ready = true; if (after) after(); return; }
+      guarded(frames[i], () => list[i].draw(frames[i], s));
       setTimeout(step, 0, i + 1);
     };
     /* Not before the head is on the screen. A page in the background has no frames until it is looked
@@ -68,7 +94,7 @@
     if (cleave.subjects.length < 2) return;
     by("subject-label").hidden = false;
     by("subject").append(...cleave.subjects.map((s, i) => e("option", { value: i, text: s.label })));
-    by("subject").addEventListener("change", () => { cleave.current = +by("subject").value; cleave.draw(); });
+    by("subject").addEventListener("change", () => cleave.showSubject(+by("subject").value));
   }
 
   function addTheme() {

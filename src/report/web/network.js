@@ -1,45 +1,11 @@
 /* The network as a graph (dagre lays it out), each layer with its cut in colour and as a small
  * picture: a block of channels, height and width, one for each part of the samples, sliced where the
- * plan cuts it, each piece in the colour of its worker. */
+ * plan cuts it, each piece in the colour of its worker. fold.js says what is one box; layer.js has the
+ * panel of the layer that was chosen. */
 "use strict";
 (function () {
   const e = cleave.element;
-  const foldable = /^(relu6?|logistic|tanh|batch_norm|dropout|flatten|local_response_norm)$/;
-  const width = 176, height = 66, mostParts = 8, margin = 30;
-
-  /* ---- what is drawn as one ---- */
-
-  const sameCuts = (a, b) => JSON.stringify(a.map((c) => [c.dimension, c.parts])) ===
-    JSON.stringify(b.map((c) => [c.dimension, c.parts]));
-
-  /* Layers that only pass through are shown with the one before them, where they are cut alike. */
-  function foldNodes(s) {
-    const layers = (s.plan && s.plan.layers) || {}, nodes = s.network.nodes, readers = nodes.map(() => 0);
-    for (const n of nodes) for (const i of n.inputs) readers[i]++;
-    const shown = [], owner = [];
-    nodes.forEach((n, i) => {
-      const layer = layers[n.name], cuts = cleave.cutsOf(layer, n);
-      const stage = layer ? layer.stage : 0;
-      const into = n.inputs.length === 1 ? shown[owner[n.inputs[0]]] : null;
-      if (into && foldable.test(n.op) && into.last === n.inputs[0] && readers[n.inputs[0]] === 1 && into.number > 0 &&
-          into.stage === stage && (sameCuts(into.cuts, cuts) || !layer || n.op === "flatten")) {
-        into.folded.push(n);
-        into.last = i;
-        owner[i] = into.place;
-        return;
-      }
-      owner[i] = shown.length;
-      shown.push({ node: n, number: i, last: i, place: shown.length, cuts, stage, layer, folded: [],
-        workers: (layer && layer.workers) || stageWorkers(s, stage),
-        sources: [...new Set(n.inputs.map((k) => owner[k]))] });
-    });
-    return shown;
-  }
-
-  function stageWorkers(s, stage) {
-    const stages = s.plan && s.plan.stages;
-    return stages && stages[stage] ? stages[stage].workers : [0];
-  }
+  const width = 176, height = 66, mostParts = 8, margin = 30, rankGap = 56, manyBoxes = 30;
 
   /* ---- the small picture ---- */
 
@@ -83,7 +49,7 @@
 
   /* ---- text ---- */
 
-  const cutText = (cuts) => cuts.map((c) => c.loop + " / " + c.parts).join(", ") || "not cut";
+  const cutText = cleave.cutText = (cuts) => cuts.map((c) => c.loop + " / " + c.parts).join(", ") || "not cut";
 
   function tell(s, shown) {
     const n = shown.node;
@@ -92,7 +58,10 @@
         (c.sizes ? "[" + c.sizes.slice(0, 12).join(", ") + (c.sizes.length > 12 ? ", …" : "") + "]" : c.parts)).join(", ") || "not cut")];
     if (n.parameters) lines.push(cleave.count(n.parameters) + " parameters");
     if (n.flops) lines.push(cleave.count(n.flops) + "FLOP forward");
-    if (shown.folded.length) lines.push("with " + shown.folded.map((x) => x.name).join(", "));
+    if (shown.folded.length) {
+      const names = shown.folded.map((x) => x.name);
+      lines.push("with " + names.slice(0, 8).join(", ") + (names.length > 8 ? " and " + (names.length - 8) + " more" : ""));
+    }
     if (s.plan && s.plan.stages && s.plan.stages.length > 1) lines.push("stage " + shown.stage);
     const w = shown.workers.slice(0, shown.cuts.reduce((p, c) => p * c.parts, 1));
     lines.push(w.length > 12 ? w.length + " workers" : "worker " + w.join(", "));
@@ -105,7 +74,7 @@
    * band, as text does. */
   function layOut(shown, columns) {
     const g = new dagre.graphlib.Graph();
-    g.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 34, marginx: 12, marginy: 12 });
+    g.setGraph({ rankdir: "LR", nodesep: 14, ranksep: rankGap, marginx: 12, marginy: 12 });
     g.setDefaultEdgeLabel(() => ({}));
     for (const x of shown) g.setNode(x.place, { width, height });
     for (const x of shown) for (const from of x.sources) g.setEdge(from, x.place);
@@ -135,10 +104,11 @@
       return [{ x: out, y: a.y }, { x: out + 14, y: a.y }, { x: out + 14, y: turn }, { x: out, y: turn },
         { x: into - 10, y: turn }, { x: into - 24, y: turn }, { x: into - 14, y: b.y }, { x: into, y: b.y }];
     });
-    return { spots, edges, width: d3.max(spots, (p) => p.x) + width / 2 + 24, height: y - 38 + 12 };
+    g.edges().forEach((edge, i) => Object.assign(edges[i], { from: shown[edge.v], to: shown[edge.w], level: spots[edge.v].band === spots[edge.w].band }));
+    return { spots, edges, width: d3.max(spots, (p) => p.x) + width / 2 + 48, height: y - 38 + 12 };
   }
 
-  function drawNodes(view, s, shown, g) {
+  function drawNodes(view, s, shown, g, act) {
     const nWorkers = (s.plan && s.plan.workers) || 1, colours = cleave.cutColours();
     /* Neighbours differ in how their names end. */
     const short = (text, n) => text.length > n ? "…" + text.slice(1 - n) : text;
@@ -146,35 +116,56 @@
       const at = g.spots[x.place], kind = cleave.cutKind(x.cuts);
       const node = view.append("g").attr("class", "node").attr("tabindex", 0).attr("role", "img")
         .attr("aria-label", tell(s, x).replace(/\n/g, "; ")).attr("data-cut", kind).attr("data-layer", x.node.name)
-        .attr("transform", `translate(${at.x - width / 2},${at.y - height / 2})`);
+        .attr("transform", `translate(${at.x - width / 2},${at.y - height / 2})`).attr("data-holds", x.boxes ? x.boxes.length : 1);
+      if (x.boxes) /* a pile */
+        for (const d of [8, 4]) node.append("rect").attr("class", "box").attr("x", d).attr("y", d).attr("width", width).attr("height", height).attr("rx", 7);
       node.append("rect").attr("class", "box").attr("width", width).attr("height", height).attr("rx", 7);
       node.append("rect").attr("width", 7).attr("height", height).attr("rx", 3).attr("fill", colours[kind]);
       if (s.plan && x.number > 0) cleave.drawPartition(node.append("g").attr("transform", "translate(14,9)"), x, nWorkers, 48);
       const left = s.plan && x.number > 0 ? 72 : 16, text = (y, value, small) => node.append("text").attr("x", left).attr("y", y)
         .attr("class", small ? "small" : "").text(value);
-      text(18, short(x.node.name.replace(/\.conv$/, ""), s.plan ? 14 : 22));
-      text(33, x.node.op.replace(/_/g, " ").replace("softmax cross entropy", "softmax loss") + (x.folded.length ? " +" + x.folded.length : ""), true);
-      text(46, x.node.shape.slice(1).join("×") || "per sample", true);
+      const blocks = x.blocks, ends = blocks && (blocks.length > 1 ? blocks[0] + " …" : blocks[0] || x.node.name);
+      text(18, short(x.boxes ? ends : x.node.name.replace(/\.conv$/, ""), s.plan ? 14 : 22));
+      text(33, x.boxes ? (blocks.length > 1 ? blocks.length + " blocks" : "one block")
+        : x.node.op.replace(/_/g, " ").replace("softmax cross entropy", "softmax loss") + (x.folded.length ? " +" + x.folded.length : ""), true);
+      text(46, x.boxes ? 1 + x.folded.length + " layers" : x.node.shape.slice(1).join("×") || "per sample", true);
       if (s.plan && x.number > 0)
         text(59, short(cutText(x.cuts), 16) + (s.plan.stages.length > 1 ? " · s" + x.stage : ""), true).attr("fill", "currentColor");
       const show = (px, py) => cleave.showTip(tell(s, x), px, py);
       node.on("mousemove", () => show(d3.event.clientX, d3.event.clientY)).on("mouseleave", cleave.hideTip)
         .on("focus", function () { const b = this.getBoundingClientRect(); show(b.left, b.bottom - 10); })
-        .on("blur", cleave.hideTip);
+        .on("blur", cleave.hideTip)
+        .on("click", () => { if (!d3.event.defaultPrevented) act.choose(x); }).on("dblclick", () => act.unfold(x))
+        .on("keydown.choose", () => { if (d3.event.key === "Enter") act.choose(x); });
     }
   }
 
-  function drawEdges(view, g) {
+  /* Bytes of what a layer hands on in one step, all samples together. */
+  const handedOn = (s, x) => x.node.shape.reduce((p, n) => p * n, 1) * (s.config && s.config.precision === "double" ? 8 : 4);
+
+  /* An arrow is marked where the plan has to move what flows along it: its ends are cut, or placed,
+   * differently. */
+  function drawEdges(view, s, g) {
     const curve = d3.line().x((p) => p.x).y((p) => p.y).curve(d3.curveBasis);
-    for (const points of g.edges)
-      view.append("path").attr("class", "edge").attr("d", curve(points)).attr("marker-end", "url(#arrow)");
+    const told = new Set();
+    for (const points of g.edges) {
+      const source = (points.to.from && points.to.boxOf && points.to.boxOf(points.from.place)) || points.from.end || points.from;
+      const moved = s.plan && source.number > 0 && !cleave.sameCut(source, points.to);
+      view.append("path").attr("class", moved ? "edge moved" : "edge").attr("d", curve(points)).attr("marker-end", moved ? "url(#arrow-moved)" : "url(#arrow)");
+      /* Once for all arrows of a layer: the same goes to each. */
+      if (told.has(source.place)) continue;
+      told.add(source.place);
+      const first = points[0], text = cleave.bytes(handedOn(s, source));
+      view.append("text").attr("class", "bytes").attr("x", points.level && points.length ? first.x + rankGap / 2 - 2 : first.x + (points.from.boxes ? 11 : 3))
+        .attr("y", first.y - 4).attr("text-anchor", points.level ? "middle" : "start").text(text.replace(" ", "\u00a0"));
+    }
   }
 
   /* Wheel and drag by d3-zoom; the wheel only once the picture has the focus, so that the page can be
    * scrolled past it. */
   function addZoom(svg, view, size, box) {
     const zoom = d3.zoom().scaleExtent([0.05, 4])
-      .filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey || document.activeElement === svg.node()))
+      .filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey || svg.node().contains(document.activeElement)))
       .on("zoom", () => view.attr("transform", d3.event.transform));
     svg.call(zoom).on("dblclick.zoom", null);
     const fit = () => {
@@ -193,8 +184,13 @@
       d3.event.preventDefault();
       keys[d3.event.key]();
     });
+    /* A place of the picture comes to the middle. */
+    const centre = (spot) => {
+      const k = Math.max(0.6, d3.zoomTransform(svg.node()).k);
+      svg.call(zoom.transform, d3.zoomIdentity.translate(box().width / 2 - spot.x * k, box().height / 2 - spot.y * k).scale(k));
+    };
     start();
-    return { fit, by, start };
+    return { fit, by, start, centre };
   }
 
   cleave.addSection({
@@ -203,28 +199,74 @@
     say: "Each box is a layer; its stripe says what the plan cuts, the block how: one block for each part of the " +
       "samples, depth for channels, the front for height and width. Colours of the pieces are workers.",
     draw(parent, s) {
-      const shown = foldNodes(s), room = parent.clientWidth - 18;
-      const columns = Math.max(1, Math.floor(room / (room < 600 ? 1 : 0.8) / (width + 34))), g = layOut(shown, columns), size = g;
-      const kinds = [...new Set(shown.slice(1).map((x) => cleave.cutKind(x.cuts)))];
+      const boxes = cleave.foldPassing(s), many = boxes.length > manyBoxes, open = new Set();
+      const kinds = [...new Set(boxes.slice(1).map((x) => cleave.cutKind(x.cuts)))];
       if (s.plan) parent.append(cleave.legend(kinds.map((k) => [cleave.cutNames[k], cleave.cutColours()[k]])));
-      const plot = e("div", { class: "plot" });
-      const tools = e("div", { class: "tools" });
-      const figure = e("figure", { "data-chart": "network" }, tools, plot, e("p", { class: "hint",
-        text: "Drag to move; click it, then wheel or + and − to zoom, 0 for all of it. Tab goes through the layers. " +
-          shown.length + " boxes for " + s.network.nodes.length + " layers." }));
+      const tools = e("div", { class: "tools" }), plot = e("div", { class: "plot" }), side = e("aside", { class: "side", id: "layer", "aria-label": "The chosen layer", hidden: true });
+      const hint = e("p", { class: "hint" }), figure = e("figure", { "data-chart": "network" }, tools, e("div", { class: "beside" }, plot, side), hint);
       parent.append(figure);
-      const tall = Math.max(120, Math.min(620, Math.ceil(size.height * Math.min(1, room / size.width)) + 8));
-      const svg = d3.select(plot).append("svg").attr("height", tall).attr("tabindex", 0).attr("role", "group")
-        .attr("aria-label", "The network as a graph of " + shown.length + " layers");
-      svg.append("defs").append("marker").attr("id", "arrow").attr("viewBox", "0 0 8 8").attr("refX", 7).attr("refY", 4)
-        .attr("markerWidth", 7).attr("markerHeight", 7).attr("orient", "auto").append("path").attr("d", "M0,0L8,4L0,8z")
-        .attr("fill", cleave.colour("grey"));
-      const view = svg.append("g");
-      drawEdges(view, g);
-      drawNodes(view, s, shown, g);
-      const zoom = addZoom(svg, view, size, () => ({ width: plot.clientWidth - 16, height: tall }));
-      for (const [text, act] of [["+", () => zoom.by(1.4)], ["−", () => zoom.by(1 / 1.4)], ["All", zoom.fit], ["Start", zoom.start]])
-        tools.append(e("button", { type: "button", text, onclick: act, "aria-label": { "+": "zoom in", "−": "zoom out" }[text] || text }));
+      let folded = many, zoom, shown, g;
+      const foldButton = e("button", { type: "button", "aria-pressed": String(many), text: "Fold repeated blocks", onclick: () => { folded = !folded; open.clear(); rebuild(); } });
+      const act = {
+        choose: (x) => cleave.choose(x.node.name, [x.node, ...x.folded].map((n) => n.name)),
+        unfold: (x) => { if (x.boxes) { open.add(x.node.name); rebuild(); find(x.node.name); } },
+        fold: (x) => { open.delete(x.group); rebuild(); },
+      };
+      const holds = (x, name) => x.node.name === name || x.folded.some((n) => n.name === name);
+      const find = (name) => { const x = shown.find((y) => holds(y, name)); if (x) zoom.centre(g.spots[x.place]); };
+      const mark = () => {
+        const name = cleave.chosen && cleave.chosen.name;
+        d3.select(plot).selectAll(".node").classed("chosen", (_, i) => !!name && holds(shown[i], name));
+        const box = name && shown.find((x) => holds(x, name));
+        cleave.showLayer(side, s, box, name, act);
+        if (cleave.chosen && cleave.chosen.found) find(name);
+      };
+      const rebuild = () => {
+        shown = folded ? cleave.foldBlocks(boxes, open) : boxes;
+        for (const x of shown) x.boxOf = (place) => x.from && boxes[x.from.get(place)];
+        foldButton.setAttribute("aria-pressed", folded);
+        ({ zoom, g } = drawGraph(plot, s, shown, parent.clientWidth - 18, act));
+        hint.textContent = "Drag to move; click it, then wheel or + and − to zoom, 0 for all of it. Tab goes through the layers, a click or Enter chooses one" +
+          (folded ? ", a double click unfolds a pile" : "") + ". On the arrows stand the bytes that a step hands on" +
+          (s.plan ? "; a thick one has to be sent, because the cut or the workers change" : "") + ". " + shown.length + " boxes for " + s.network.nodes.length + " layers.";
+        mark();
+      };
+      rebuild();
+      for (const [text, go] of [["+", () => zoom.by(1.4)], ["−", () => zoom.by(1 / 1.4)], ["All", () => zoom.fit()], ["Start", () => zoom.start()]])
+        tools.append(e("button", { type: "button", text, onclick: go, "aria-label": { "+": "zoom in", "−": "zoom out" }[text] || text }));
+      if (cleave.foldBlocks(boxes, new Set()).length < boxes.length) tools.append(foldButton);
+      cleave.whenChosen(mark);
+      if (s.plan) addCutTable(parent, s, boxes);
+      cleave.addExports(figure);
     },
   });
+
+  function drawGraph(plot, s, shown, room, act) {
+    const columns = Math.max(1, Math.floor(room / (room < 600 ? 1 : 0.8) / (width + rankGap))), g = layOut(shown, columns);
+    const tall = Math.max(120, Math.min(620, Math.ceil(g.height * Math.min(1, room / g.width)) + 8));
+    d3.select(plot).select("svg").remove();
+    const svg = d3.select(plot).append("svg").attr("height", tall).attr("tabindex", 0).attr("role", "group")
+      .attr("aria-label", "The network as a graph of " + shown.length + " boxes");
+    const defs = svg.append("defs");
+    for (const [id, colour] of [["arrow", "grey"], ["arrow-moved", "purple"]])
+      defs.append("marker").attr("id", id).attr("viewBox", "0 0 8 8").attr("refX", 7).attr("refY", 4).attr("markerUnits", "userSpaceOnUse")
+        .attr("markerWidth", 10).attr("markerHeight", 10).attr("orient", "auto").append("path").attr("d", "M0,0L8,4L0,8z").attr("fill", cleave.colour(colour));
+    const view = svg.append("g");
+    drawEdges(view, s, g);
+    drawNodes(view, s, shown, g, act);
+    return { g, zoom: addZoom(svg, view, g, () => ({ width: plot.clientWidth - 16, height: tall })) };
+  }
+
+  /* Where the cut changes, in the order of the layers: one row for each stretch that is cut alike. */
+  function addCutTable(parent, s, boxes) {
+    const runs = cleave.cutRuns(boxes), colours = cleave.cutColours(), stages = s.plan.stages && s.plan.stages.length > 1;
+    const row = (r) => e("tr", {}, e("td", { text: r.first === r.last ? r.first : r.first + " … " + r.last }), e("td", { text: r.n }),
+      e("td", { class: "left" }, e("i", { class: "swatch", style: "background:" + colours[cleave.cutKind(r.box.cuts)] }),
+        r.box.cuts.map((c) => cleave.cutNames[c.dimension].replace(/ \(.*/, "") + " / " + c.parts).join(", ") || "not cut"),
+      stages ? e("td", { text: r.box.stage }) : null, e("td", { text: r.box.workers.length }));
+    const few = runs.length <= 12;
+    parent.append(e("details", { id: "cuts", open: few }, e("summary", { text: "Where the cut changes: " + cleave.plural(runs.length, "stretch").replace("stretchs", "stretches") + " of layers" }),
+      e("div", { class: "scroll", tabindex: "0" }, e("table", {}, e("thead", {}, e("tr", {}, ...["layers", "number", "cut", ...(stages ? ["stage"] : []), "workers"].map((t, i) =>
+        e("th", { text: t, scope: "col", class: i === 2 ? "left" : null })))), e("tbody", {}, ...runs.map(row))))));
+  }
 })();

@@ -16,7 +16,7 @@
     if (s.search) return s.search.candidates;
     const list = cleave.subjects.filter((x) => x.prediction || x.done).map((x) => {
       const f = cleave.figures(x), p = x.prediction;
-      return { name: cleave.subjects.length > 1 || !f.plan ? x.label : f.plan, step_s: p ? p.step_s : null, error_s: f.error_s,
+      return { subject: x, name: cleave.subjects.length > 1 || !f.plan ? x.label : f.plan, step_s: f.predicted_s || null, error_s: f.error_s,
         images_per_s: p ? p.images_per_s : f.images_per_s, memory_bytes: f.memory_bytes,
         bytes_moved: f.bytes_moved, fits: p ? p.fits : true, measured_s: f.measured_s };
     });
@@ -36,6 +36,36 @@
     return undefined;
   }
 
+  /* A subject of the page that is of this plan: it has the network and the timeline. */
+  function subjectOf(s, c) {
+    if (c.subject !== undefined) return c.subject;
+    const f = cleave.figures(s), alike = (x) => { const g = cleave.figures(x); return g.plan === c.name && g.model === f.model && (!known(g.batch) || g.batch === f.batch); };
+    return [s, ...cleave.subjects].find((x) => (x.network || x.timelines.length) && alike(x));
+  }
+
+  function showCandidate(panel, s, c, measured) {
+    const subject = subjectOf(s, c), f = cleave.figures(s);
+    const facts = [["step", cleave.seconds(c.step_s) + (c.error_s ? " ± " + cleave.seconds(c.error_s) : "") + (c.clocked === false ? ", estimated only" : "")],
+      ["measured", measured && cleave.seconds(measured)], ["images/s", c.images_per_s && Math.round(c.images_per_s).toLocaleString("en")],
+      ["workers", c.workers], ["memory of the largest worker", c.memory_bytes && cleave.bytes(c.memory_bytes) + (c.fits === false ? ": does not fit" : "")],
+      ["moved in a step", known(c.bytes_moved) && cleave.bytes(c.bytes_moved)], ["weights", c.stale && "older than the last step"]].filter(([, x]) => x || x === 0);
+    const open = () => {
+      const to = cleave.subjects.indexOf(subject), go = () => {
+        const section = document.getElementById("network") || document.getElementById("timeline");
+        if (section) section.scrollIntoView();
+      };
+      if (to === cleave.current) return go();
+      cleave.showSubject(to, go);
+    };
+    const elsewhere = /^[a-z]+$/.test(c.name) && f.model
+      ? ["Its network and timeline are not in this page. They will be, with what these write: ", e("code", { text: `cleave predict ${f.model}` +
+        [["data", f.data], ["batch", f.batch], ["machine", f.machine]].map(([k, x]) => x ? ` --${k} ${x}` : "").join("") + ` --plan ${c.name} --trace t.json --json >p.json` })]
+      : ["Its network and timeline are not in this page."];
+    panel.replaceChildren(e("b", { text: c.name }), e("dl", {}, ...facts.flatMap(([k, x]) => [e("dt", { text: k }), e("dd", { text: x })])),
+      subject ? e("button", { type: "button", text: subject === s ? "Its network and timeline are below" : "Show its network and timeline", onclick: open }) : e("p", {}, ...elsewhere));
+    panel.hidden = false;
+  }
+
   sections.push({
     id: "candidates", title: "Candidates",
     has: (s) => s.search || (cleave.subjects.length === 1 && candidatesOf(s).some((c) => c.step_s)),
@@ -43,18 +73,18 @@
       "off the prediction may be, two times out of three. Red diamonds: measured.",
     draw(parent, s) {
       const all = candidatesOf(s).filter((c) => c.step_s || c.measured_s);
-      const list = all.slice().sort((a, b) => (a.step_s || a.measured_s) - (b.step_s || b.measured_s)).slice(0, 24);
+      /* What does not fit is never first, however fast it would be. */
+      const ranked = all.slice().sort((a, b) => (a.fits === false) - (b.fits === false) || (a.step_s || a.measured_s) - (b.step_s || b.measured_s));
+      const list = ranked.slice(0, 24);
       const best = s.search ? s.search.best : null;
       const colour = (c) => c.fits === false ? cleave.colour("pale")
         : c.name === best ? cleave.colour("green") : c.clocked === false ? cleave.colour("grey") : cleave.colour("blue");
       const measured = list.map((c) => measuredOf(c, s.search || {}));
       const labels = list.map((c) => c.name + (c.fits === false ? " (does not fit)" : c.name === best ? " (chosen)" : ""));
-      cleave.chart(parent, {
-        id: "candidates", height: 70 + 30 * list.length,
-        label: "Bars: predicted time of a step for " + cleave.plural(list.length, "plan") + "; the fastest is " + list[0].name,
-        config: cleave.bars(labels, [{
+      const panel = e("div", { class: "side", id: "candidate", role: "status", hidden: true });
+      const config = cleave.bars(labels, [{
           label: "predicted step", data: list.map((c) => c.step_s), errors: list.map((c) => c.error_s || 0),
-          marks: measured, backgroundColor: list.map(colour), borderColor: cleave.colour("line"), borderWidth: 1,
+          marks: measured, backgroundColor: list.map(colour), borderColor: list.map((c) => cleave.colour(c.fits === false ? "bad" : "line")), borderWidth: 1,
           maxBarThickness: 22,
         }], { flat: true, title: "time of a step", format: cleave.seconds,
           most: d3.max(list, (c, i) => Math.max((c.step_s || 0) + (c.error_s || 0), measured[i] || 0)),
@@ -62,20 +92,30 @@
           more: (i) => [measured[i] ? "measured: " + cleave.seconds(measured[i]) : null,
             list[i].images_per_s ? Math.round(list[i].images_per_s) + " images/s" : null,
             list[i].memory_bytes ? "largest worker: " + cleave.bytes(list[i].memory_bytes) : null,
-            list[i].fits === false ? "does not fit into memory" : null].filter(Boolean) }),
+            list[i].fits === false ? "does not fit into memory" : null].filter(Boolean) });
+      const pick = (i) => showCandidate(panel, s, list[i], measured[i]);
+      cleave.chart(parent, {
+        id: "candidates", pick, height: 70 + 30 * list.length,
+        label: "Bars: predicted time of a step for " + cleave.plural(list.length, "plan") + "; the fastest is " + list[0].name,
+        config,
       });
+      parent.append(panel, e("p", { class: "hint", text: "A click on a bar (or arrows and Enter) shows that plan; where this page has its network and timeline, these too." }));
       const legend = [["chosen", cleave.colour("green")], ["predicted", cleave.colour("blue")],
         ["estimated only", cleave.colour("grey")], ["does not fit", cleave.colour("pale")], ["measured", cleave.colour("red")]];
       parent.append(cleave.legend(s.search ? legend : [legend[1], legend[4]]));
       if (all.length > list.length)
-        parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + "." }));
+        parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + (all.some((c) => c.fits === false) ? "; what does not fit comes last." : ".") }));
       parent.append(moreData(["plan", "step", "±", "images/s", "memory", "moved", "fits"],
-        all.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), c.images_per_s ? Math.round(c.images_per_s) : null,
+        ranked.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), c.images_per_s ? Math.round(c.images_per_s) : null,
           cleave.bytes(c.memory_bytes), cleave.bytes(c.bytes_moved), c.fits === false ? "no" : c.fits ? "yes" : "–"])));
     },
   });
 
   /* ---- several runs ---- */
+
+  /* A plan that does not fit is marked wherever it stands, and never first. */
+  const marked = ([s, f]) => s.label + (f.fits === false ? " (does not fit)" : "");
+  const fittingFirst = (list) => list.slice().sort(([, a], [, b]) => (a.fits === false) - (b.fits === false));
 
   /* Small charts of what a step needs, a bar for each. */
   function drawFigures(parent, list) {
@@ -87,8 +127,9 @@
       if (some.length < 2) continue;
       cleave.chart(pair, {
         id, height: 74 + 30 * some.length, label: "Bars: " + title + ", by run",
-        config: cleave.bars(some.map(([s]) => s.label), [{ label: title, data: some.map(([, f]) => f[key]),
-          backgroundColor: some.map(([s]) => cleave.nth(cleave.subjects.indexOf(s))), maxBarThickness: 18 }], { flat: true, title, format, few: true }),
+        config: cleave.bars(some.map(marked), [{ label: title, data: some.map(([, f]) => f[key]),
+          backgroundColor: some.map(([s, f]) => f.fits === false ? cleave.colour("pale") : cleave.nth(cleave.subjects.indexOf(s))),
+          borderColor: cleave.colour("bad"), borderWidth: some.map(([, f]) => f.fits === false ? 1 : 0), maxBarThickness: 18 }], { flat: true, title, format, few: true }),
       });
     }
     if (!pair.children.length) pair.remove();
@@ -141,14 +182,16 @@
     has: () => cleave.subjects.length > 1,
     say: "What the report was given, one beside the other.",
     draw(parent) {
-      const list = cleave.subjects.map((s) => [s, cleave.figures(s)]);
+      const list = fittingFirst(cleave.subjects.map((s) => [s, cleave.figures(s)]));
       const timed = list.filter(([, f]) => f.measured_s || f.predicted_s);
       if (timed.length)
         cleave.chart(parent, {
           id: "compare", height: 90 + 44 * timed.length, label: "Bars: predicted and measured time of a step, by run",
-          config: cleave.bars(timed.map(([s]) => s.label), [
+          pick: (i) => cleave.showSubject(cleave.subjects.indexOf(timed[i][0])),
+          config: cleave.bars(timed.map(marked), [
             { label: "predicted", data: timed.map(([, f]) => f.predicted_s || null), errors: timed.map(([, f]) => f.error_s || 0),
-              backgroundColor: cleave.colour("blue"), maxBarThickness: 18 },
+              backgroundColor: timed.map(([, f]) => cleave.colour(f.fits === false ? "pale" : "blue")), borderColor: cleave.colour("bad"),
+              borderWidth: timed.map(([, f]) => f.fits === false ? 1 : 0), maxBarThickness: 18 },
             { label: "measured (median)", data: timed.map(([, f]) => f.measured_s || null),
               backgroundColor: cleave.colour("red"), maxBarThickness: 18 },
           ], { flat: true, title: "time of a step", format: cleave.seconds,
@@ -157,10 +200,10 @@
       drawFigures(parent, list);
       const columns = [["model", "model", String], ["plan", "plan", String], ["workers", "workers", String], ["batch", "batch", String],
         ["predicted", "predicted_s", cleave.seconds], ["measured", "measured_s", cleave.seconds], ["images/s", "images_per_s", (x) => Math.round(x)],
-        ["memory", "memory_bytes", cleave.bytes], ["moved", "bytes_moved", cleave.bytes], ["accuracy", "accuracy", cleave.accuracy]]
+        ["memory", "memory_bytes", cleave.bytes], ["moved", "bytes_moved", cleave.bytes], ["accuracy", "accuracy", cleave.accuracy], ["fits", "fits", (x) => x ? "yes" : "no"]]
         .filter(([, key]) => list.some(([, f]) => known(f[key])));
       parent.append(cleave.table(["", ...columns.map(([title]) => title)],
-        list.map(([s, f]) => [s.label, ...columns.map(([, key, format]) => known(f[key]) ? format(f[key]) : null)])));
+        list.map(([s, f]) => [marked([s, f]), ...columns.map(([, key, format]) => known(f[key]) ? format(f[key]) : null)])));
       drawDifferences(parent);
       drawPlans(parent);
     },
@@ -225,24 +268,27 @@
     say: "Bytes that workers send to each other in one step, by plan.",
     draw(parent, s) {
       const list = trafficOf(s).filter((c) => known(c.bytes_moved))
-        .sort((a, b) => a.bytes_moved - b.bytes_moved).slice(0, 24);
-      const links = ((s.prediction && s.prediction.links) || []).filter((l) => l.bytes > 0)
-        .sort((a, b) => b.bytes - a.bytes);
+        .sort((a, b) => (a.fits === false) - (b.fits === false) || a.bytes_moved - b.bytes_moved).slice(0, 24);
+      const { list: links, known: loads } = cleave.busyLinks(s);
       const pair = e("div", { class: "pair" }), shown = Math.min(links.length, 12);
       const height = 76 + 26 * Math.max(list.length, shown, 4);
       parent.append(pair);
       cleave.chart(pair, {
         id: "traffic", height, label: "Bars: bytes moved in a step by plan",
-        config: cleave.bars(list.map((c) => c.name), [{ label: "moved", data: list.map((c) => c.bytes_moved),
+        config: cleave.bars(list.map((c) => c.name + (c.fits === false ? " (does not fit)" : "")), [{ label: "moved", data: list.map((c) => c.bytes_moved),
           backgroundColor: list.map((c) => cleave.colour(c.name === cleave.figures(s).plan ? "green" : "purple")), maxBarThickness: 20 }],
         { flat: true, title: "bytes in a step, all workers", format: cleave.bytes }),
       });
       if (links.length)
         cleave.chart(pair, {
-          id: "links", height, label: "Bars: bytes on the busiest links",
-          note: links.length > shown ? "the busiest " + shown + " of " + links.length + " links" : "links of the machine",
-          config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: "bytes", data: links.slice(0, shown).map((l) => l.bytes),
-            backgroundColor: cleave.colour("cyan"), maxBarThickness: 20 }], { flat: true, title: "bytes on a link", format: cleave.bytes }),
+          id: "links", height, label: loads ? "Bars: share of the step that the busiest links carry something" : "Bars: bytes on the links that carry most",
+          note: (links.length > shown ? (loads ? "the busiest " : "the ") + shown + " of " + links.length + " links" : "links of the machine") +
+            (loads ? ", by their load" : ", by bytes: their bandwidth is not in this report"),
+          config: cleave.bars(links.slice(0, shown).map((l) => l.name), [{ label: loads ? "load" : "bytes",
+            data: links.slice(0, shown).map((l) => loads ? l.share : l.bytes),
+            backgroundColor: links.slice(0, shown).map((l) => loads ? cleave.loadColour(l.share) : cleave.colour("cyan")), maxBarThickness: 20 }],
+          { flat: true, title: loads ? "share of the step that a link is busy" : "bytes on a link", format: loads ? cleave.percent : cleave.bytes,
+            more: (i) => [cleave.bytes(links[i].bytes) + " in a step", links[i].bytes_per_s ? "at " + cleave.bytes(links[i].bytes_per_s) + "/s" : null].filter(Boolean) }),
         });
       const unknown = trafficOf(s).filter((c) => !known(c.bytes_moved)).length;
       if (unknown) parent.append(e("p", { class: "hint", text: cleave.plural(unknown, "plan") + " that could not have won " +
@@ -416,7 +462,7 @@
         cleave.chart(pair, { id: "accuracy", height: 320, label: "Lines: test accuracy by epoch",
           config: cleave.lines(tested.map((s) => cleave.line(several ? s.label : "test accuracy",
             s.epochs.map((x) => ({ x: x.epoch, y: x.test_accuracy })), several ? cleave.subjects.indexOf(s) : "green", looks(s, several))),
-          { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.fine,
+          { x: "epoch", y: "test accuracy", formatX: String, formatY: cleave.fine, zero: epochs.length < 2, most: epochs.length < 2 ? 1 : undefined,
             ticksX: epochs.length < 30 ? epochs : undefined }) });
       drawStepTimes(pair, runs, several);
       parent.append(moreData(["run", "epoch", "train loss", "test loss", "test accuracy", "time"], runs.flatMap((s) => s.epochs.map((x) =>

@@ -7,7 +7,7 @@
 "use strict";
 (function () {
   const e = cleave.element;
-  const left = 44, utilisationHeight = 56, axisHeight = 26, titleHeight = 20, gap = 8;
+  const left = 44, utilisationHeight = 56, axisHeight = 26, titleHeight = 20, gap = 8, separatedPx = 14, twoLanesPx = 14;
 
   /* ---- slices in view ---- */
 
@@ -21,6 +21,8 @@
     }
     return a;
   }
+
+  cleave.firstSliceAfter = firstAfter;
 
   function sliceAt(s, lane, t, slack) {
     let best = -1;
@@ -69,22 +71,55 @@
     return sums.map((x) => Math.min(1, x / n));
   }
 
-  /* The pixels of one lane. Of slices that share a pixel the longest has it. */
+  /* The pixels of one lane. A slice of a few pixels is painted as it is. Narrower ones would be a pattern of
+   * stripes, so they are put together: the lane is divided into cells, and what fills most of a cell
+   * colours the part of it that no wide slice covers. A gap of a pixel between wide slices is closed. */
+  const cellPx = 4, closedPx = 2, nGroups = cleave.groups.length;
+  let sums = new Float32Array(0); /* by cell: what is narrow, by group, and what wide slices cover */
+  function addToCells(from, to, slot) {
+    for (let c = Math.floor(from / cellPx); c * cellPx < to; c++)
+      sums[c * (nGroups + 1) + slot] += Math.min(to, (c + 1) * cellPx) - Math.max(from, c * cellPx);
+  }
+
   function paintLane(p, lane, view, colours, row) {
-    const s = p.slices, columns = row.length;
+    const s = p.slices, columns = row.length, size = Math.ceil(columns / cellPx) * (nGroups + 1), wide = [];
     const t0 = view.t0 / p.quantum, scale = columns / ((view.t1 - view.t0) / p.quantum);
-    let heldColumn = -1, heldLength = 0;
+    if (sums.length < size) sums = new Float32Array(size);
+    sums.fill(0, 0, size);
+    let narrow = false;
     for (let i = firstAfter(s, lane, t0); i < s.first[lane + 1]; i++) {
       const a = (s.begin[i] - t0) * scale, b = (s.end[i] - t0) * scale;
       if (a >= columns) break;
       if (b <= 0) continue;
-      const c0 = Math.max(0, Math.floor(a)), c1 = Math.min(columns, Math.max(c0 + 1, Math.floor(b)));
-      if (c1 === c0 + 1 && c0 === heldColumn && b - a < heldLength) continue;
-      const colour = colours[p.group[i]];
-      row.fill(colour, c0, c1);
-      if (c1 - c0 > 3 && a >= 0 && p.group[i] !== 5) row[c0] = colours[8];
-      heldColumn = c1 - 1;
-      heldLength = c1 === c0 + 1 ? b - a : Infinity;
+      const isWide = b - a >= cellPx;
+      if (isWide) wide.push(i); else narrow = true;
+      addToCells(Math.max(0, a), Math.min(columns, b), isWide ? nGroups : p.group[i]);
+    }
+    if (narrow) paintCells(size / (nGroups + 1), colours, row);
+    let reached = -Infinity;
+    for (const i of wide) {
+      const a = (s.begin[i] - t0) * scale, b = (s.end[i] - t0) * scale;
+      let c0 = Math.max(0, Math.round(a));
+      const c1 = Math.min(columns, Math.max(c0 + 1, Math.round(b)));
+      if (c0 > reached && c0 - reached <= closedPx) c0 = reached;
+      row.fill(colours[p.group[i]], c0, c1);
+      if (b - a >= separatedPx && a >= 0 && p.group[i] !== 5) row[c0] = colours.edges[p.group[i]];
+      reached = c1;
+    }
+  }
+
+  function paintCells(n, colours, row) {
+    for (let c = 0; c < n; c++) {
+      let best = -1, most = 0, all = 0;
+      for (let k = 0; k < nGroups; k++) {
+        const x = sums[c * (nGroups + 1) + k];
+        all += x;
+        if (x > most) { most = x; best = k; }
+      }
+      if (best < 0) continue;
+      /* Where there is more of nothing than of anything, a lone slice is still a line. */
+      const end = Math.min(row.length, (c + 1) * cellPx), nothing = cellPx - all - sums[c * (nGroups + 1) + nGroups];
+      row.fill(colours[best], most >= nothing ? c * cellPx : Math.max(c * cellPx, end - Math.max(1, Math.round(all))), end);
     }
   }
 
@@ -101,19 +136,19 @@
         communicate.fill(colours[7]);
         paintLane(p, 2 * w, view, colours, compute);
         paintLane(p, 2 * w + 1, view, colours, communicate);
-        if (each < 5 * ratio) mergeLanes(compute, communicate, colours);
+        if (each < twoLanesPx * ratio) mergeLanes(compute, communicate, colours);
         painted = w;
       }
       const inside = y - (w - view.w0) * each;
-      if (each >= 5 * ratio && inside >= each - ratio) continue;
-      pixels.set(each >= 5 * ratio && inside >= each * 0.68 ? communicate : compute, (top * ratio + y | 0) * columns);
+      if (each >= twoLanesPx * ratio && inside >= each - ratio) continue;
+      pixels.set(each >= twoLanesPx * ratio && inside >= each * 0.68 ? communicate : compute, (top * ratio + y | 0) * columns);
     }
   }
 
   /* Rows too thin for two parts: communication shows where its worker stands still, in a paler tone. */
   function mergeLanes(compute, communicate, colours) {
     for (let c = 0; c < compute.length; c++)
-      if (compute[c] === colours[5] && communicate[c] === colours[4]) compute[c] = colours[9];
+      if (compute[c] === colours[5] && communicate[c] === colours[4]) compute[c] = colours[8];
   }
 
   /* ---- the chart ---- */
@@ -127,9 +162,10 @@
     const canvas = e("canvas", { tabindex: "0", role: "img", "aria-label": "Timeline of " +
       cleave.plural(workers, "worker") + ", " + panels.map((p) => p.t.kind + " " + cleave.seconds(p.t.span_s)).join(", ") });
     const tools = e("div", { class: "tools" }), plot = e("div", { class: "plot" }, canvas);
-    parent.append(e("figure", { "data-chart": "timeline" }, tools, plot));
+    const hint = e("figcaption"), figure = e("figure", { "data-chart": "timeline" }, tools, plot, hint);
+    parent.append(figure);
     canvas.style.height = total + "px";
-    const chart = { panels, view, canvas, span, workers, panelHeight, total, tools,
+    const chart = { panels, view, canvas, span, workers, panelHeight, total, tools, left, twoLanesPx, hint, figure,
       tops: panels.map((_, i) => utilisationHeight + titleHeight + i * (titleHeight + panelHeight)) };
     chart.scale = () => d3.scaleLinear().domain([view.t0, view.t1]).range([left, canvas.clientWidth]);
     return chart;
@@ -144,8 +180,9 @@
     const byGroup = cleave.groupColours();
     const colours = cleave.groups.map((k) => cleave.pixel(byGroup[k]));
     colours[7] = cleave.pixel(cleave.colour("idle")); /* idle: nothing at all */
-    colours[8] = cleave.pixel(cleave.colour("paper")); /* between two slices */
-    colours[9] = cleave.pixel(d3.interpolateRgb(byGroup.wait, byGroup.communicate)(0.4));
+    /* The first column of a wide slice is darker: where it begins. */
+    colours.edges = cleave.groups.map((k) => cleave.pixel(d3.color(byGroup[k]).darker(0.9)));
+    colours[8] = cleave.pixel(d3.interpolateRgb(byGroup.wait, byGroup.communicate)(0.4));
     const inner = Math.round((width - left) * ratio);
     const image = g.createImageData(inner, canvas.height);
     panels.forEach((p, i) => paintPanel(image, p, view, chart.tops[i], panelHeight, ratio, colours));
@@ -154,6 +191,7 @@
     g.font = "12px system-ui, sans-serif";
     paintUtilisation(chart, g, width);
     paintFrame(chart, g, width);
+    cleave.paintMarks(chart, g, width);
   }
 
   function paintUtilisation(chart, g, width) {
@@ -202,7 +240,7 @@
     for (let w = view.w0; w < Math.min(view.w1, p.workers); w++) {
       const s = p.slices, lane = 2 * w;
       for (let i = firstAfter(s, lane, view.t0 / p.quantum); i < s.first[lane + 1]; i++) {
-        const a = Math.max(left, scale(s.begin[i] * p.quantum)), b = scale(s.end[i] * p.quantum);
+        const a = Math.max(left, scale(s.begin[i] * p.quantum)), b = Math.min(scale.range()[1], scale(s.end[i] * p.quantum));
         if (a > scale.range()[1]) break;
         if (b - a < 34 || p.group[i] > 3) continue;
         const text = cleave.instruction(p.t.names[s.name[i]]).layer;
@@ -211,13 +249,21 @@
     }
   }
 
+  /* The page names one predicted and one measured time of a step. The step drawn here is one of many, so
+   * where it took another time that is said of it, and not of the step. */
+  function panelTitle(chart, p) {
+    const f = cleave.figures(cleave.subject()), said = p.t.kind === "measured" ? f.measured_s : f.predicted_s;
+    if (!said || Math.abs(p.t.span_s / said - 1) < 0.0005) return p.t.kind + ": step " + cleave.seconds(p.t.span_s);
+    return p.t.kind + (p.t.kind === "measured" ? ": one step, of about median length" : ": instructions of one step");
+  }
+
   function paintFrame(chart, g, width) {
     const { panels, tops, panelHeight } = chart, scale = chart.scale();
     panels.forEach((p, i) => {
       const idle = p.idle;
       g.fillStyle = cleave.colour(p.t.kind === "measured" ? "red" : "blue");
       g.font = "bold 12px system-ui, sans-serif";
-      g.fillText(p.t.kind + ": step " + cleave.seconds(p.t.span_s) + (width < 420 ? ", idle " : ", not computing ") +
+      g.fillText(panelTitle(chart, p) + (width < 420 ? ", idle " : ", not computing ") +
         cleave.percent(idle), left, tops[i] - 6);
       g.font = "12px system-ui, sans-serif";
       paintLabels(chart, g, p, tops[i]);
@@ -252,7 +298,7 @@
     const row = (y - chart.tops[i]) / each, w = chart.view.w0 + Math.floor(row);
     if (w >= p.workers) return null;
     const scale = chart.scale(), t = scale.invert(x) / p.quantum, slack = (scale.invert(x + 1) - scale.invert(x)) / p.quantum;
-    const lane = 2 * w + (each >= 5 && row % 1 > 0.68 ? 1 : 0);
+    const lane = 2 * w + (each >= twoLanesPx && row % 1 > 0.68 ? 1 : 0);
     return { p, w, index: sliceAt(p.slices, lane, t, slack), lane, t: t * p.quantum };
   }
 
@@ -303,7 +349,7 @@
     /* d3-zoom turns wheels, drags and pinches into one transform; the view follows its changes. */
     let last = d3.zoomIdentity;
     const zoom = d3.zoom().scaleExtent([1e-9, 1e9])
-      .filter(() => !d3.event.button && (d3.event.type !== "wheel" || d3.event.ctrlKey || document.activeElement === canvas))
+      .filter(() => !d3.event.button && !(d3.event.shiftKey && d3.event.type === "mousedown") && (d3.event.type !== "wheel" || d3.event.ctrlKey || document.activeElement === canvas))
       .on("start", () => cleave.hideTip())
       .on("zoom", () => {
         const now = d3.event.transform, k = last.k / now.k;
@@ -335,8 +381,20 @@
     canvas.addEventListener("mousemove", (event) => {
       const box = canvas.getBoundingClientRect(), hit = find(chart, event.clientX - box.left, event.clientY - box.top);
       if (hit && !event.buttons) cleave.showTip(tell(chart, hit), event.clientX, event.clientY); else cleave.hideTip();
+      const pointsAt = (x) => x && x.p.messageOf && x.p.messageOf.get(x.index), before = pointsAt(chart.pointed);
+      chart.pointed = hit;
+      if (pointsAt(hit) !== before) redraw();
     });
     canvas.addEventListener("mouseleave", cleave.hideTip);
+    /* A click, not the end of a drag: the layer is chosen, or nothing is. */
+    let pressed = null;
+    canvas.addEventListener("mousedown", (event) => { pressed = event.shiftKey ? null : [event.clientX, event.clientY]; });
+    canvas.addEventListener("click", (event) => {
+      canvas.focus();
+      if (!pressed || Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) > 3) return;
+      const box = canvas.getBoundingClientRect(), hit = find(chart, event.clientX - box.left, event.clientY - box.top);
+      cleave.choose(hit && hit.index >= 0 ? cleave.layerOf(hit.p.t.names[hit.p.slices.name[hit.index]]) : null);
+    });
     const buttons = [["+", () => zoomAt(middle(), 0.5), "zoom in"], ["−", () => zoomAt(middle(), 2), "zoom out"], ["◀", () => shift(-0.3), "earlier"],
       ["▶", () => shift(0.3), "later"], ["All", all, "show all"]];
     if (chart.workers > 8) buttons.push(["Fewer workers", () => rows(0.5)], ["More workers", () => rows(2)], ["▲", () => shiftRows(-Math.ceil((view.w1 - view.w0) / 2)), "workers before"],
@@ -348,15 +406,16 @@
   cleave.addSection({
     id: "timeline", title: "Timeline",
     has: (s) => s.timelines.length > 0,
-    say: "One step of all workers: computing in the upper part of each row, communication in the lower. Where " +
-      "a row has the colour of idling, its worker stands still.",
+    say: "One step of all workers: computing in the upper part of each row, communication in the lower (rows that are too " +
+      "thin for two parts show computing). Where a row has the colour of idling, its worker stands still.",
     draw(parent, s) {
       const byGroup = cleave.groupColours();
       const chart = createChart(parent, s);
       parent.append(cleave.legend(["forward", "backward", "update", "other", "load", "communicate"].map((k) =>
         [k === "other" ? "copies, sums, other" : k, byGroup[k]]).concat([["idle or waiting", cleave.colour("idle")]],
-        chart.workers > 60 ? [["waiting while it communicates", d3.interpolateRgb(byGroup.wait, byGroup.communicate)(0.4)]] : [])));
-      parent.append(e("p", { class: "hint", text: "Drag to move; click it, then wheel or + and − to zoom, arrows to move, 0 for all" +
+        chart.panelHeight / chart.workers < twoLanesPx ? [["waiting while it communicates", d3.interpolateRgb(byGroup.wait, byGroup.communicate)(0.4)]] : [])));
+      parent.append(e("p", { class: "hint", text: "Drag to move; click it, then wheel or + and − to zoom, arrows to move, 0 for all; a click on an instruction " +
+        "chooses its layer; Shift and drag for the totals of a range" +
         (chart.workers > 8 ? ", Page Down and Page Up for fewer and more workers" : "") + "." }));
       let waiting = false;
       const redraw = () => {
@@ -364,8 +423,13 @@
         waiting = true;
         requestAnimationFrame(() => { waiting = false; paint(chart); });
       };
+      chart.redraw = redraw;
       addMoves(chart, redraw);
+      cleave.addMarks(chart, parent);
+      chart.figure.repaint = () => paint(chart);
+      cleave.whenChosen(redraw);
       paint(chart);
+      cleave.addExports(chart.figure);
       new ResizeObserver(redraw).observe(chart.canvas.parentElement);
       cleave.timelineChart = chart; /* for looking at it from outside: tests */
     },
