@@ -178,7 +178,7 @@ int main(int argc, char **argv)
         pack(specs[0], path, (enum pack_encoding)e);
         (void)snprintf(specs[1 + e], sizeof specs[0], "packed:%s", path);
     }
-    sync(); /* only what is on the disk can be forgotten */
+    sync(); /* only pages written to the disk can be dropped */
     printf("%d JPEGs of %dx%d, 9 of 10 read in random order by one thread, best of %d, us/image\n",
            n_images, side, side, REPEATS);
     printf("%-5s %-6s %10s %10s %7s\n", "", "", "folder", "packed", "ratio");

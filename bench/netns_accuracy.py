@@ -26,7 +26,7 @@ import time
 
 PLANS = ["data", "data:tree", "data:hierarchical", "model", "owt", "gpipe", "1f1b", "pipedream", "ps"]
 CONTROL = "reno"  # of TCP: what every kernel lets a namespace have
-# A link's token bucket: what passes at once after a rest. Smaller ones lose tokens, and so bandwidth,
+# A link's token bucket: the bytes that pass at once after a rest. Smaller ones lose tokens, and so bandwidth,
 # whenever the kernel's timers come late because all cores are at work.
 LEAST_BURST, BURST_S = 32768, 2.5e-3
 LITTLE_DOUBT = 0.02  # as of 'cleave bench accuracy': a smaller standard error is none

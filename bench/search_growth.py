@@ -165,7 +165,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="of which the middle one counts [5]")
     parser.add_argument("--out", help="folder for both files [docs/measurements and docs/images]")
     parser.add_argument("--json", metavar="FILE",
-                        help="keep the figures there; what is there is not measured again")
+                        help="keep the figures there; figures that it has are not measured again")
     arguments = parser.parse_args()
     measured = Measured(arguments.cleave, arguments.rounds, arguments.json)
     held = measured.get(BARS)

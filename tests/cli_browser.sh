@@ -74,7 +74,7 @@ run 0 predict lenet5 --data $data --batch 64 --workers 4 --machine 1x4:p100 --pl
 mv stdout pipe.json
 run 0 report pipe.json pipe.trace -o pipe.html
 
-# Made from what is there: a plan that does not fit and would be the fastest; a search that named another
+# Made from the files at hand: a plan that does not fit and would be the fastest; a search that named another
 # time than the prediction; a study that says how many workers are worth it; a second plan of the page.
 python3 - <<'PYTHON'
 import json, shutil

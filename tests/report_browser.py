@@ -275,7 +275,7 @@ def check_words(driver):
 
 
 def check_fits(driver):
-    """What does not fit is marked, and never first."""
+    """Plans that do not fit are marked, and never first."""
     for name, chart in (("nofit.html", "compare"), ("nofit-search.html", "candidates")):
         page = Page(driver, name)
         labels, steps = page.js("""(() => { const d = document.querySelector('[data-chart="' + arguments[0] + '"]').chart.data;
@@ -345,7 +345,7 @@ def check_layer(driver):
 
 
 def check_tartan(driver):
-    """What is narrower than a pixel is put together: neighbouring pixels of 32 workers rarely differ."""
+    """Slices narrower than a pixel are put together: neighbouring pixels of 32 workers rarely differ."""
     page = Page(driver, "wide.html")
     share, lines = page.js("""(() => {
         const t = cleave.timelineChart, c = t.canvas, k = c.width / c.clientWidth, each = t.panelHeight / t.workers;
@@ -514,8 +514,8 @@ def check_compared(driver):
     for chart, key in (("compare-speed", "images_per_s"), ("compare-memory", "memory_bytes"), ("compare-moved", "bytes_moved")):
         page.check(near(page.chart(chart)[0], [d[key] for d in done]), f"{key} of both runs")
     text = page.find("#compare").text
-    page.check("What differs" in text and "plan owt data" in text, "what differs between them: " + text)
-    page.check("seed" not in text, "and what does not is not shown")
+    page.check("Differences" in text and "plan owt data" in text, "the differences between them: " + text)
+    page.check("seed" not in text, "and nothing that is the same")
     plans = page.find("#plans").text
     page.check("channels / 2" in plans and "samples / 2" in plans, "plans side by side: " + plans)
     page.check(len(page.chart("loss")) == 4 and len(page.chart("accuracy")) == 2, "losses over each other")

@@ -23,7 +23,7 @@ static struct graph *build(int64_t batch)
     return g;
 }
 
-/* What was opened for other batches. */
+/* The graphs opened for other batches. */
 struct opened {
     struct graph *graph, *eval;
 };

@@ -118,8 +118,8 @@ static void test_heap(void **state)
     struct session s;
     start(&s, c);
     struct fixture_batch batch = fixture_make_batch(s.graph[0], 0);
-    /* The C library's per-thread caches count as in use and may still take a chunk or two; what
-     * leaks grows in every round. */
+    /* The C library's per-thread caches count as in use and may still take a chunk or two; a
+     * leak grows in every round. */
     size_t before, after;
     int round = 0;
     run_steps(&s, &batch, 2);

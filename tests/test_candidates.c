@@ -1,5 +1,5 @@
 /* Which plan is recommended: never a slower one than data parallelism, never one that does not fit,
- * the simpler one where both are as fast; and what stops a search.
+ * the simpler one where both are as fast; and how a search is stopped.
  */
 #include "model/network.h"
 #include "plan/plan.h"
@@ -379,7 +379,7 @@ static void test_costs_of_other_kinds(void **state)
     machine_destroy(m);
 }
 
-/* ---- what ends a search ---- */
+/* ---- the end of a search ---- */
 
 static bool stops_later(void *user)
 {
@@ -469,7 +469,7 @@ static void test_finalists_where_none_is_near(void **state)
     graph_destroy(g);
 }
 
-/* What was measured decides, and a plan that was dropped does not win. */
+/* Measured steps decide, and a plan that was dropped does not win. */
 static void test_behind_in_a_trial(void **state)
 {
     (void)state;

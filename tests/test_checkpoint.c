@@ -1,4 +1,5 @@
-/* Checkpoints: what goes in comes out, damage is noticed, and a failed save harms nothing. */
+/* Checkpoints: a round trip keeps everything, damage is noticed, and a failed save harms nothing.
+ */
 #include "testing.h"
 #include "training.h"
 
@@ -334,7 +335,7 @@ static void test_weights_last(void **state)
     bench_close(&b);
 }
 
-/* ---- what does not fit ----------------------------------------------------------------------- */
+/* ---- checkpoints that do not fit ------------------------------------------------------------- */
 
 static void test_differences_are_named(void **state)
 {

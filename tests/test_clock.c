@@ -265,8 +265,8 @@ static void test_pipedream(void **state)
     double last = INFINITY;
     for (int window = 1; window <= 32; window *= 2) {
         assert_seconds(pipedream_step(window, one, one), (window + 2) * 2.0 / window);
-        /* The slowest stage, and once what lies before and behind it, or less: what waits for the
-         * first backward can do the next forward. */
+        /* The slowest stage, and once the stages before and behind it, or less: a stage
+         * that waits for the first backward can do the next forward. */
         double step_s = pipedream_step(window, f, b);
         assert_true(step_s > 3 && step_s <= 3 + (0.5 + 0.75 + 0.5 + 1) / window);
         assert_true(step_s < last);
@@ -584,7 +584,7 @@ static void test_error_bar(void **state)
     assert_near(r->share[COST_MEASURED], 0.5, 1e-12);
     assert_near(r->share[COST_FITTED], 0.25, 1e-12);
     assert_near(r->share[COST_ROOFLINE], 0.25, 1e-12);
-    /* Half the spread of what was measured, all of a fit's, 30 % of a roofline. */
+    /* Half the spread of measured costs, all of a fit's, 30 % of a roofline. */
     assert_near(r->error_s, 0.1 + 0.2 + 0.3, 1e-12);
     scene_close(&s);
 }

@@ -167,7 +167,7 @@ static void test_who_computes_looks_in_between(void **state)
     scene_close(&s);
 }
 
-/* Two hosts, a worker on each, that compute for 10 s; what was measured between them is in
+/* Two hosts, a worker on each, that compute for 10 s; the curves measured between them are in
  * `network`, which must outlive the scene. */
 static void open_between_hosts(struct scene *s, struct machine_curve network[2])
 {
@@ -184,7 +184,7 @@ static void open_between_hosts(struct scene *s, struct machine_curve network[2])
 }
 
 /* Between hosts the links decide how long a message takes, the curves what it costs the cores; a
- * sum over as many as were measured takes what was measured. */
+ * sum over as many as were measured takes the measured time. */
 static void test_networks_take_cores(void **state)
 {
     (void)state;
@@ -384,8 +384,8 @@ static void test_cold_caches(void **state)
 
 /* ---- more workers than cores ---- */
 
-/* One step of n workers on two cores, each of which computes for `seconds`; what is known exactly,
- * but for turns. */
+/* One step of n workers on two cores, each of which computes for `seconds`; all costs are known
+ * exactly, but for turns. */
 static double step_of_crowd(int n, double seconds)
 {
     struct scene s;

@@ -1,4 +1,4 @@
-/* What holds for every plan on every machine: random networks under random plans with random costs.
+/* Laws of every plan on every machine: random networks under random plans with random costs.
  *
  *     CLEAVE_TEST_CASES=5000 test_clock_plans     more of them
  *     CLEAVE_TEST_SEED=17 test_clock_plans        others; a case's seed is this plus its number
@@ -58,12 +58,12 @@ static void place(struct scene *s, int machine)
 {
     scene_place(s, machines[machine]);
     s->machine->curves = curves;
-    s->machine->n_curves = machine % 2 ? 2 : 0; /* or what is not measured is guessed */
+    s->machine->n_curves = machine % 2 ? 2 : 0; /* or a guess replaces missing measurements */
     s->machine->wake_s = 8e-6;
     s->machine->step_s = 2e-5;
 }
 
-/* ---- what must hold ---- */
+/* ---- the laws ---- */
 
 static bool is_cpu(const struct scene *s)
 {
@@ -109,8 +109,8 @@ static void check_times(const struct scene *s)
     }
 }
 
-/* What leaves a device comes to another, and all of it was sent by somebody. Within a CPU host
- * nothing is on a link. */
+/* Every byte that leaves a device comes to another, and all of it was sent by somebody. Within a
+ * CPU host nothing is on a link. */
 static void check_links(const struct scene *s)
 {
     const struct machine *m = s->machine;
@@ -148,7 +148,7 @@ static void check_again(struct scene *s)
     }
 }
 
-/* ---- what is faster ---- */
+/* ---- faster machines ---- */
 
 struct tally {
     int n_run, n_slower;
@@ -169,7 +169,7 @@ static void check_free(struct scene *s)
     assert_true(s->result.run_s >= most * (1 - ROUNDING));
 }
 
-/* Sharing has anomalies: what comes sooner can meet, and delay, what it did not meet before. They
+/* Sharing has anomalies: a message that comes sooner can meet, and delay, another one. They
  * are rare and small. */
 static void check_bandwidth(struct draw *d, struct scene *s, double step_s, struct tally *tally)
 {

@@ -111,7 +111,7 @@ static void test_used_again(void **state)
     machine_destroy(b.machine);
 }
 
-/* Within a CPU host a call takes what was measured, or a guess. */
+/* Within a CPU host a call takes the measured time, or a guess. */
 static void test_on_a_host(void **state)
 {
     (void)state;

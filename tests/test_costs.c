@@ -88,7 +88,7 @@ static void find(struct stage_costs *s)
         costs_settle_alone(&sums, s->scene.costs[w], s->scene.programs[w]->n_instrs);
 }
 
-/* The mean of what was measured alone stays what it was, however far single costs are off. */
+/* The mean of costs measured alone stays as it was, however far single costs are off. */
 static void check_alone(const struct stage_costs *s, double alone_s, double apart)
 {
     char key[WORK_KEY_BYTES];
@@ -129,7 +129,7 @@ static void test_alone_is_not_believed(void **state)
     close_stages(&s);
 }
 
-/* What is not known alone says nothing about what is. */
+/* A cost not known alone says nothing about those that are. */
 static void test_alone_is_not_known(void **state)
 {
     (void)state;

@@ -211,7 +211,7 @@ static void test_images(void **state)
 }
 
 /* NaN comes out as NaN, as in the reference: a network that has diverged must not
- * look like one that has not. First element and last: whole vectors, and what is left of them. */
+ * look like one that has not. First element and last: whole vectors, and the rest. */
 static void test_nan_passes(void **state)
 {
     (void)state;

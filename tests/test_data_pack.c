@@ -1,4 +1,4 @@
-/* Packed files: what goes in comes out, and no damage passes. */
+/* Packed files: a round trip keeps everything, and no damage passes. */
 #include "base/log.h"
 #include "data/pack.h"
 #include "testing.h"
@@ -114,7 +114,7 @@ static void test_other_sources(void **state)
     assert_fails(pack_create(mnist, DATASET_TRAIN, path, &jpeg), STATUS_USAGE, "pack it raw");
     assert_fails(pack_create("synthetic:mnist", DATASET_TRAIN, path, NULL), STATUS_USAGE,
                  "nothing to pack");
-    assert_same_samples(mnist, spec); /* what was there stays */
+    assert_same_samples(mnist, spec); /* the old file stays */
 }
 
 static void test_test_split(void **state)

@@ -370,7 +370,7 @@ static const struct {
      "m.json:1: kinds/1: kind 'p100' is there twice"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
      "\"reached_flops_per_s\": 1e15}], " NODES "}",
-     "device kind 'y': what is reached must not be above the peak"},
+     "device kind 'y': reached figures must not be above the peak"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"class\": \"gpx\"}]}",
      "m.json:1: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"

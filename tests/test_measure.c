@@ -193,8 +193,8 @@ static void soloist_close(struct soloist *s, const struct bench *b)
     b->backend->device_close(s->device);
 }
 
-/* A worker rehearses with nobody else there: what would communicate is left out, and no thread is
- * started for it. */
+/* A worker rehearses with nobody else there: communicating instructions are left out, and no thread
+ * is started for it. */
 static void test_reaches_nobody(void **state)
 {
     static const char *const strategies[] = {"data",  "model",     "spatial",
@@ -476,7 +476,7 @@ static void test_each_plan_has_its_own_factors(void **state)
     bench_close(&b);
 }
 
-/* ---- what was measured in a bad minute ---- */
+/* ---- costs of a bad minute ---- */
 
 static struct {
     const struct backend *real;
@@ -538,7 +538,7 @@ static void test_a_bad_minute_does_not_stay(void **state)
     assert_that(good_s < bad_s / 2, "%g s, then %g s", bad_s, good_s);
 
     bool is_calm = result.disturbed == 0; /* this host has no other programs now */
-    minute.naps = true; /* what was measured beside other programs replaces nothing better */
+    minute.naps = true; /* costs measured beside other programs replace nothing better */
     minute.longer = 5;
     bad_s = ask_again(&b, path, &result);
     assert_that(!is_calm || bad_s < 2 * good_s, "%g s, then %g s", good_s, bad_s);

@@ -1,4 +1,4 @@
-/* What a run takes is what was said before it: the slabs, and a stated constant. Each case runs in
+/* A run takes the memory stated before it: the slabs, and a stated constant. Each case runs in
  * a process of its own, because a peak never goes down again. */
 #include "session.h"
 

@@ -7,7 +7,7 @@
 
 /* ---- a backend that counts ---- */
 
-/* What was allocated through it. Memory is not touched: nothing runs. */
+/* The buffers allocated through it. Memory is not touched: nothing runs. */
 static struct {
     int n;
     int64_t sizes[BUFFER_CLASS_COUNT + 1];
@@ -437,7 +437,7 @@ static void test_too_few_devices(void **state)
     graph_destroy(g);
 }
 
-/* It lies in the profile with what was measured, but this process may have less of it, or more. */
+/* It lies in the profile with the measured costs, but this process may have less of it, or more. */
 static void test_memory_of_this_host_is_looked_up(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Measured costs: found again, estimated, moved and looked at. What becomes of their files is in
+/* Measured costs: found again, estimated, moved and looked at. Their files are tested in
  * test_profile_files. */
 #include "base/random.h"
 #include "base/timer.h"
@@ -33,7 +33,7 @@ static void test_finds_what_was_added(void **state)
     assert_false(profile_find(p, &one, "", &c));
     assert_false(profile_find(p, &one, "conv2d [0,0,8,8] 3x3 s1 forwar", &c));
     assert_false(profile_find(p, &one, "conv2d [0,0,8,8] 3x3 s1 forward ", &c));
-    add_numbered(p, &one, 5000, 3); /* into what is in memory already */
+    add_numbered(p, &one, 5000, 3); /* beside those in memory already */
     for (int i = 0; i < 5003; i++)
         assert_true(has_numbered(p, &one, i));
     profile_close(p);
@@ -279,7 +279,7 @@ static void test_the_nearest_load_serves(void **state)
     profile_close(p);
 }
 
-/* What was measured less calmly is replaced, and what was measured as calmly but earlier. */
+/* Costs replace those measured less calmly, and those measured as calmly but earlier. */
 static void test_calmer_costs_replace(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void test_checked_while_open(void **state)
     assert_true(profile_is_checked(p, &one, key));
     assert_false(profile_is_checked(p, &loaded, key));
     assert_false(profile_is_checked(p, &one, "conv2d [2,2,8,8] 3x3 s1 forward"));
-    add_numbered(p, &one, 3, 3); /* of this process: what is in memory stays */
+    add_numbered(p, &one, 3, 3); /* of this process: costs in memory stay */
     assert_true(profile_is_checked(p, &one, key));
     profile_close(p);
     p = open_profile("checked.db");

@@ -55,7 +55,7 @@ static void run_on_hashes(const struct program *p, const struct instr *instr, ui
     for (int k = 0; k < instr->n_reads; k++)
         hash = mix(hash, content[instr->reads[k]]);
     for (int k = 0; instr->kind == INSTR_UPDATE && k < instr->n_writes; k++)
-        hash = mix(hash, content[instr->writes[k]]); /* an update changes what was there */
+        hash = mix(hash, content[instr->writes[k]]); /* an update changes the old contents */
     for (int k = 0; k < instr->n_writes; k++)
         content[instr->writes[k]] = mix(hash, (uint64_t)k);
     bool hurts_itself = false;

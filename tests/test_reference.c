@@ -26,7 +26,7 @@ static int close_devices(void **state)
 static const double DIFFERENCE = 1e-5;
 
 /* What the gradients are of: the sum of output times all output gradients; of the loss, its sum
- * over the global batch. Taken as the difference between two outputs, where what is equal cancels
+ * over the global batch. Taken as the difference between two outputs, where equal terms cancel
  * exactly. */
 static double objective_difference(const struct oprun *r, const double *plus, const double *minus)
 {

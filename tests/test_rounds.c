@@ -1,5 +1,5 @@
 /* Which worker computes when in a round, and which rounds are kept, seen by a backend that records
- * what runs. */
+ * every run. */
 #include "base/timer.h"
 #include "plan_suite.h"
 #include "profile/rounds.h"
@@ -42,7 +42,7 @@ static struct {
     int per_pass, n_mine;
     bool sleeps;                  /* the core is others' meanwhile; else it is busy */
     double (*takes_s)(int round); /* from 0, the one that is not kept */
-    double longest_s;             /* of what was kept */
+    double longest_s;             /* of the kept rounds */
 } rounds;
 
 /* `r` is given what the request points to. */

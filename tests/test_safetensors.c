@@ -1,5 +1,5 @@
 /* The safetensors reader and writer: round trip, every way a header can be wrong, every truncation,
- * every damaged byte, and what happens when the disk refuses. */
+ * every damaged byte, and a disk that refuses. */
 #include "testing.h"
 
 #include "runtime/safetensors.h"

@@ -185,7 +185,7 @@ static void test_stopping_gives_the_best_so_far(void **state)
     }
 }
 
-/* Wherever it is stopped: what is left of a branch that was begun may hold the optimum. */
+/* Wherever it is stopped: the rest of a branch that was begun may hold the optimum. */
 static void test_bounds_of_a_stopped_search_hold(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static struct plan_price estimate(const struct subject *s, const struct plan *pl
     return e;
 }
 
-/* Beside a server parts of parameters stay with their workers: only what is whole goes there. */
+/* Beside a server parts of parameters stay with their workers: only whole ones go there. */
 static void test_a_server_beside_cut_layers(void **state)
 {
     (void)state;

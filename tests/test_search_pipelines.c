@@ -1,4 +1,4 @@
-/* Pipelines: the dynamic programme against exhaustive search, and what comes out on networks. */
+/* Pipelines: the dynamic programme against exhaustive search, and its results on networks. */
 #include "random_graphs.h"
 #include "search_subject.h"
 
@@ -25,12 +25,12 @@ struct table {
     int n_crosses; /* asked for */
 };
 
-/* One stage, with what is behind it. */
+/* One stage, with those behind it. */
 struct part {
     struct split_cost stage, cross; /* to the next */
 };
 
-/* More stages behind need more memory: what costs most does not fit there. */
+/* More stages behind need more memory: the costliest parts do not fit there. */
 static bool stage_cost(void *user, int first, int end, int slot, int n, int behind,
                        struct split_cost *cost)
 {
@@ -103,7 +103,7 @@ static void draw_table(struct draw *d, struct table *t)
         all[i] = draw_number(d, 0, 40);
 }
 
-/* The cost of what was found, taken apart. */
+/* The cost of the split found, taken apart. */
 static double cost_of_found(struct table *t, const struct split_found *f)
 {
     struct part parts[BLOCKS];

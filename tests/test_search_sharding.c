@@ -1,4 +1,4 @@
-/* What moves between two layers, against counting it worker by worker, and legal placements. */
+/* Bytes between two layers, against counting it worker by worker, and legal placements. */
 #include "random_graphs.h"
 
 #include "search/compose.h"

@@ -145,7 +145,7 @@ static void test_killed(void **state)
     assert_int_equal(tensorboard_open(folder, 1, &t), STATUS_OK);
     assert_int_equal(tensorboard_close(t), STATUS_OK);
     assert_int_equal(read_file(now), VERSION_RECORD + RESTART);
-    /* a damaged byte ends what is kept, too */
+    /* a damaged byte ends the kept part, too */
     all[whole - 10] ^= 1;
     put_file(all, n);
     assert_int_equal(tensorboard_open(folder, 1, &t), STATUS_OK);

@@ -204,7 +204,7 @@ static void test_equal_keys(void **state)
     check_equal_keys("cpu", "resnet18", "spatial", false);
 }
 
-/* ---- what changes a key, one by one ---- */
+/* ---- changes of a key, one by one ---- */
 
 /* The instruction that runs `pass` of the first group of that op. */
 static int find_run(const struct program *p, enum op_kind op, enum pass pass)

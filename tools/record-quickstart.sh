@@ -4,7 +4,7 @@
 #   tools/record-quickstart.sh [FOLDER]      as root; FOLDER: docs/recordings unless given
 #
 # debootstrap makes the root. In it a terminal is recorded in which apt installs git and make, the
-# committed state of this repository is cloned, and `make quickstart` does the rest. What comes back is
+# committed state of this repository is cloned, and `make quickstart` does the rest. It writes
 # quickstart.typescript and quickstart.timing (scriptreplay shows them), cleaned by clean_recording.py.
 # With KEEP=DIR the report and the record of its run go to DIR. MIRROR and SUITE say which Debian.
 set -euo pipefail
@@ -58,7 +58,7 @@ mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
 ln -sf pts/ptmx "$root/dev/ptmx"
 
-# What is typed in it, each line after a prompt.
+# The lines typed in it, each after a prompt.
 cat >"$root/root/session.sh" <<'SESSION'
 stty cols 100 rows 30
 cd /root

@@ -36,7 +36,7 @@ phase() {
     [[ $result == ok ]]
 }
 
-# run_tests FOLDER OPTIONS...: its tests, and what was skipped.
+# run_tests FOLDER OPTIONS...: its tests, and the list of skipped ones.
 run_tests() {
     local status=0
     ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$jobs" "${@:2}" | tee "$log" ||

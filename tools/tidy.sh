@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy over the sources that a clang build compiled:  tools/tidy.sh BUILD_FOLDER [FILE ...]
-# Settings: .clang-tidy. Prints only what is wrong.
+# Settings: .clang-tidy. Prints only its finds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 prefix=$(realpath -m "$1")
 if [[ ! -f build/cmake_install.cmake ]]; then
-    echo "uninstall: build/ is not there: run 'make' first, it knows what is installed" >&2
+    echo "uninstall: build/ is not there: run 'make' first, it lists the installed files" >&2
     exit 1
 fi
 scratch=$(mktemp -d)

@@ -59,7 +59,7 @@ class Skipped(Exception):
     pass
 
 
-# ---- programs: measure(n) does n more steps, rounds and times keep what was seen ----
+# ---- programs: measure(n) does n more steps, rounds and times keep the figures ----
 
 
 class Torch:

@@ -179,7 +179,7 @@ def blocks_of(net):
         layers = (net.layer1, net.layer2, net.layer3, net.layer4)
         head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(1), net.fc)
         return [nn.Sequential(*stem)] + [block for layer in layers for block in layer] + [head]
-    if hasattr(net, "pools_globally"):  # A SmallVgg: a block is a convolution and what follows it.
+    if hasattr(net, "pools_globally"):  # A SmallVgg: a block is a convolution and the layers behind it.
         blocks = []
         for layer in net.features:
             if isinstance(layer, nn.Conv2d):

@@ -26,7 +26,7 @@ PER_GPU = 32
 BYTES_BAR, TIME_BAR = 0.03, 0.10
 PADDING = 1e-6  # the last bytes of a message: a buffer's size is a multiple of 64
 
-# ---- what was published ----
+# ---- published figures ----
 
 # Per-layer parallelism (DeePa, OptCNN; arXiv 1802.04924): 4 nodes of 4 P100, 32 images per GPU.
 # Its simulator gives every transfer 15 GB/s inside a node and 4.5 GB/s between nodes, and every two
@@ -397,7 +397,7 @@ def check_thesis(cleave, failures):
 
 
 def check(cleave):
-    """What must hold."""
+    """The bars."""
     failures = []
     for part in (check_bytes, check_images, check_thesis):
         part(cleave, failures)

@@ -26,7 +26,7 @@
  *              never a crash; so is a number that is out of range. Functions that cannot fail say
  *              what they give for a NULL or a wrong number.
  *   Memory     What open, make, load, run and create hand out is yours until you pass it to its
- *              _destroy, which takes NULL. Destroy in any order: what is still needed stays.
+ *              _destroy, which takes NULL. Destroy in any order: objects still needed stay.
  *              Pointers that a _get_ function returns belong to the handle it was asked of, and
  *              live as long. Text that you pass in is copied.
  *   Threads    Any thread may call anything, and threads do not share errors. Models, machines,
@@ -82,7 +82,7 @@ enum cleave_status {
 };
 
 /* Why the last call of this thread failed; "" if it did not. One line, naming the file, option or
- * layer, and where a name was unknown what is allowed. Valid until the thread's next call. */
+ * layer, and where a name was unknown the allowed ones. Valid until the thread's next call. */
 CLEAVE_API const char *cleave_error_message(void);
 
 /* "ok", "failed", "usage", ...; "unknown" for a number that is none of them. */
@@ -90,8 +90,8 @@ CLEAVE_API const char *cleave_status_name(enum cleave_status status);
 
 /* ---- warnings ------------------------------------------------------------------------------ */
 
-/* What is not an error but worth knowing ("4 workers with 1 thread each share 2 cores: they take
- * turns") goes to write, line by line, from any thread; NULL: nowhere. Until this is called it goes
+/* Lines worth knowing that are no errors ("4 workers with 1 thread each share 2 cores: they take
+ * turns") go to write, one by one, from any thread; NULL: nowhere. Until this is called they go
  * to stderr. Call it before other threads use the library. */
 CLEAVE_API void cleave_set_log(void (*write)(void *user, const char *line), void *user);
 
@@ -192,7 +192,7 @@ struct cleave_device {
 CLEAVE_API const struct cleave_device *cleave_machine_get_device(const cleave_machine *machine,
                                                                  int index);
 
-/* ---- plans: who computes which part of each layer ------------------------------------------ */
+/* ---- plans: which worker computes which part of each layer ---------------------------------- */
 
 typedef struct cleave_plan cleave_plan;
 
@@ -254,21 +254,21 @@ CLEAVE_API const struct cleave_plan_info *cleave_plan_get_info(const cleave_plan
 
 typedef struct cleave_prediction cleave_prediction;
 
-/* On a machine that is not here times come from the figures of its devices. On this host what is
- * not known yet is measured, which takes seconds, and kept in the profile file. */
+/* On a machine that is not here times come from the figures of its devices. On this host
+ * unknown costs are measured, which takes seconds, and kept in the profile file. */
 struct cleave_predict_options {
     size_t size;         /* set by cleave_predict_defaults */
     int threads;         /* of each worker of this host; 0: all cores, shared out */
-    const char *backend; /* what computes on this host: "cpu", "reference"; NULL: the best */
+    const char *backend; /* of this host's workers: "cpu", "reference"; NULL: the best */
     const char *profile; /* file of measured costs; NULL: $CLEAVE_PROFILE, or cleave/profile.db in
                             $XDG_CACHE_HOME or ~/.cache */
-    bool measure;        /* default true; false: what is not in the profile is estimated */
+    bool measure;        /* default true; false: costs missing in the profile are estimated */
     bool evaluate;       /* default true: the run will test, too, which may need more memory */
     /* Images per second that one device alone is known to reach, and in batches of what size (0:
      * the model's): scales the estimates of devices that are not here. 0: not known. */
     double calibrate_images_per_s;
     int64_t calibrate_batch;
-    /* Now and then while it takes time: how far it is (0 to 1) and what is being done. Anything
+    /* Now and then while it takes time: how far it is (0 to 1) and the name of its work. Anything
      * but 0 stops it: predicting ends with CLEAVE_STOPPED, searching with the best so far. NULL:
      * not called. Comes on the calling thread. */
     int (*on_progress)(void *user, double share, const char *what);
@@ -330,7 +330,7 @@ struct cleave_worker {
     int64_t optimizer_bytes;       /* its state */
     int64_t gradients_bytes;
     int64_t activations_bytes;
-    int64_t transfer_bytes;  /* what is on its way */
+    int64_t transfer_bytes;  /* of messages on their way */
     int64_t workspace_bytes; /* scratch memory of kernels */
 };
 /* Worker `index` from 0; NULL for any other number. */
@@ -366,7 +366,7 @@ static inline struct cleave_search_options cleave_search_defaults(void)
 }
 
 /* Compares the strategies with the best plans there are. `options` may be NULL. CLEAVE_NO_FIT if
- * nothing fits into memory, with what would be needed at least. */
+ * nothing fits into memory, with the memory that is needed at least. */
 CLEAVE_API enum cleave_status cleave_search_run(const cleave_model *model,
                                                 const cleave_machine *machine,
                                                 const struct cleave_search_options *options,
@@ -521,8 +521,8 @@ CLEAVE_API void cleave_trainer_destroy(cleave_trainer *training);
 CLEAVE_API enum cleave_status cleave_trainer_run(cleave_trainer *training) CLEAVE_MUST_USE;
 
 /* Asks cleave_trainer_run to end after the step it is in, or cleave_trainer_evaluate after the
- * batch. Any thread may call it, a signal handler, too. What has not begun yet ends after its first
- * step. */
+ * batch. Any thread may call it, a signal handler, too. A run that has not begun yet ends after its
+ * first step. */
 CLEAVE_API void cleave_trainer_stop(cleave_trainer *training);
 
 /* The whole test split through the network as it is now: before, after and between runs. Either

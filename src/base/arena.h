@@ -1,4 +1,4 @@
-/* arena.h: memory for what is built once and thrown away together (graphs, programs).
+/* arena.h: memory for things built once and thrown away together (graphs, programs).
  *
  * Blocks come zeroed and aligned to 16 bytes, and live until arena_destroy. An arena belongs to
  * one thread at a time.

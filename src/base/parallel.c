@@ -37,7 +37,7 @@ struct run {
     int cores; /* of each thread */
     atomic_int next;
     atomic_bool failed;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of the two members below */
     int failed_item;
     struct status_error error;
 };

@@ -8,8 +8,9 @@
  *     }
  *     log_progress_end();
  *
- * prints "measuring conv1: 40 %, 12 s left". Nothing is shown of what ends within a second, and
- * nothing more often than ten times a second; a call costs no more than a look at the clock.
+ * prints "measuring conv1: 40 %, 12 s left". Work that ends within a second shows nothing, and
+ * nothing is shown more often than ten times a second; a call costs no more than a look at the
+ * clock.
  */
 #ifndef CLEAVE_BASE_PROGRESS_H
 #define CLEAVE_BASE_PROGRESS_H

@@ -3,7 +3,7 @@
  * A function that can fail returns an enum status, hands results back through pointers, and must
  * have its status looked at. The message for the person is kept per thread: the first failure
  * writes it (status_fail), every caller on the way up only adds a line to the trace (TRY), so the
- * root cause is what gets printed.
+ * root cause gets printed.
  *
  *     enum status idx_open(const char *path, struct idx **out)
  *     {

@@ -32,8 +32,8 @@ enum status text_fail_unknown(const char *what, const char *word,
 enum status text_parse_integer(const char *what, const char *text, int64_t least, int64_t most,
                                int64_t *out) MUST_USE;
 
-/* Takes the next word out of a list with commas: copies it (what has room) to word[] and moves
- * *list behind it, to NULL behind the last one. False: there are no more. */
+/* Takes the next word out of a list with commas: copies it (as much as has room) to word[] and
+ * moves *list behind it, to NULL behind the last one. False: there are no more. */
 bool text_next_word(const char **list, char *word, size_t size);
 
 /* "1,2,4" into numbers[] with room for `room`, each within [least, most]. */

@@ -285,8 +285,8 @@ static enum status take_turn(struct accuracy_study *s, struct accuracy_task *tas
     return skip_cases(s, c, 1, play_turn(&t, f, o, c));
 }
 
-static enum status take_turns(struct accuracy_study *s, struct accuracy_task *task, int round,
-                              int first, int n)
+static enum status train_one_by_one(struct accuracy_study *s, struct accuracy_task *task, int round,
+                                    int first, int n)
 {
     struct forecast_options o = s->options->forecast;
     struct forecast f;
@@ -313,7 +313,7 @@ static enum status take_round(struct accuracy_study *s, struct accuracy_task *ta
     for (int i = 0, n; i < task->n_cases; i += n) {
         n = count_alike(task, i);
         if (any_wants_turn(s, &task->cases[i], n, round))
-            TRY(take_turns(s, task, round, i, n));
+            TRY(train_one_by_one(s, task, round, i, n));
     }
     return STATUS_OK;
 }

@@ -90,7 +90,7 @@ struct bench_recommend {
 };
 enum status bench_recommend(const struct bench_recommend *s, struct results *r) MUST_USE;
 
-/* How far a plan scales, and what stops it (limits.h). */
+/* How far a plan scales, and its limits (limits.h). */
 struct bench_limits {
     struct forecast_options forecast; /* its batch is the fixed one */
     struct plan_request request;      /* how the strategy splits; its workers do not count */

@@ -1,4 +1,4 @@
-/* limits.c: predicting how far a plan scales, and what stops it. */
+/* limits.c: predicting how far a plan scales, and its limits. */
 #include "bench/limits.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* limits.h: how far a plan scales, and what stops it: predicted steps over numbers of
+/* limits.h: how far a plan scales, and its limits: predicted steps over numbers of
  * workers, at a fixed batch and at one that grows with them.
  *
  * A step's time is split so that its parts add up:
@@ -6,7 +6,7 @@
  *     step = compute + wait + exposed
  *     free = compute + wait              the step, did transfers and sums take no time
  *
- * `compute` is a worker's, on average; `exposed` is what communication adds; `wait` is what is left
+ * `compute` is a worker's, on average; `exposed` is what communication adds; `wait` is the rest
  * of a step with free communication: for slower workers, for the bubbles of a pipeline, for data.
  * `communicate`, a step in which computing takes no time, is in none of these: communication that
  * computing hides costs nothing.

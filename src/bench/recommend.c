@@ -130,12 +130,12 @@ static enum status train_groups(const struct trial_request *request, struct cont
         for (int i = 0; i < n; i++)
             together[1 + i] = t->plans[first + i];
         TRY(trial_run(&part, together, n + 1));
-        double weather = first > 1 ? t->plans[0].step_s / together[0].step_s : 1;
+        double host_speed = first > 1 ? t->plans[0].step_s / together[0].step_s : 1;
         if (first == 1)
             t->plans[0] = together[0];
         for (int i = 0; i < n; i++) {
             t->plans[first + i] = together[1 + i];
-            t->plans[first + i].step_s *= weather;
+            t->plans[first + i].step_s *= host_speed;
         }
     }
     return STATUS_OK;

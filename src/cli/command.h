@@ -20,7 +20,7 @@ struct command_set {
     const char *about;              /* printed above the list; ends with a newline */
     const char *examples;           /* printed below it; ends with a newline */
     const struct command *commands; /* ends with a NULL name */
-    const char *const *options;     /* what may stand in a command's place, ending with NULL */
+    const char *const *options;     /* allowed in a command's place, ending with NULL */
     const char *for_networks;       /* the command that is meant where a network stands alone */
     bool whole_program;             /* its help lists exit codes and the environment */
 };

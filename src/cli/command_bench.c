@@ -207,7 +207,7 @@ static enum status command_accuracy(int argc, char **argv)
                     "where measured costs are kept [$CLEAVE_PROFILE or "
                     "~/.cache/cleave/profile.db]"),
         OPTION_FLAG("--no-measure", &f->no_measure,
-                    "measure nothing before training: estimate what is not in the profile"),
+                    "measure nothing before training: estimate costs missing in the profile"),
         OPTION_FLAG("--fresh", &s.fresh,
                     "use no costs but those that this run measures, each turn anew"),
         OPTION_FLAG("--json", &json, "print JSON lines: events case, skipped, order and done"),

@@ -36,7 +36,7 @@ static enum status parse(int argc, char **argv, struct machine_options *o, bool 
         OPTION_INTEGER("--threads", "T", &o->threads, 1, BACKEND_MAX_THREADS, "1",
                        "local: cores of each worker, which is one device"),
         OPTION_FLAG("--measure", &o->measure,
-                    "local: measure the cores, and what passes between workers"),
+                    "local: measure the cores and the traffic between workers"),
         OPTION_INTEGER("--workers", "N", &o->workers, 1, MACHINE_MAX_DEVICES, NULL,
                        "with --measure: threads that take part; under mpirun or srun its "
                        "processes do [all devices]"),
@@ -391,7 +391,7 @@ static void show_progress(double share, void *user)
 {
     static struct progress progress;
     (void)user;
-    progress_show(&progress, share, "measuring what passes between workers");
+    progress_show(&progress, share, "measuring traffic between workers");
 }
 
 /* The best matrix product of one worker replaces the guess of its arithmetic. */
@@ -511,7 +511,7 @@ static enum status find_machine(const struct machine_options *o, struct machine 
         return status_fail(STATUS_USAGE, "--threads is for this machine: leave out --machine %s",
                            o->machine);
     if (o->workers && !o->measure)
-        return status_fail(STATUS_USAGE, "--workers says who takes part in --measure: give both");
+        return status_fail(STATUS_USAGE, "--workers counts the threads of --measure: give both");
     return local ? machine_discover((int)o->threads, out) : machine_parse(o->machine, out);
 }
 

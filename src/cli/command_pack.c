@@ -92,7 +92,7 @@ static enum status read_header(const char *path, struct pack_header *out)
     size_t n_read = fread(out, sizeof *out, 1, f);
     (void)fclose(f);
     if (n_read != 1)
-        return status_fail(STATUS_FAILED, "%s: cannot read back what was written", path);
+        return status_fail(STATUS_FAILED, "%s: cannot read the written file back", path);
     return STATUS_OK;
 }
 

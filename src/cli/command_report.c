@@ -57,7 +57,7 @@ static enum status parse(int argc, char **argv, struct report_options *o, bool *
     const struct option_set set = {
         .command = "report",
         .about = "Writes one HTML file that opens offline: candidates, the network and its cuts,\n"
-                 "timelines, memory, traffic, scaling, losses, and what limits the run. Several\n"
+                 "timelines, memory, traffic, scaling, losses, and the limits of the run. Several\n"
                  "runs are compared. Files belong to the run before them, or stand together.",
         .positionals = none,
         .list = &list,

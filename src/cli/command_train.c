@@ -197,7 +197,7 @@ struct train_view {
     const struct trainer_info *info;
     run_record *record; /* NULL: none is kept */
     struct run_description described;
-    tensorboard *board;       /* NULL: nothing is written */
+    tensorboard *events;      /* NULL: nothing is written */
     int64_t wait_ns, step_ns; /* of all steps so far; waiting for data */
     int64_t next_progress_ns;
 };
@@ -268,12 +268,12 @@ static void warn_events(void)
 static void put_scalars(struct train_view *v, int64_t step, const struct tensorboard_scalar *values,
                         int n)
 {
-    if (!v->board || tensorboard_write(v->board, step, values, n) == STATUS_OK)
+    if (!v->events || tensorboard_write(v->events, step, values, n) == STATUS_OK)
         return;
     warn_events();
-    if (tensorboard_close(v->board) != STATUS_OK)
+    if (tensorboard_close(v->events) != STATUS_OK)
         status_clear(); /* said already */
-    v->board = NULL;
+    v->events = NULL;
 }
 
 static enum status on_step(const struct trainer_step *s, void *user)
@@ -395,13 +395,13 @@ static enum status open_outputs(const struct train_options *o, struct train_view
         TRY(output_check_place(o->trace));
     if (!o->tensorboard)
         return STATUS_OK;
-    return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->board);
+    return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->events);
 }
 
 /* A failure of the run keeps its message. */
 static void close_tensorboard(struct train_view *v, enum status st)
 {
-    if (tensorboard_close(v->board) != STATUS_OK && st == STATUS_OK)
+    if (tensorboard_close(v->events) != STATUS_OK && st == STATUS_OK)
         warn_events();
 }
 

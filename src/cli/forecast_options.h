@@ -20,7 +20,7 @@
                     "where measured costs are kept [$CLEAVE_PROFILE or "                         \
                     "~/.cache/cleave/profile.db]"),                                              \
         OPTION_FLAG("--no-measure", &(o)->no_measure,                                            \
-                    "measure nothing: estimate what is not in the profile"),                     \
+                    "measure nothing: estimate costs missing in the profile"),                   \
         OPTION_FLAG("--no-data", &(o)->no_data, "take the data to be ready at every step"),      \
         OPTION_REAL(                                                                             \
             "--calibrate", "IMAGES/S", &(o)->calibrate, 0, 1e12, NULL,                           \

@@ -106,7 +106,7 @@ struct option_set {
 /* Fills the targets from argv[1..argc-1]; texts point into argv. If --help is among the arguments
  * (or help.h is set to another form of it), it is printed on stdout, *help is set, and nothing else
  * counts. STATUS_USAGE names the option,
- * what is allowed and the nearest match. */
+ * the allowed values and the nearest match. */
 enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help) MUST_USE;
 
 /* Whether --debug was among the arguments parsed so far, or CLEAVE_DEBUG=1 is in the environment.

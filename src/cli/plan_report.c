@@ -216,7 +216,7 @@ static void print_limits(const struct plan_answer *a)
     const struct explained_limits *l = &a->explained->limits;
     double step_s = a->explained->step_s;
     char text[32], limit[32];
-    printf("\nWhat limits it:\n");
+    printf("\nLimits:\n");
     printf("  computing  %.0f %% of the step on worker %d", 100 * l->compute_s / step_s, l->worker);
     if (l->layer)
         printf("; %s takes most, %.0f %%", l->layer, 100 * l->layer_s / step_s);

@@ -353,7 +353,7 @@ static int64_t find_sent_bytes(const struct worker *w, int number)
     return sum;
 }
 
-/* To start and gather the workers; what was measured on one host does not hold for several. */
+/* To start and gather the workers; a measurement on one host does not hold for several. */
 static double find_step(const struct clock_run *c)
 {
     bool several = c->workers[0].node != c->workers[c->n_workers - 1].node;

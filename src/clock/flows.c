@@ -6,7 +6,7 @@
  *     link 1, capacity 1      [b][d]     first offer 0.5 each    full: b and d are settled
  *
  * Rates are found by progressive filling. Every resource offers each of its flows an even share of
- * what is left of it, and a flow could run at its least offer:
+ * its free capacity, and a flow could run at its least offer:
  *
  *     rate = min over demands ( left / flows that are not settled / amount ),  at most 1 / least_s
  *
@@ -148,7 +148,7 @@ static bool is_settled(const struct clock_run *c, const struct flow *f)
     return false;
 }
 
-/* Moves settled flows behind the open ones; settle_some takes their shares off what is left when
+/* Moves settled flows behind the open ones; settle_some takes their shares off that capacity when
  * all flows have been looked at. */
 static void part(struct clock_run *c, double full)
 {
@@ -368,7 +368,7 @@ static double find_even(const struct load *load)
 }
 
 /* After a rest a shaped link (a token bucket) lets some bytes through at once: they are taken off
- * the load, which ends sooner by as much. What was saved up before the step is not known: nothing.
+ * the load, which ends sooner by as much. Bytes saved up before the step are not known: none.
  */
 static void use_bursts(struct clock_run *c, struct load *load)
 {

@@ -80,7 +80,7 @@ struct demand {
 /* What a transfer takes when all members have arrived. */
 struct load {
     double least_s;   /* it takes at least so long */
-    double sent_left; /* what is still to come when the sender of a message may go on: its buffers
+    double sent_left; /* the part still to come when the sender of a message may go on: its buffers
                          hold it; 1 is all */
     /* Where members share the work (shared_work.c): what taking part costs each of them, what the
      * rest takes one member alone, and which share of it one poll does; 0: they do not. */
@@ -174,7 +174,7 @@ struct worker {
     int next_on_host; /* the next worker of its host; -1: none */
     bool on_cpu;
     bool cold;          /* it waited before what it computes: its caches are cold */
-    int compute_at;     /* position in streams->compute of what runs, or waits to */
+    int compute_at;     /* position in streams->compute of the instruction that runs, or waits to */
     int comm_at;        /* position in streams->comm of the first that has not started */
     int computed;       /* number of the last instruction computed; -1: none */
     bool *done;         /* [n_comm], by position */
@@ -183,7 +183,7 @@ struct worker {
     bool starts_later; /* starts communication when the instruction that runs has ended */
     bool busy;         /* it computes, or is about to */
     bool helps;        /* it waits, and does shared work meanwhile */
-    double cost_s;     /* of what runs, beside the neighbours that are busy now */
+    double cost_s;     /* of the running instruction, beside the neighbours that are busy now */
     double left_s;     /* of it, at full speed */
     double rung_s;     /* the part of its waking time that has passed while it was rung for */
     double owed_s;     /* time spent on shared work between instructions, to be added to the next */
@@ -195,7 +195,7 @@ struct worker {
     double comm_usage; /* share of its core that transfers and sums take now */
     double usage;      /* the same, with what waiting for them takes */
     int far_under_way; /* operations under way with members on other nodes */
-    double began_s;    /* when what runs began */
+    double began_s;    /* when the running instruction began */
     int cores;         /* of its device */
     /* On a crowded host, by position in streams->compute: the time of the stretch between two waits
      * for others that the instruction is in. */
@@ -297,7 +297,7 @@ double worker_find_load(const struct clock_run *c, const struct worker *w);
 double worker_pool_speed(const struct host *h);
 /* Worker w begins or ends to compute or help. */
 void workers_note_load(struct clock_run *c, const struct worker *w);
-/* To be called before time goes on: finds the costs of what runs on such hosts. */
+/* To be called before time goes on: finds the costs of instructions running on such hosts. */
 enum status workers_settle(struct clock_run *c) MUST_USE;
 /* The worker waits, and must be woken. */
 bool worker_sleeps(const struct clock_run *c, const struct worker *w);

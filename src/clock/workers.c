@@ -6,7 +6,7 @@
 
 /* The computing thread spins for so long before it sleeps, where another thread communicates. */
 static const double SPIN_S = 20e-6;
-/* The system evens out the queues of its cores within about a time slice (bench/turns.c; Linux 6).
+/* The system evens out the queues of its cores within about a time slice (bench/oversubscribed.c; Linux 6).
  */
 static const double EVENED_S = 3e-3;
 /* After a wait of this length caches are cold, whether the worker slept or spun: others computed.

@@ -33,7 +33,7 @@ enum status stream_open(const uint8_t *bytes, size_t n_bytes, const char *name,
 void stream_close(stream *s); /* NULL is fine */
 /* Up to n_bytes; *n_read is less only at the end. Corrupt and cut off gzip fails. */
 enum status stream_read(stream *s, void *out, size_t n_bytes, size_t *n_read) MUST_USE;
-/* No more than this can follow, by the size of what is left and deflate's best ratio. */
+/* No more than this can follow, by the size of the rest and deflate's best ratio. */
 uint64_t stream_most_left(const stream *s);
 
 #endif

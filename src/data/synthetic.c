@@ -72,12 +72,12 @@ static const struct source_calls synthetic_calls = {.generate = synthetic_genera
 static void fill_tables(struct synthetic_source *self)
 {
     for (size_t k = 0; k < N_WAVES; k++) {
-        double turns = (double)(1 + k % N_FREQUENCIES) / (double)self->side;
+        double cycles = (double)(1 + k % N_FREQUENCIES) / (double)self->side;
         size_t eighth = k / N_FREQUENCIES;
         double phase = (double)eighth / N_FREQUENCIES;
         for (size_t i = 0; i < self->side; i++)
             self->waves[k * self->side + i] =
-                0.6f * (float)cos(6.283185307179586 * (turns * (double)i + phase));
+                0.6f * (float)cos(6.283185307179586 * (cycles * (double)i + phase));
     }
     /* The same table for both splits and every seed would do; the seed makes runs differ. */
     struct random_key key = {.seed = self->key.seed, .use = RANDOM_SYNTHETIC, .stream = 2};

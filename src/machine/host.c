@@ -67,7 +67,7 @@ static enum status describe_cpu(const struct machine_host *h, int threads, arena
         k->peak_flops_per_s = flops_per_cycle() * clock_hz();
         k->reached_flops_per_s = reached_share * k->peak_flops_per_s;
         k->note = "flops from clock and vector width, memory from a generic core: "
-                  "'cleave machine --measure' replaces what is reached";
+                  "'cleave machine --measure' replaces the reached figures";
     }
     double share = h->units > h->cores && h->cores > 0 ? (double)h->cores / h->units : 1;
     k->cores = threads;

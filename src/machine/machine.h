@@ -177,8 +177,8 @@ enum status machine_parse_json(const char *text, size_t n_bytes, const char *whe
                                struct machine **out) MUST_USE;
 
 /* The machine after a loss: a copy less the nodes that `names` lists, by name or by number from 0,
- * with commas. Devices and links are numbered anew; the name says what is gone. STATUS_USAGE for an
- * unknown node, or if none is left. */
+ * with commas. Devices and links are numbered anew; the name lists the lost ones. STATUS_USAGE for
+ * an unknown node, or if none is left. */
 enum status machine_without(const struct machine *m, const char *names,
                             struct machine **out) MUST_USE;
 

@@ -190,7 +190,7 @@ typedef enum status take_turn(struct survey *s, int before, int after, double ro
 
 /* Takes TURNS turns between the first workers of all nodes, each with the previous and the next
  * node. Returns the largest of the nodes' medians. */
-static enum status take_turns(struct survey *s, take_turn *take, double *largest)
+static enum status measure_in_turn(struct survey *s, take_turn *take, double *largest)
 {
     double round_s = work(s->data, WORK_ROUNDS) / WORK_ROUNDS;
     int node = s->node_of[s->end->rank], n = s->n_nodes;
@@ -213,7 +213,7 @@ enum status survey_measure_wait(struct survey *s)
 {
     if (s->data_bytes < LEAST_BYTES)
         return STATUS_OK;
-    TRY(take_turns(s, take_wait_turn, &s->wait_share));
+    TRY(measure_in_turn(s, take_wait_turn, &s->wait_share));
     s->wait_share = fmin(0.9, s->wait_share);
     return STATUS_OK;
 }
@@ -222,5 +222,5 @@ enum status survey_measure_streams(struct survey *s)
 {
     if (s->data_bytes < LEAST_BYTES)
         return STATUS_OK;
-    return take_turns(s, take_stream_turn, &s->far_byte_s);
+    return measure_in_turn(s, take_stream_turn, &s->far_byte_s);
 }

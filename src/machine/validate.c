@@ -40,7 +40,7 @@ static enum status check_kind(const struct machine_kind *k)
         return fail_kind(k, "peak and reached figures must be above 0");
     if (k->reached_flops_per_s > k->peak_flops_per_s ||
         k->reached_bytes_per_s > k->peak_bytes_per_s)
-        return fail_kind(k, "what is reached must not be above the peak");
+        return fail_kind(k, "reached figures must not be above the peak");
     if (k->memory_bytes < 0 || (k->class == MACHINE_GPU) != (k->memory_bytes > 0))
         return fail_kind(k, k->class == MACHINE_GPU ? "memory_bytes must be above 0"
                                                     : "the memory of CPUs is their node's");

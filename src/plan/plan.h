@@ -133,8 +133,8 @@ bool plan_is_stale(const struct plan *plan);
  * parts with the workers that compute with them, and these workers update it. */
 int plan_server_of(const struct plan *plan, const struct graph *graph, int param);
 
-/* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE says what
- * cannot and why. Among the rules:
+/* Whether the plan can run on the graph: called by plan_read and plan_build; STATUS_USAGE names the
+ * part that cannot, and the reason. Among the rules:
  *   - every worker is in exactly one stage, or is a server; a layer's workers are its stage's, and
  *     no worker has two pieces of one layer;
  *   - a cut loop exists, may be cut (op.h), and has at least as many iterations as parts (n not);

@@ -1,6 +1,6 @@
 /* A plan out of its JSON text: read, resolved against the graph, checked.
  *
- * Defaults are resolved here and nowhere else: what comes out names the stage, the cuts and the
+ * Defaults are resolved here and nowhere else: the resulting plan names the stage, the cuts and the
  * workers of every layer. */
 #include "plan/shared.h"
 

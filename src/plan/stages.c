@@ -3,8 +3,8 @@
  * The work of a node is its operations on one micro-batch (forward and both gradients) plus the
  * elements that it moves, each worth FLOPS_PER_ELEMENT operations: layers with many weights and few
  * places, as the last ones of a network, are limited by memory, the more the smaller the
- * micro-batch is. (A CPU core does some 50 GFLOP/s and reads some 5 GB/s of what does not fit its
- * cache; measured costs will take this place.)
+ * micro-batch is. (A CPU core does some 50 GFLOP/s and reads some 5 GB/s of data that do not fit
+ * its cache; measured costs will take this place.)
  *
  * Nodes stay in graph order, so no edge goes back. With w(j, i) the work of nodes j .. i-1
  * and r(s) the workers of stage s, the least slowest stage is

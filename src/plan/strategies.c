@@ -183,8 +183,8 @@ static int find_middle_divisor(int n)
     return below; /* n / below is never nearer: its distance is below's times the root / below */
 }
 
-/* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels. What
- * follows a linear layer follows its cut; what comes before the first one does not. */
+/* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels. Layers
+ * behind a linear one follow its cut; layers before the first one do not. */
 static enum status cut_owt(const struct draft *d, int node)
 {
     const struct graph_node *n = &d->graph->nodes[node];

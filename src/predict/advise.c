@@ -84,7 +84,7 @@ struct need {
     int64_t bytes;      /* if it does not fit, those of training alone */
     int64_t limit;      /* what there is */
     int64_t eval_batch; /* in the test, where it must be smaller to fit; else 0 */
-    bool hopeless;      /* not even the weights and what belongs to them fit */
+    bool hopeless;      /* not even the weights with their gradients and states fit */
 };
 
 /* The request without its tests. */
@@ -243,8 +243,8 @@ static bool try_change(struct search *s, const struct change *c)
 
 /* ---- the kinds ---- */
 
-/* Doubles them below `end` until the plan fits. Each doubling saves about half of what is left to
- * save, so that all further savings together are no more than the last one. Returns the number that
+/* Doubles them below `end` until the plan fits. Each doubling saves about half of the possible
+ * rest, so that all further savings together are no more than the last one. Returns the number that
  * fits, or 0. */
 static int try_micro_batches(struct search *s, struct change c, int end)
 {

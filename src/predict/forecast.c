@@ -130,8 +130,8 @@ static enum status open_distant(struct forecast *f)
     int kind = -1;
     if (o->run.precision != PRECISION_FLOAT)
         return status_fail(STATUS_USAGE,
-                           "double precision can be predicted on this host alone: what "
-                           "is known of other devices is for float");
+                           "double precision can be predicted on this host alone: the "
+                           "figures of other devices are for float");
     f->threads = 1;
     TRY(backend_find("reference", &f->backend));
     TRY(machine_parse(o->machine, &f->machine));
@@ -347,7 +347,7 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
 static void warn_if_disturbed(const struct forecast *f, const struct measure_result *m)
 {
     if (m->disturbed > 0 && !f->options->quiet)
-        log_warn("other programs had cores in %.0f %% of what was measured: costs may be too high, "
+        log_warn("other programs had cores in %.0f %% of the measurements: costs may be too high, "
                  "until the plan is predicted again on a calm host",
                  100 * m->disturbed);
 }

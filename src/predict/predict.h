@@ -20,8 +20,8 @@
 enum { PREDICT_MAX_OTHERS = 4 };
 
 /* The part of a relative error that all plans on this host have in common: hosts that share cores,
- * caches or memory with others get faster and slower by and by, and nothing that is measured now
- * says what will be when the plan is run. */
+ * caches or memory with others get faster and slower by and by, and no measurement of now
+ * tells the speed when the plan is run. */
 #define PREDICT_HOST_ERROR 0.05
 
 /* A program that a run of the plan has beside the training step: the short last batch, the test. */
@@ -45,7 +45,7 @@ struct predict_request {
     const bool *kinds_here;
     profile *profile; /* where they are kept; NULL: rooflines only */
     double measure_s; /* about how long each measuring of a plan may take; 0: as usual */
-    bool look_only;   /* nothing is measured: what is not known is estimated */
+    bool look_only;   /* nothing is measured: unknown costs are estimated */
     struct cost_scales scales;
     struct clock_feed feed;
     bool keep_times, free_communication;

@@ -27,7 +27,7 @@ struct plan_key {
     double seconds, spread;
 };
 
-/* One way to measure: a setting, and what is missing in it. */
+/* One way to measure: a setting, and the costs missing in it. */
 struct session {
     profile *profile;
     const struct measure_request *request;
@@ -98,7 +98,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 /* The keys met so far, by their hashes: programs repeat them many times over. */
 struct seen {
-    size_t capacity; /* a power of two, more than twice what comes */
+    size_t capacity; /* a power of two, more than twice the expected entries */
     uint64_t *slots; /* 0: free */
 };
 
@@ -420,7 +420,7 @@ static enum status run_teams(struct session *s, bool checks)
     return STATUS_OK;
 }
 
-/* ---- what is kept ---- */
+/* ---- keeping costs ---- */
 
 static const char *name_of_plan(const char *what, const struct graph *graph,
                                 const struct plan *plan, char *text, size_t size)

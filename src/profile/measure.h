@@ -13,8 +13,8 @@
  *
  * What the profile has already is checked once in a process: short rounds of the plan must take as
  * long as the kept costs say, within MEASURE_TOLERANCE. If they do not, or if other programs
- * disturbed the kept costs and are gone, the plan is measured again: what was measured less calmly
- * is replaced, and what was measured as calmly but earlier.
+ * disturbed the kept costs and are gone, the plan is measured again: its costs replace those
+ * measured less calmly, and those measured as calmly but earlier.
  */
 #ifndef CLEAVE_PROFILE_MEASURE_H
 #define CLEAVE_PROFILE_MEASURE_H

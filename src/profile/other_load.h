@@ -21,9 +21,9 @@ struct other_load other_load_begin(void);
 /* From 0 to 1; 0 where the system does not say. */
 double other_load_share(const struct other_load *begin);
 
-/* What was measured is disturbed from this share on. */
+/* Measurements are disturbed from this share on. */
 #define OTHER_LOAD_DISTURBS 0.1
-/* Whether what was measured at a share is worth measuring again: it was disturbed, and other
+/* Whether a cost measured at a share is worth measuring again: it was disturbed, and other
  * programs have less than half as much now. Takes 0.1 s where it was disturbed. */
 bool other_load_is_calmer_than(double share);
 

@@ -75,9 +75,9 @@ enum status profile_default_path(char *path, size_t size) MUST_USE;
 bool profile_find(profile *p, const struct profile_setting *s, const char *key,
                   struct profile_cost *cost);
 
-/* From what was measured of the family in this setting, or else in the one of the nearest load that
- * differs in nothing but load: non-negative a + b flops + c bytes with the smallest relative error
- * (profile_fit.h). False: fewer than three entries are known. */
+/* From the measured costs of the family in this setting, or else in the setting that differs in
+ * nothing but load, by as little as possible: non-negative a + b flops + c bytes with the smallest
+ * relative error (profile_fit.h). False: fewer than three entries are known. */
 bool profile_estimate(profile *p, const struct profile_setting *s, const struct profile_work *work,
                       struct profile_cost *cost);
 
@@ -102,7 +102,7 @@ enum status profile_put_text(profile *p, const char *name, const char *text) MUS
 /* ---- moving ---- */
 
 /* One line per entry or text, tab-separated, after a line with the format's version; sorted. The
- * same profile gives the same bytes, and so does what is imported from them. */
+ * same profile gives the same bytes, and so does a profile imported from them. */
 enum status profile_export(profile *p, FILE *out) MUST_USE;
 /* Adds the text that export wrote, or another profile file; entries and texts that are there stay.
  * *added: how many were new. A message names the file and line of an error; then nothing is added.

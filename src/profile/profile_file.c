@@ -309,7 +309,8 @@ static enum status connect_file(store *s, const char *path)
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     store_set_wait(s, STORE_WAIT_MS);
-    return store_exec(s, "PRAGMA cache_size = -32000"); /* KiB: what was checked is then read */
+    /* KiB: pages read by the check stay cached */
+    return store_exec(s, "PRAGMA cache_size = -32000");
 }
 
 enum status store_open(const char *path, store **out)

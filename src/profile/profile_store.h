@@ -9,9 +9,9 @@
  * sum text      name, value, sum
  *
  * The journal is SQLite's usual one (a file beside it while something is written), not the
- * write-ahead log: that needs memory shared by all who use the file, which a file server does not
- * give, and two more files that a copy would have to include. A writer locks the file for a few
- * milliseconds; others wait for it.
+ * write-ahead log: that needs memory shared by all processes that use the file, which a file server
+ * does not give, and two more files that a copy would have to include. A writer locks the file for
+ * a few milliseconds; others wait for it.
  */
 #ifndef CLEAVE_PROFILE_PROFILE_STORE_H
 #define CLEAVE_PROFILE_PROFILE_STORE_H
@@ -91,7 +91,7 @@ enum status store_remove(store *s, const struct profile_setting *only) MUST_USE;
 
 /* ---- rows ---- */
 
-/* Describes what is wrong with the figures or texts of a row; NULL: nothing. */
+/* Describes the fault in the figures or texts of a row; NULL: there is none. */
 const char *store_check_row(const struct store_row *row);
 /* Now, as rows have it. */
 const char *store_now(char buffer[STORE_TIME_BYTES]);

@@ -340,7 +340,7 @@ static enum status play_rounds(struct shared *s, double *scratch)
     return STATUS_OK;
 }
 
-/* ---- what is kept ---- */
+/* ---- keeping rounds ---- */
 
 /* Unless too few others are left. */
 static void drop_disturbed(struct shared *s)

@@ -41,7 +41,7 @@ struct traffic {
     struct share *in_view;
 };
 
-/* Of the view `tensor`, in `memory`; nothing keeps what is in `scratch`. Images are never sent:
+/* Of the view `tensor`, in `memory`; nothing keeps contents of `scratch`. Images are never sent:
  * every worker meets only itself. */
 enum status traffic_find(const struct partition *part, int n_workers, int tensor, int size,
                          arena *memory, arena *scratch, struct traffic *out) MUST_USE;

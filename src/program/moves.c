@@ -171,7 +171,7 @@ enum assembly {
     CLEAR_FIRST   /* anything else: zeros, and all are added */
 };
 
-/* add[i]: share i is added to what is there. */
+/* add[i]: share i is added to the buffer's contents. */
 static enum assembly choose_assembly(const struct move *v, const struct region *shares, bool *add)
 {
     struct shape all = region_shape(v->needs, v->rank);

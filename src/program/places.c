@@ -70,7 +70,7 @@ static void place_params(struct program *p, const struct program *like)
     }
 }
 
-/* ---- what has been placed ----
+/* ---- placed buffers ----
  *
  * Placed buffers are sorted by offset, and those of one offset, which are never alive together, by
  * time. They are kept in blocks with a summary each. The search for a gap skips a block if none of

@@ -95,7 +95,7 @@ struct instr {
     const int *waits;          /* instruction numbers */
 };
 
-/* One op of the graph with what is folded into it, for one size of the micro-batch. */
+/* One op of the graph with the ops folded into it, for one size of the micro-batch. */
 struct program_group {
     const char *name; /* of its first node */
     int first_node, last_node;
@@ -222,7 +222,7 @@ void program_destroy(struct program *p); /* NULL is fine */
 
 /* The programs of all workers of a plan. */
 struct program_set {
-    arena *memory; /* of what follows; programs have their own */
+    arena *memory; /* of the members below; programs have their own */
     int n_workers;
     struct program **programs; /* by worker; twins share one */
     int *twin_of; /* by worker: the lowest-numbered of its twins, whose program it is */

@@ -13,7 +13,7 @@
 /* ---- workers with messages ---- */
 
 /* Holders without a sample of a micro-batch receive running statistics. */
-static bool hands_out_statistics(const struct analysis *a, int group)
+static bool sends_statistics(const struct analysis *a, int group)
 {
     const struct graph_node *node = &a->graph->nodes[a->part->groups[group].first_node];
     bool empty = false, running = false;
@@ -38,7 +38,7 @@ static void find_talkers(const struct analysis *a, bool *talks)
         }
     for (int g = 0; g < a->part->n_groups; g++) {
         const struct plan_layer *layer = &a->plan->layers[a->part->groups[g].first_node];
-        for (int i = 0; hands_out_statistics(a, g) && i < layer->n_pieces; i++)
+        for (int i = 0; sends_statistics(a, g) && i < layer->n_pieces; i++)
             talks[layer->workers[i]] = true;
     }
 }

@@ -3,7 +3,7 @@
  * An instruction that reads memory comes behind the last that wrote it; one that writes memory
  * comes behind all that read or wrote it before. Memory, not buffers: buffers that are never alive
  * together share places, and a send may still be reading when its buffer's life in the list is
- * over. So each class's slab is a line of segments with what was last done to them:
+ * over. So each class's slab is a line of segments with their last accesses:
  *
  *     | written by 3, read since by 9 | never touched | written by 7, read by 12 and 14 | ...
  *
@@ -94,8 +94,8 @@ static int split_end(struct zone *l, int i, int64_t end)
     return split(l, i, end);
 }
 
-/* Segments `first` to `last` make way for one from `begin` to `end`; of these two what lies outside
- * of it stays. The rest of the zone moves once at most. */
+/* Segments `first` to `last` make way for one from `begin` to `end`; of these two the parts outside
+ * of it stay. The rest of the zone moves once at most. */
 static void replace(struct zone *l, int first, int last, int64_t end, const struct segment *by)
 {
     int64_t behind = last + 1 < l->n ? l->segments[last + 1].begin : l->end;
@@ -236,7 +236,7 @@ static enum status access_buffer(struct tracker *t, int number, const struct buf
     return STATUS_OK;
 }
 
-/* ---- leaving out what is implied ---- */
+/* ---- leaving out implied waits ---- */
 
 /* The latest first: it may imply those before it. Most are found in one order or the other. */
 static void sort_found(struct tracker *t)

@@ -406,7 +406,7 @@ static enum status check_name(const char *path)
     if (!name)
         return status_fail(STATUS_USAGE,
                            "%s: this name is no UTF-8, as a page needs it: rename it, or go there "
-                           "and name what is in it",
+                           "and name its contents",
                            path);
     json_decref(name);
     return STATUS_OK;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t longest_spin_ns = 200000; /* about what lies between two steps */
+static const int64_t longest_spin_ns = 200000; /* about the time between two steps */
 static const double longest_sleep_s = 10;      /* any: a thread woken for nothing sleeps on */
 
 struct member {

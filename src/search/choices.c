@@ -343,9 +343,9 @@ static enum status add_everywhere(struct lister *l, const struct choice *c)
 static enum status add_orders(struct lister *l, struct choice c)
 {
     TRY(add_everywhere(l, &c));
-    bool turns = c.n_cuts == 2 && c.cut[0].loop == 0 && l->nest.n_params > 0 &&
+    bool swaps = c.n_cuts == 2 && c.cut[0].loop == 0 && l->nest.n_params > 0 &&
                  spans_nodes(l->request) && !c.partial && c.n_pieces == l->request->n_workers;
-    if (!turns)
+    if (!swaps)
         return STATUS_OK;
     struct plan_cut first = c.cut[0];
     c.cut[0] = c.cut[1];

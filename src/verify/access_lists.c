@@ -131,7 +131,7 @@ static enum status list_run(const struct program *p, int number, struct lists *l
     const struct instr *instr = &p->instrs[number];
     if (instr->group < 0 || instr->group >= p->n_groups || (int)instr->pass < 0 ||
         instr->pass >= PASS_COUNT)
-        return check_fail(p, number, "runs what does not exist");
+        return check_fail(p, number, "runs a group or pass that does not exist");
     const struct program_run *run = &p->runs[instr->index];
     if (!run_is_in_range(p, run))
         return check_fail(p, number, "names a buffer that does not exist");

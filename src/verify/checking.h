@@ -21,7 +21,7 @@ enum status check_lists(const struct program *p) MUST_USE;
 
 /* ---- memory_order.c ---- */
 
-/* Waits are sound and order everything that meets in memory; every read finds what was written for
+/* Waits are sound and order everything that meets in memory; every read finds the value written for
  * it. */
 enum status check_memory(const struct program *p) MUST_USE;
 

@@ -294,7 +294,7 @@ enum status content_unflatten(arena *a, const struct range *flat, const struct r
     return STATUS_OK;
 }
 
-/* ---- what must be there ---- */
+/* ---- contents that must be there ---- */
 
 struct wanted wanted_region(int rank, const struct range *region)
 {

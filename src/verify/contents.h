@@ -47,7 +47,7 @@ struct wanted {
     struct range region[SHAPE_MAX_RANK];
     struct range clip[SHAPE_MAX_RANK]; /* terms are cut to this part of it */
     uint64_t sum;
-    struct wanted *deep; /* this one is flat: what is added goes there, in the other shape */
+    struct wanted *deep; /* this one is flat: additions go there, in the other shape */
     struct shape whole;  /* of the tensor in that shape */
 };
 

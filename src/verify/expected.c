@@ -298,7 +298,7 @@ static enum status want_from_consumer(struct world *w, int consumer, int k, int 
 {
     const struct node_group *g = &w->groups[consumer];
     unsigned flags = op_get_info(w->graph->nodes[consumer].op.op)->flags;
-    bool hands_on = g->first >= 0 && (g->first != consumer || flags & OP_PASSES_GRADIENT);
+    bool passes_on = g->first >= 0 && (g->first != consumer || flags & OP_PASSES_GRADIENT);
     for (int u = 0; u < w->n_workers; u++) {
         const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, consumer, u, m, &piece));
@@ -308,7 +308,7 @@ static enum status want_from_consumer(struct world *w, int consumer, int k, int 
             TRY(want_flattened(w, consumer, m, piece, out));
             continue;
         }
-        if (hands_on || world_is_identity(w, consumer, u)) {
+        if (passes_on || world_is_identity(w, consumer, u)) {
             TRY(want_handed_on(w, g, m, u, piece->output, out));
             continue;
         }

@@ -2,11 +2,11 @@
  * and the offsets of buffers.
  *
  * It is proved that
- *   - every buffer lies in its slab, parts lie in their wholes, and what lives between steps lies
- *     apart from everything else (here);
+ *   - every buffer lies in its slab, parts lie in their wholes, and buffers that live between steps
+ *     lie apart from everything else (here);
  *   - an instruction touches exactly the buffers that it lists (access_lists.c);
  *   - whatever order the two streams run in, accesses to the same memory keep the order of the
- *     list, and every read finds intact what was written for it (memory_order.c);
+ *     list, and every read finds intact the value written for it (memory_order.c);
  *   - every instruction is given what graph and plan say it must be given, so nothing is left out,
  *     done twice or done to the wrong thing (symbolic_run.c). Values that depend on messages of
  * other workers are taken for right here; verify_programs proves those of all workers together. */

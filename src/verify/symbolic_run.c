@@ -14,7 +14,7 @@
  *
  * This proves which result is computed from which, not that kernels and transports do what they are
  * asked, nor that memory is used in order (memory_order.c). A program that is run alone receives
- * contents of which nothing is known, and nothing is proved of what depends on them;
+ * contents of which nothing is known, and nothing is proved of results that depend on them;
  * verify_programs proves it all. */
 #include "verify/checking.h"
 
@@ -573,7 +573,7 @@ static enum status apply_update(const struct act *a)
 
 /* ---- communication ---- */
 
-/* Nothing is known of what comes from other workers, into a buffer or all parts of it. */
+/* Nothing is known of contents that come from other workers, into a buffer or all parts of it. */
 static enum status apply_foreign(const struct act *a)
 {
     for (int k = 0; k < a->instr->n_writes; k++) {

@@ -13,8 +13,8 @@
 #include "program/program.h"
 
 /* One worker's program: buffers lie in their slabs, waits order all accesses to the same memory,
- * every read finds what was written for it, and every instruction is given what graph and plan say.
- * Messages of other workers are taken for right. */
+ * every read finds the value written for it, and every instruction is given what graph and plan
+ * say. Messages of other workers are taken for right. */
 enum status verify_program(const struct program *p) MUST_USE;
 
 /* The programs of all workers together: each of them alone; every message has its other side,

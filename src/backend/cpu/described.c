@@ -7,7 +7,7 @@
 struct described {
     struct described *next;
     group *group;
-    struct group_layouts asked, given; /* with which it was created, and what came of it */
+    struct group_layouts asked, given; /* with which it was created, and the outcome */
 };
 
 /* In all that needs and layouts can depend on. Which samples a piece has, what it draws at random

@@ -7,8 +7,8 @@
  *     struct device_options options = {.precision = PRECISION_DOUBLE};
  *     TRY(backend_reference.device_open(&options, &device));
  *
- * A device and what is made from it belong to one thread at a time. In double precision all device
- * tensors hold doubles; upload and download convert from and to float.
+ * A device and all that is made from it belong to one thread at a time. In double precision all
+ * device tensors hold doubles; upload and download convert from and to float.
  *
  * How it is built: device.c (memory, streams, layouts, transfers), group.c (what a group needs and
  * which kernel runs), and the kernels, written once over the type REAL in *.inc.h and compiled for

@@ -1,8 +1,8 @@
 /* Whether the data have the types that the page draws. A run's directory may hold files of another
- * version, or files that somebody edited: what is wrong is named and left out, and the rest is drawn. */
+ * version, or files that somebody edited: wrong parts are named and left out, and the rest is drawn. */
 "use strict";
 (function () {
-  /* A type is a function (value, path): null where the value is right, else what is wrong. */
+  /* A type is a function (value, path): null where the value is right, else the fault in words. */
   const quote = (x) => { const text = JSON.stringify(x); return text.length > 40 ? text.slice(0, 39) + "…" : text; };
   const plain = (what, test) => (x, path) => test(x) ? null : `${path} should be ${what}, and is ${quote(x)}`;
   const text = plain("a text", (x) => typeof x === "string");

@@ -1,4 +1,4 @@
-/* What the C side wrote (src/report/subjects.c), and what follows from it. */
+/* What the C side wrote (src/report/subjects.c), and values derived from it. */
 "use strict";
 (function () {
   cleave.page = JSON.parse(document.getElementById("data").textContent);

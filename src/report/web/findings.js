@@ -1,4 +1,4 @@
-/* What limits the run, and what to try: in plain sentences, from the same figures as the charts. */
+/* The limits of the run, and what to try: in plain sentences, from the same figures as the charts. */
 "use strict";
 (function () {
   /* Shares of the step of an average worker: measured where there is a run, else predicted. */

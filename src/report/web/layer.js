@@ -3,7 +3,7 @@
 (function () {
   const e = cleave.element;
 
-  /* Seconds of a worker by what is done for these layers: [verb, predicted, measured], the longest first. */
+  /* Seconds of a worker by the kind of work for these layers: [verb, predicted, measured], the longest first. */
   function timesOf(s, names) {
     const verbs = new Map(), wanted = new Set(names);
     const lines = s.timelines.filter((t) => t.slices || t.data.length < 4e6);

@@ -38,13 +38,13 @@
     return order.map((id) => cleave.sections.find((x) => x.id === id)).filter((x) => x && x.has(s));
   }
 
-  /* What is wrong with the files of this subject, in words, on top of the page. */
+  /* The faults in the files of this subject, in words, on top of the page. */
   function sayWrong(s) {
     by("wrong").hidden = !s.wrong.length;
     by("wrong").replaceChildren(...s.wrong.map((text) => e("p", { text })));
   }
 
-  /* What was not foreseen is said where it happened, and the rest of the page is drawn. */
+  /* An unforeseen failure is shown where it happened, and the rest of the page is drawn. */
   function guarded(parent, act) {
     try { act(); } catch (error) {
       parent.hidden = false;

@@ -1,4 +1,4 @@
-/* What is drawn over the timeline: arrows for messages, the slices of the layer that was chosen, and the
+/* Marks over the timeline: arrows for messages, the slices of the layer that was chosen, and the
  * range whose totals stand below it. timeline.js calls paintMarks after each picture. */
 "use strict";
 (function () {
@@ -158,7 +158,7 @@
   }
   cleave.setTimelineRange = setRange;
 
-  /* Shift and drag; or what is in view, by a button. */
+  /* Shift and drag; or the whole view, by a button. */
   cleave.addMarks = function (chart, parent) {
     const { canvas } = chart;
     chart.rangeBox = e("div", { class: "side", id: "range", role: "status", hidden: true });
@@ -179,7 +179,7 @@
       addEventListener("mousemove", move);
       addEventListener("mouseup", up);
     });
-    chart.tools.append(e("button", { type: "button", text: "Totals of what is in view", onclick: () => setRange(chart, [chart.view.t0, chart.view.t1]) }));
+    chart.tools.append(e("button", { type: "button", text: "Totals of the view", onclick: () => setRange(chart, [chart.view.t0, chart.view.t1]) }));
     chart.showMessages = true;
     if (chart.panels.some((p) => messagesOf(p).length))
       chart.tools.append(e("button", { type: "button", text: "Messages", "aria-pressed": "true", onclick: (event) => {

@@ -1,6 +1,6 @@
 /* The network as a graph (dagre lays it out), each layer with its cut in colour and as a small
  * picture: a block of channels, height and width, one for each part of the samples, sliced where the
- * plan cuts it, each piece in the colour of its worker. fold.js says what is one box; layer.js has the
+ * plan cuts it, each piece in the colour of its worker. fold.js puts layers together into boxes; layer.js has the
  * panel of the layer that was chosen. */
 "use strict";
 (function () {
@@ -70,7 +70,7 @@
 
   /* ---- the drawing ---- */
 
-  /* dagre lays the layers out from left to right; what is wider than the page goes on below, band by
+  /* dagre lays the layers out from left to right; a network wider than the page goes on below, band by
    * band, as text does. */
   function layOut(shown, columns) {
     const g = new dagre.graphlib.Graph();

@@ -24,7 +24,7 @@
   }
 
   /* A run beside the candidate of the same name, if both are of the same network, batch, workers and
-   * machine. A run is of this host; what is not said is taken to be the same. */
+   * machine. A run is of this host; a missing field is taken to be the same. */
   function measuredOf(c, search) {
     if (c.measured_s !== undefined) return c.measured_s;
     const same = (a, b) => !known(a) || !known(b) || a === b;
@@ -73,7 +73,7 @@
       "off the prediction may be, two times out of three. Red diamonds: measured.",
     draw(parent, s) {
       const all = candidatesOf(s).filter((c) => c.step_s || c.measured_s);
-      /* What does not fit is never first, however fast it would be. */
+      /* A plan that does not fit is never first, however fast it would be. */
       const ranked = all.slice().sort((a, b) => (a.fits === false) - (b.fits === false) || (a.step_s || a.measured_s) - (b.step_s || b.measured_s));
       const list = ranked.slice(0, 24);
       const best = s.search ? s.search.best : null;
@@ -104,7 +104,7 @@
         ["estimated only", cleave.colour("grey")], ["does not fit", cleave.colour("pale")], ["measured", cleave.colour("red")]];
       parent.append(cleave.legend(s.search ? legend : [legend[1], legend[4]]));
       if (all.length > list.length)
-        parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + (all.some((c) => c.fits === false) ? "; what does not fit comes last." : ".") }));
+        parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + (all.some((c) => c.fits === false) ? "; plans that do not fit come last." : ".") }));
       parent.append(moreData(["plan", "step", "±", "images/s", "memory", "moved", "fits"],
         ranked.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), c.images_per_s ? Math.round(c.images_per_s) : null,
           cleave.bytes(c.memory_bytes), cleave.bytes(c.bytes_moved), c.fits === false ? "no" : c.fits ? "yes" : "–"])));
@@ -135,7 +135,7 @@
     if (!pair.children.length) pair.remove();
   }
 
-  /* ---- what differs ---- */
+  /* ---- differences ---- */
 
   const byTheWay = /^(versions\.began|config\.checkpoint|config\.steps_total|config\.first_step|config\.resumed)$/;
 
@@ -145,7 +145,7 @@
     if (known < 2) return;
     const rows = [...new Set(sides.flatMap((m) => [...m.keys()]))].filter((k) => !byTheWay.test(k))
       .filter((k) => new Set(sides.filter((m) => m.size > 0).map((m) => m.get(k))).size > 1);
-    parent.append(e("h3", { text: "What differs" }), rows.length
+    parent.append(e("h3", { text: "Differences" }), rows.length
       ? cleave.table(["", ...cleave.subjects.map((s) => s.label)], rows.map((k) => [k.replace(/^(config|versions)\./, "").replace(/_/g, " "),
         ...sides.map((m) => m.size ? m.get(k) : null)]))
       : e("p", { class: "quiet", text: "Nothing in the configuration: the same run, " + (known === 2 ? "twice." : known + " times.") }));

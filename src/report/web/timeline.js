@@ -1,8 +1,8 @@
 /* The timeline of all workers: predicted above measured, under one axis, with the utilisation on top.
  *
  * Everything is painted pixel by pixel into a canvas: a row of pixels is filled from the slices of its
- * worker that are in view, found by bisection, so that a thousand workers cost what fits on the screen
- * and not what there is. d3 has the scale of the axis and the gestures.
+ * worker that are in view, found by bisection, so that the cost depends on the size of the screen
+ * and not on the number of slices. d3 has the scale of the axis and the gestures.
  */
 "use strict";
 (function () {
@@ -75,7 +75,7 @@
    * stripes, so they are put together: the lane is divided into cells, and what fills most of a cell
    * colours the part of it that no wide slice covers. A gap of a pixel between wide slices is closed. */
   const cellPx = 4, closedPx = 2, nGroups = cleave.groups.length;
-  let sums = new Float32Array(0); /* by cell: what is narrow, by group, and what wide slices cover */
+  let sums = new Float32Array(0); /* by cell: time of narrow slices, by group, and of wide ones */
   function addToCells(from, to, slot) {
     for (let c = Math.floor(from / cellPx); c * cellPx < to; c++)
       sums[c * (nGroups + 1) + slot] += Math.min(to, (c + 1) * cellPx) - Math.max(from, c * cellPx);
@@ -289,7 +289,7 @@
     g.textAlign = "left";
   }
 
-  /* ---- what is under the pointer ---- */
+  /* ---- the slice under the pointer ---- */
 
   function find(chart, x, y) {
     const i = chart.tops.findIndex((top) => y >= top && y < top + chart.panelHeight);

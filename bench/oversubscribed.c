@@ -1,7 +1,7 @@
-/* turns.c: what more threads than cores take for work that they all begin and end together, as
+/* oversubscribed.c: what more threads than cores take for work that they all begin and end together, as
  * workers of a step do. Each computes so long by its own clock; then they meet, asleep.
  *
- *     build/bench/turns [THREADS ...]
+ *     build/bench/oversubscribed [THREADS ...]
  *
  * Printed is the time of a round over that of a perfect division of all work among all cores: the
  * median, and behind it what the clock takes it to be (clock_unevenness). */
