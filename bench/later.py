@@ -7,7 +7,7 @@
 
 A case is MODEL DATA BATCH PLAN. Each is predicted with a profile of its own, so that all is measured
 anew, and then trained for some seconds. 'cleave bench accuracy' does both in turns of 50 ms, so that
-both meet the same weather: it says how good the clock is. This says what a prediction is worth by the
+both meet the same noise: it says how good the clock is. This says what a prediction is worth by the
 time that somebody acts on it. Exit status 1 if a run failed, or memory is not as predicted.
 """
 import argparse

@@ -1,5 +1,6 @@
-/* oversubscribed.c: what more threads than cores take for work that they all begin and end together, as
- * workers of a step do. Each computes so long by its own clock; then they meet, asleep.
+/* oversubscribed.c: what more threads than cores take for work that they all begin and end
+ * together, as workers of a step do. Each computes so long by its own clock; then they meet,
+ * asleep.
  *
  *     build/bench/oversubscribed [THREADS ...]
  *
@@ -89,7 +90,7 @@ static int measure(int n, int cores, double stretch_s)
         return 1;
     for (int i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, work, (void *)(size_t)i) != 0) {
-            (void)fprintf(stderr, "turns: cannot start %d threads\n", n);
+            (void)fprintf(stderr, "oversubscribed: cannot start %d threads\n", n);
             exit(1); /* those that run wait for it */
         }
     for (int i = 0; i < n; i++)
@@ -129,7 +130,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         int threads = argc > 1 ? atoi(argv[i + 1]) : usual[i];
         if (threads < 1 || threads > MOST_THREADS) {
-            (void)fprintf(stderr, "turns: THREADS must be 1 to %d\n", MOST_THREADS);
+            (void)fprintf(stderr, "oversubscribed: THREADS must be 1 to %d\n", MOST_THREADS);
             return 2;
         }
         if (measure_all(threads, cores) != 0)

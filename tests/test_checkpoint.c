@@ -131,7 +131,7 @@ static void assert_same_tensors(struct bench *a, struct bench *b)
         }
 }
 
-/* ---- good weather ---------------------------------------------------------------------------- */
+/* ---- sound files ----------------------------------------------------------------------------- */
 
 static void check_continues(enum update_kind kind, const char *folder)
 {

@@ -50,9 +50,9 @@ static void test_taking_part_takes_cores(void **state)
     scene_close(&s);
 }
 
-/* The member that arrives last rings for the sleepers, which delays the operation, and the member
+/* The member that arrives last signals the sleepers, which delays the operation, and the member
  * itself if it has anything else to do. */
-static void test_sleepers_are_rung_for(void **state)
+static void test_sleepers_are_signalled(void **state)
 {
     (void)state;
     struct scene s;
@@ -531,7 +531,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taking_part_takes_cores),
-        cmocka_unit_test(test_sleepers_are_rung_for),
+        cmocka_unit_test(test_sleepers_are_signalled),
         cmocka_unit_test(test_a_waiting_worker_does_the_work),
         cmocka_unit_test(test_copying_beside_computing),
         cmocka_unit_test(test_who_computes_looks_in_between),

@@ -180,13 +180,13 @@ struct worker {
     bool *done;         /* [n_comm], by position */
     int *comm_position; /* [n_instrs], shared by twins */
     bool computing, resuming, starting;
-    bool starts_later; /* starts communication when the instruction that runs has ended */
-    bool busy;         /* it computes, or is about to */
-    bool helps;        /* it waits, and does shared work meanwhile */
-    double cost_s;     /* of the running instruction, beside the neighbours that are busy now */
-    double left_s;     /* of it, at full speed */
-    double rung_s;     /* the part of its waking time that has passed while it was rung for */
-    double owed_s;     /* time spent on shared work between instructions, to be added to the next */
+    bool starts_later;  /* starts communication when the instruction that runs has ended */
+    bool busy;          /* it computes, or is about to */
+    bool helps;         /* it waits, and does shared work meanwhile */
+    double cost_s;      /* of the running instruction, beside the neighbours that are busy now */
+    double left_s;      /* of it, at full speed */
+    double signalled_s; /* the part of its waking time that the signal took */
+    double owed_s; /* time spent on shared work between instructions, to be added to the next */
     double rate, since;
     int version;
     double reached_s; /* when the instruction at compute_at was reached */

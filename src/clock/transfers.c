@@ -130,7 +130,7 @@ static void ring_for_sleepers(struct clock_run *c, struct transfer *m, int w)
             continue;
         m->latency_s += ring_s;
         c->workers[w].owed_s += ring_s;
-        sleeper->rung_s = ring_s;
+        sleeper->signalled_s = ring_s;
     }
 }
 

@@ -6,7 +6,8 @@
 
 /* The computing thread spins for so long before it sleeps, where another thread communicates. */
 static const double SPIN_S = 20e-6;
-/* The system evens out the queues of its cores within about a time slice (bench/oversubscribed.c; Linux 6).
+/* The system evens out the queues of its cores within about a time slice (bench/oversubscribed.c;
+ * Linux 6).
  */
 static const double EVENED_S = 3e-3;
 /* After a wait of this length caches are cold, whether the worker slept or spun: others computed.
@@ -35,7 +36,7 @@ static bool may_start(const struct worker *w, const struct instr *instr)
     return true;
 }
 
-/* The time to wake a thread that slept for so long, from the begin of ringing for it. */
+/* The time to wake a thread that slept for so long, from the begin of the signal to it. */
 static double find_wake(const struct clock_run *c, const struct worker *w, double slept_s)
 {
     const struct machine *m = c->machine;
@@ -263,7 +264,7 @@ static enum status compute(struct clock_run *c, int number)
     shared_work_note_computing(c, number);
     w->cost_s = find_cost(c, w);
     w->left_s = w->cost_s + fmax(0, w->owed_s - (c->now_s - w->reached_s));
-    w->owed_s = w->rung_s = 0;
+    w->owed_s = w->signalled_s = 0;
     keep_begin(c, number, instr);
     TRY(plan_fed(c, number));
     return plan_end(c, number);
@@ -401,7 +402,8 @@ enum status worker_communicated(struct clock_run *c, int number, int instr)
     double wake_s = worker_sleeps(c, w) ? find_wake(c, w, c->now_s - w->reached_s) : 0;
     w->resuming = true;
     TRY(set_busy(c, w, true));
-    return events_add(&c->events, c->now_s + fmax(0, wake_s - w->rung_s), EVENT_RESUME, number, 0);
+    return events_add(&c->events, c->now_s + fmax(0, wake_s - w->signalled_s), EVENT_RESUME, number,
+                      0);
 }
 
 /* ---- beginning ---- */

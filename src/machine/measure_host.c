@@ -83,12 +83,12 @@ enum status machine_run_threads(int n, machine_work *work, void *user)
 struct waking {
     const struct machine_measure_options *options;
     pthread_mutex_t lock;
-    pthread_cond_t rung, answered;
+    pthread_cond_t signalled, answered;
     int round, heard;
-    int64_t rung_ns;
+    int64_t signalled_ns;
     int64_t nap_ns; /* how long thread 1 sleeps */
     char *memory;   /* COPY_BYTES for thread 0 to work on */
-    double times[ROUNDS], rings[ROUNDS];
+    double times[ROUNDS], signals[ROUNDS];
 };
 
 /* A worker has computed before it signals, so its caches hold other data. */
@@ -100,15 +100,15 @@ static void work_a_while(struct waking *w, int round)
         memset(w->memory + at, round, PART);
 }
 
-static void ring(struct waking *w)
+static void send_signals(struct waking *w)
 {
     for (int i = 0; i < ROUNDS; i++) {
         work_a_while(w, i);
         (void)pthread_mutex_lock(&w->lock);
-        w->rung_ns = timer_now_ns();
+        w->signalled_ns = timer_now_ns();
         w->round++;
-        (void)pthread_cond_signal(&w->rung);
-        w->rings[i] = (double)(timer_now_ns() - w->rung_ns) / 1e9;
+        (void)pthread_cond_signal(&w->signalled);
+        w->signals[i] = (double)(timer_now_ns() - w->signalled_ns) / 1e9;
         while (w->heard < w->round)
             (void)pthread_cond_wait(&w->answered, &w->lock);
         (void)pthread_mutex_unlock(&w->lock);
@@ -120,8 +120,8 @@ static void sleep_and_wake(struct waking *w)
     (void)pthread_mutex_lock(&w->lock);
     for (int i = 0; i < ROUNDS; i++) {
         while (w->round == i)
-            (void)pthread_cond_wait(&w->rung, &w->lock);
-        w->times[i] = (double)(timer_now_ns() - w->rung_ns) / 1e9;
+            (void)pthread_cond_wait(&w->signalled, &w->lock);
+        w->times[i] = (double)(timer_now_ns() - w->signalled_ns) / 1e9;
         w->heard++;
         (void)pthread_cond_signal(&w->answered);
     }
@@ -133,7 +133,7 @@ static void take_part_in_waking(int number, void *user)
     struct waking *w = user;
     bind_to(w->options, number);
     if (number == 0)
-        ring(w);
+        send_signals(w);
     else
         sleep_and_wake(w);
 }
@@ -144,7 +144,7 @@ enum status machine_measure_wake(const struct machine_measure_options *o, double
     struct waking w = {.options = o,
                        .nap_ns = (int64_t)(slept_s * 1e9),
                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                       .rung = PTHREAD_COND_INITIALIZER,
+                       .signalled = PTHREAD_COND_INITIALIZER,
                        .answered = PTHREAD_COND_INITIALIZER,
                        .memory = malloc(COPY_BYTES)};
     if (!w.memory)
@@ -153,7 +153,7 @@ enum status machine_measure_wake(const struct machine_measure_options *o, double
     free(w.memory);
     TRY(st);
     *wake_s = numbers_median(w.times, ROUNDS);
-    *ring_s = numbers_median(w.rings, ROUNDS);
+    *ring_s = numbers_median(w.signals, ROUNDS);
     return STATUS_OK;
 }
 

@@ -73,7 +73,7 @@ bool region_equal(const struct region *a, const struct region *b, int rank);
 bool region_intersect(const struct region *a, const struct region *b, int rank, struct region *out);
 struct shape region_shape(const struct region *r, int rank);
 
-/* ---- order.c ---- */
+/* ---- task_order.c ---- */
 
 /* All of a stage's groups forward, or backward, for one micro-batch. */
 struct task {

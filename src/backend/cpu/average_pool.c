@@ -1,5 +1,5 @@
 /* Average pooling by oneDNN, on blocked tensors. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 struct pool_group {
     struct group base;

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_BACKEND_CPU_CONVERT_H
 #define CLEAVE_BACKEND_CPU_CONVERT_H
 
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 /* `shape` is [n, c, h, w]; plain is row-major; blocked has its added channels set to zero. */
 void convert_to_blocked(const device *d, const struct shape *shape, const float *plain,

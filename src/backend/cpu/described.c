@@ -1,6 +1,6 @@
 /* The groups of a device that only describes. Programs of many workers ask for the same ones again
  * and again, and describing a convolution to oneDNN takes tens of microseconds. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <stdlib.h>
 

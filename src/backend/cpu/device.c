@@ -1,5 +1,5 @@
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <omp.h>
 #include <stdio.h>

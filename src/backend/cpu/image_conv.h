@@ -2,7 +2,7 @@
 #ifndef CLEAVE_BACKEND_CPU_IMAGE_CONV_H
 #define CLEAVE_BACKEND_CPU_IMAGE_CONV_H
 
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 /* Whether the group is one: a plain image, a square stride of at least 3, no gradient of the image
  * wanted. */

@@ -3,7 +3,7 @@
  *     dx_c = dy_c u_c^-beta - 2 alpha beta/size x_c * sum over the d whose window holds c of
  *            dy_d x_d u_d^(-beta-1).
  * One position at a time: its channels are gathered from their blocks into a row. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,5 +1,5 @@
 /* Softmax cross-entropy: the loss of each sample, and (softmax - one hot) / global batch. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <math.h>
 

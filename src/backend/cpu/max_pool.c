@@ -1,6 +1,6 @@
 /* Max pooling: a vector holds a position of a block of channels; beside each maximum the place in
  * its window that it came from is saved for the gradient. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Global and adaptive average pooling: each output position averages its own window of the input,
  * rows floor(p H/P) to ceil((p+1) H/P). Global pooling is the window that is everything. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef CLEAVE_BACKEND_CPU_PRODUCT_H
 #define CLEAVE_BACKEND_CPU_PRODUCT_H
 
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 /* Descriptors of the four tensors; bias is NULL where the op has none. */
 struct product_tensors {

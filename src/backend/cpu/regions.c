@@ -4,7 +4,7 @@
  * the whole blocks of a blocked one, which is a plain tensor [n, C/B, h, w B] of blocks. The
  * rest of those, and copies between kinds, go row by row of one channel; weights, which have
  * formats of oneDNN's own, element by element. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <string.h>
 

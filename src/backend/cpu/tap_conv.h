@@ -3,7 +3,7 @@
 #ifndef CLEAVE_BACKEND_CPU_TAP_CONV_H
 #define CLEAVE_BACKEND_CPU_TAP_CONV_H
 
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 /* Whether the group is one: one group, at least 16 channels on both sides, and so few places that
  * one matrix product per window element beats oneDNN's and Winograd's convolutions. */

@@ -1,5 +1,5 @@
 /* Optimizer updates: one pass over flat memory. */
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 #include <assert.h>
 

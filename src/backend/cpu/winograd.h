@@ -2,7 +2,7 @@
 #ifndef CLEAVE_BACKEND_CPU_WINOGRAD_H
 #define CLEAVE_BACKEND_CPU_WINOGRAD_H
 
-#include "backend/cpu/internal.h"
+#include "backend/cpu/cpu_parts.h"
 
 /* Whether the group is one that this way serves, and faster than oneDNN's direct kernels. */
 bool winograd_suits(const group *g);

@@ -1,7 +1,7 @@
 /* Devices, memory, streams, layouts, transfers, and the table of the reference backend. Work is
  * done when it is asked for, so streams and events have nothing to order. */
-#include "backend/reference/internal.h"
 #include "backend/reference/reference.h"
+#include "backend/reference/reference_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Groups: the needs of each op beyond its tensors, and which kernel a pass runs. */
-#include "backend/reference/internal.h"
+#include "backend/reference/reference_parts.h"
 
 #include <assert.h>
 #include <stdlib.h>

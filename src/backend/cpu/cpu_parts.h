@@ -1,4 +1,4 @@
-/* internal.h: shared by the files of the CPU backend.
+/* cpu_parts.h: shared by the files of the CPU backend.
  *
  * Tensors of rank 4 are blocked by channel: [n, C/B, h, w, B] with B the vector width of the
  * machine (8 floats with AVX2, 16 with AVX-512), channels rounded up to a multiple of B. The added
@@ -6,8 +6,8 @@
  * too. To oneDNN the rounded tensor is the tensor, so its fast kernels serve any channel count.
  * Images, and tensors of rank 2 and 1, are plain.
  */
-#ifndef CLEAVE_BACKEND_CPU_INTERNAL_H
-#define CLEAVE_BACKEND_CPU_INTERNAL_H
+#ifndef CLEAVE_BACKEND_CPU_CPU_PARTS_H
+#define CLEAVE_BACKEND_CPU_CPU_PARTS_H
 
 #include "backend/backend.h"
 #include "backend/cpu/loops.h"

@@ -1,6 +1,6 @@
-/* internal.h: the reference backend's own types, and its functions by file. */
-#ifndef CLEAVE_BACKEND_REFERENCE_INTERNAL_H
-#define CLEAVE_BACKEND_REFERENCE_INTERNAL_H
+/* reference_parts.h: the reference backend's own types, and its functions by file. */
+#ifndef CLEAVE_BACKEND_REFERENCE_REFERENCE_PARTS_H
+#define CLEAVE_BACKEND_REFERENCE_REFERENCE_PARTS_H
 
 #include "backend/backend.h"
 #include "backend/reference/kernels.h"
