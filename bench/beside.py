@@ -5,8 +5,8 @@
     bench/beside.py build-naps/cleave build/cleave --models lenet5,mobilenetv2 --batch 64 --workers 2
     bench/beside.py OLD NEW --models vgg11 --plans data,ps --workers 16 --batch 64 --steps 20
 
-A step's time is the median of a training's steps; of a plan, the median of its trainings. Who begins
-changes from round to round. Exit status 1 if a training failed.
+A step's time is the median of a training's steps; of a plan, the median of its trainings. The build that
+begins changes from round to round. Exit status 1 if a training failed.
 """
 import argparse
 import json
