@@ -411,10 +411,15 @@ def check_candidate(driver):
     canvas = page.find('[data-chart="candidates"] canvas')
 
     def click(name):
-        x, y = page.js(pick, name)
-        page.hover(canvas, max(x, 140), y)
-        ActionChains(page.driver, duration=0).click().perform()
-        return page.find("#candidate")
+        end = time.time() + 10
+        while True:  # bars still grow right after the page is drawn
+            x, y = page.js(pick, name)
+            page.hover(canvas, max(x, 140), y)
+            ActionChains(page.driver, duration=0).click().perform()
+            panel = page.find("#candidate")
+            if name in panel.text or time.time() > end:
+                return panel
+            time.sleep(0.1)
 
     panel = click("serial")
     page.check("serial" in panel.text and "not in this page" in panel.text and "--plan serial" in panel.text, "what is missing is said: " + panel.text)
