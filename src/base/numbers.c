@@ -29,7 +29,8 @@ static int compare_times(const void *a, const void *b)
 double numbers_median_ns(int64_t *times_ns, int64_t n)
 {
     qsort(times_ns, (size_t)n, sizeof *times_ns, compare_times);
-    return n > 0 ? (double)(times_ns[(n - 1) / 2] + times_ns[n / 2]) / 2 : 0;
+    int64_t low = (n - 1) / 2, high = n / 2;
+    return n > 0 ? (double)(times_ns[low] + times_ns[high]) / 2 : 0;
 }
 
 double numbers_quantile(const double *sorted, int n, double share)

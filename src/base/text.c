@@ -123,7 +123,10 @@ const char *text_unknown(char *buffer, size_t size, const char *what, const char
     if (used + sizeof ", ...)" >= size)
         return buffer;
     (void)text_list(buffer + used, size - used - 1, names);
-    return strcat(buffer, ")");
+    size_t end = strlen(buffer);
+    buffer[end] = ')';
+    buffer[end + 1] = '\0';
+    return buffer;
 }
 
 enum status text_fail_unknown(const char *what, const char *word, const char *const *names)

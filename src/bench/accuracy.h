@@ -72,7 +72,7 @@ double accuracy_doubt(const struct accuracy_case *c);
 
 /* Reports a task when it is done, and in the end all of them. The latter is STATUS_FAILED
  * where memory or bytes were not as predicted. */
-void accuracy_report_task(const struct accuracy_study *s, const struct accuracy_task *task,
+void accuracy_report_task(const struct accuracy_study *study, const struct accuracy_task *s,
                           struct results *r);
 enum status accuracy_report_end(const struct accuracy_study *s, struct results *r) MUST_USE;
 

@@ -39,7 +39,7 @@ struct bench_layers {
     struct bench_batches batches;
     int64_t repeat; /* steps of each batch size; the median of an instruction counts */
 };
-enum status bench_layers(const struct bench_layers *s, struct results *r) MUST_USE;
+enum status bench_layers(const struct bench_layers *o, struct results *r) MUST_USE;
 
 /* The speed that a fully connected layer loses when its batch shrinks. */
 struct bench_gemm {
@@ -68,7 +68,7 @@ struct bench_search {
     bool no_pipelines;
     bool check; /* STATUS_FAILED where one takes longer than its time to keep */
 };
-enum status bench_search(const struct bench_search *s, struct results *r) MUST_USE;
+enum status bench_search(const struct bench_search *o, struct results *r) MUST_USE;
 
 /* Predictions beside measured training, for networks and plans (accuracy.h). */
 struct bench_accuracy {
@@ -80,7 +80,7 @@ struct bench_accuracy {
     bool fresh, quiet;
 };
 enum { ACCURACY_MAX_ROUNDS = 32 };
-enum status bench_accuracy(struct bench_accuracy *s, struct results *r) MUST_USE;
+enum status bench_accuracy(struct bench_accuracy *o, struct results *r) MUST_USE;
 
 /* Is the recommended plan the fastest? It is trained beside every named strategy, in turns. */
 struct bench_recommend {
@@ -88,7 +88,7 @@ struct bench_recommend {
     const char *models;
     double seconds; /* of training a network, all plans together */
 };
-enum status bench_recommend(const struct bench_recommend *s, struct results *r) MUST_USE;
+enum status bench_recommend(const struct bench_recommend *o, struct results *r) MUST_USE;
 
 /* How far a plan scales, and its limits (limits.h). */
 struct bench_limits {
@@ -100,7 +100,7 @@ struct bench_limits {
     const char *inter, *latency;      /* of the network between hosts like this one */
     int64_t batch_per_worker;
 };
-enum status bench_limits(const struct bench_limits *s, struct results *r) MUST_USE;
+enum status bench_limits(const struct bench_limits *o, struct results *r) MUST_USE;
 
 /* ---- what they share ---- */
 

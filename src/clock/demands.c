@@ -49,7 +49,7 @@ enum status demands_find(struct clock_run *c, struct transfer *m)
         call.element_bytes = r->type == COMM_DOUBLE ? 8 : 4;
         call.n_bytes = r->count * call.element_bytes;
     }
-    for (int i = 0; i < m->n_members; i++)
+    for (int i = 0; i < (m->reduces ? r->n_members : 2); i++)
         c->devices[i] = c->workers[members[i]].device;
     cost_call(c->machine, &call, c->devices, &c->cost);
     m->latency_s = c->cost.latency_s;

@@ -51,7 +51,7 @@ static void set_free(struct clock_run *c, int number)
 }
 
 /* A free one keeps its arrays. */
-static enum status open_transfers(struct clock_run *c, struct transfer like, int *out)
+static enum status open_transfer(struct clock_run *c, struct transfer like, int *out)
 {
     *out = c->free_transfer;
     if (*out >= 0) {
@@ -70,7 +70,7 @@ static enum status open_transfers(struct clock_run *c, struct transfer like, int
     like.workers = m->workers;
     like.instrs = m->instrs;
     like.load = (struct load){.capacity = m->load.capacity, .demands = m->load.demands};
-    if (like.n_members > like.member_capacity) {
+    if (!like.workers || like.n_members > like.member_capacity) {
         size_t n = (size_t)like.n_members;
         TRY(arena_alloc_array(c->scratch, n, sizeof *like.workers, &like.workers));
         TRY(arena_alloc_array(c->scratch, n, sizeof *like.instrs, &like.instrs));
@@ -87,7 +87,7 @@ static enum status find_or_open(struct clock_run *c, const struct transfer *like
             *out = i;
             return STATUS_OK;
         }
-    return open_transfers(c, *like, out);
+    return open_transfer(c, *like, out);
 }
 
 static struct transfer describe(const struct worker *w, int number, int instr)

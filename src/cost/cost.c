@@ -166,7 +166,8 @@ static void call_on_host(const struct machine *m, const struct cost_call *call, 
     int64_t size = call->reduces ? call->element_bytes : 1;
     struct machine_point p = cost_on_host(m, call, (double)call->n_bytes);
     struct machine_point nothing = cost_on_host(m, call, 0);
-    double n_chunks = (double)comm_cut(call->n_bytes / size, size, call->n_members).n;
+    int64_t count = call->n_bytes / size;
+    double n_chunks = (double)comm_cut(count, size, call->n_members).n;
     c->least_s = p.seconds;
     c->core_s = p.cpu_s;
     c->each_s = nothing.cpu_s;

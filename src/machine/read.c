@@ -271,7 +271,7 @@ static enum status read_pair(struct reading *r, struct json_place at)
     static const char *const one_way[] = {"from", "to", "link", NULL};
     const json_t *between = json_object_get(at.value, "between");
     struct machine_port port = {0};
-    struct machine_pair pair;
+    struct machine_pair pair = {0};
     TRY(json_check_object(at, between ? bridge : one_way));
     if (!between) {
         TRY(find_device(r, at, json_object_get(at.value, "from"), &pair.from));

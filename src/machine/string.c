@@ -148,10 +148,10 @@ static bool read_value(int option, const char *text, double *out)
 
 static enum status read_option(struct string_parser *p, char *word, char *value)
 {
-    double number;
+    double number = 0;
     *value++ = '\0';
     int option = text_find(word, option_names);
-    if (option < 0)
+    if (option < 0 || option >= OPTION_COUNT)
         return fail_unknown(p, "option", word, option_names);
     if (!read_value(option, value, &number))
         return fail(p, "%s=%.80s must be %s", word, value, option_forms[option]);

@@ -336,7 +336,7 @@ static enum status build_pipeline(const struct plan_strategy *self, const struct
         TRY(check_replicas(request));
         return build_with_replicas(self, graph, request, request->n_stages, request->replicas, out);
     }
-    int *ones = malloc((size_t)request->n_workers * sizeof *ones);
+    int *ones = calloc((size_t)request->n_workers, sizeof *ones);
     if (!ones)
         return status_no_memory((size_t)request->n_workers * sizeof *ones);
     for (int i = 0; i < request->n_workers; i++)

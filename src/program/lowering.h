@@ -46,7 +46,7 @@ struct lowering_memory {
 
 /* One for each of n threads. */
 enum status lowering_open_memory(int n, struct lowering_memory **out) MUST_USE;
-void lowering_close_memory(struct lowering_memory *memory, int n); /* NULL is fine */
+void lowering_close_memory(struct lowering_memory *all, int n); /* NULL is fine */
 
 /* The input of all steps besides the program. */
 struct lowering {

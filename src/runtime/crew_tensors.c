@@ -162,7 +162,8 @@ static enum status ask(crew *c, struct request r)
 static enum status root_read(void *holder, int param, enum executor_tensor which, float *to)
 {
     crew *c = holder;
-    struct tensor_call call = {c, param, which, to};
+    struct tensor_call call = {.crew = c, .param = param, .which = which};
+    call.whole = to;
     TRY(ask(c, (struct request){REQUEST_READ, param, which, {0}}));
     TRY(thread_team_run(c->thread_team, read_local, &call));
     return c->info.alone ? STATUS_OK : gather(c, &call);

@@ -111,7 +111,7 @@ static bool add_to_server(struct plan_pricer *p, int node, int n_pieces, double 
 
 static enum status price_layer(struct plan_pricer *p, const struct choice_layer *layer)
 {
-    struct plan_layer cuts[1 + LAYER_MAX_FOLLOWERS];
+    struct plan_layer cuts[1 + LAYER_MAX_FOLLOWERS] = {{0}};
     struct stage_sum *sum = &p->sums[p->stage];
     struct pricing_cost cost;
     struct layer_case c;
@@ -163,8 +163,8 @@ static enum status price_edge(struct plan_pricer *p, int to, int input)
     const struct plan_stage *a = &p->plan->stages[maker->stage];
     const struct plan_stage *b = &p->plan->stages[reader->stage];
     const struct shape *shape = &p->graph->nodes[to].op.input[input];
-    double n_bytes =
-        (double)(shape_elements(shape) / shape->dim[0] * p->readers.samples) * ELEMENT_BYTES;
+    int64_t n_elements = shape_elements(shape) / shape->dim[0] * p->readers.samples;
+    double n_bytes = (double)n_elements * ELEMENT_BYTES;
     p->sums[p->stage].moves_s += 2 * stage_cross_s(&p->whole, a->workers[0], a->n_workers,
                                                    b->workers[0], b->n_workers, n_bytes);
     return STATUS_OK;

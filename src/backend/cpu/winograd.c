@@ -268,11 +268,10 @@ static void convolve_chunk(const struct chunk_pass *t, int64_t number, float *wo
 static void convolve(struct chunk_pass *pass, bool turned, const float *w, float *workspace)
 {
     const struct convolution *c = pass->c;
-    const device *d = c->device;
     float *u = workspace, *chunks = workspace + weights_floats(c);
     int64_t n_chunks = (c->tiles + c->chunk - 1) / c->chunk;
     pass->u = u;
-#pragma omp parallel num_threads(d->threads)
+#pragma omp parallel num_threads(c->device->threads)
     {
         transform_weights(c, turned, w, u);
         float *own = chunks + omp_get_thread_num() * chunk_floats(c);
