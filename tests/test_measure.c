@@ -151,7 +151,7 @@ static double sum_costs(const struct bench *b, const struct profile_setting *s, 
     return sum;
 }
 
-/* ---- rehearsing ---- */
+/* ---- measuring one worker ---- */
 
 static int count_threads(void)
 {
@@ -164,7 +164,7 @@ static int count_threads(void)
     return n;
 }
 
-/* One worker of a plan with a batch, made to rehearse. */
+/* One worker of a plan with a batch, made to measure. */
 struct soloist {
     device *device;
     struct program *program;
@@ -193,7 +193,7 @@ static void soloist_close(struct soloist *s, const struct bench *b)
     b->backend->device_close(s->device);
 }
 
-/* A worker rehearses with nobody else there: communicating instructions are left out, and no thread
+/* A worker is measured with no other worker there: communicating instructions are left out, and no thread
  * is started for it. */
 static void test_reaches_nobody(void **state)
 {
@@ -232,11 +232,11 @@ static void test_wrong_executors(void **state)
     assert_true(bench_open(&b, "lenet5", "serial", 1));
     soloist_open(&s, &b, 0);
     assert_fails(executor_step(s.executor, 0, &s.batch, &step, &still, &result), STATUS_FAILED,
-                 "only rehearse");
+                 "only measure");
     executor *trains;
     const struct program *const programs[] = {s.program};
     assert_ok(executor_create(programs, 1, NULL, &trains));
-    assert_fails(executor_measure(trains, 0, &s.batch, &still), STATUS_FAILED, "rehearsing");
+    assert_fails(executor_measure(trains, 0, &s.batch, &still), STATUS_FAILED, "measuring");
     executor_destroy(trains);
     soloist_close(&s, &b);
     bench_close(&b);
@@ -262,7 +262,7 @@ static struct kinds count_kinds(const struct soloist *s, int param, enum executo
     return k;
 }
 
-/* Numbers that take a processor longer than others would make a rehearsal slower than training:
+/* Numbers that take a processor longer than others would make a round slower than training:
  * weights stay as they are, and the gradients that reach the first layers are of the usual kind. */
 static void check_numbers(const char *model)
 {
@@ -334,7 +334,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Others may disturb the measuring or the rehearsal by a lot, but not every time. */
+/* Others may disturb the measuring by a lot, but not every time. */
 static bool sum_is_near(void)
 {
     enum { ROUNDS = 9 };
@@ -354,7 +354,7 @@ static bool sum_is_near(void)
     }
     qsort(seconds, ROUNDS, sizeof seconds[0], compare_numbers);
     double step = seconds[ROUNDS / 2];
-    print_message("sum of costs %.3f ms, a rehearsed step %.3f ms\n", sum * 1e3, step * 1e3);
+    print_message("sum of costs %.3f ms, a measured step %.3f ms\n", sum * 1e3, step * 1e3);
     soloist_close(&s, &b);
     bench_close(&b);
     return sum < 2 * step && step < 2 * sum;

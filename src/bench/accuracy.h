@@ -2,7 +2,7 @@
  *
  * Predicting and training take turns, for the speed of a machine that others use, too, changes by
  * tens of percent within a second: in each round every plan is predicted, which measures costs that
- * the profile lacks (with --fresh all of them), and trained between the rehearsals, twenty times a
+ * the profile lacks (with --fresh all of them), and trained between the rounds, twenty times a
  * second. A turn's time is the mean of its steps without the tenths at both ends; predicted,
  * measured and error of a case are the medians of its turns. How far the turns'
  * times are apart is the noise of the machine, below which no prediction can be told from a better

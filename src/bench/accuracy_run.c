@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { LEAST_STEPS = 6, PROGRESS_INTERVAL_NS = 200000000 };
-/* A plan is rehearsed and trained in slices so short that both meet the same load of the machine.
+/* A plan is measured and trained in slices so short that both meet the same load of the machine.
  */
 static const double slice_s = 0.05, measure_s = 1.5;
 
@@ -92,7 +92,7 @@ struct turn {
     int64_t next_slice_ns, next_progress_ns;
 };
 
-/* While the plan is being rehearsed: a slice of training whenever the rehearsal had one. */
+/* While the plan is being measured: a slice of training after each slice of it. */
 static enum status alternate(void *user, double share, const char *what)
 {
     struct turn *t = user;
@@ -212,7 +212,7 @@ static enum status play_together(struct turn *t, struct forecast *f, struct fore
     return st;
 }
 
-/* Cores may differ by half. Several workers have the same ones when they rehearse and when they
+/* Cores may differ by half. Several workers have the same ones when they are measured and when they
  * train; one alone would run wherever the system puts each of the two threads. */
 static void stay_on_one_place(const struct accuracy_study *s, const struct accuracy_case *c)
 {

@@ -109,7 +109,7 @@ static enum status build(executor *e, const struct program *const *programs)
 }
 
 enum status executor_create_kind(const struct program *const *programs, int n_programs, comm *end,
-                                 bool rehearses, executor **out)
+                                 bool measures, executor **out)
 {
     arena *memory;
     TRY(arena_create(&memory));
@@ -120,7 +120,7 @@ enum status executor_create_kind(const struct program *const *programs, int n_pr
                     .backend = programs[0]->backend,
                     .device = programs[0]->device,
                     .comm = end,
-                    .rehearses = rehearses,
+                    .measures = measures,
                     .n_programs = n_programs};
     TRY_GOTO(st, arena_alloc_array(memory, (size_t)n_programs, sizeof *e->programs, &e->programs),
              fail);
@@ -336,8 +336,8 @@ enum status executor_run(executor *e, int program, const struct executor_feed *f
 {
     const struct bound_program *b = &e->programs[program];
     const struct program *p = b->program;
-    if (e->rehearses)
-        return status_fail(STATUS_FAILED, "this executor can only rehearse");
+    if (e->measures)
+        return status_fail(STATUS_FAILED, "this executor can only measure");
     struct run r = {
         .e = e, .b = b, .feed = feed, .states = states, .rules = rules, .results = results};
     memset(results, 0, (size_t)p->n_steps * sizeof *results);

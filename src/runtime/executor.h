@@ -90,9 +90,9 @@ void executor_time_instructions(executor *e, int64_t *times_ns);
 enum status executor_keep_times(executor *e) MUST_USE;
 const struct executor_time *executor_get_times(const executor *e, int program);
 
-/* ---- rehearsing: the time of computing, without communication ---- */
+/* ---- measuring: the time of computing, without communication ---- */
 
-/* An executor that only rehearses. Its programs may communicate, but it has no transport and no
+/* An executor that only measures. Its programs may communicate, but it has no transport and no
  * second thread. All memory is filled with small random numbers: nothing that is computed
  * means anything, but nothing is zero, huge or denormal either. Times are kept. */
 enum status executor_create_measuring(const struct program *const *programs, int n_programs,
@@ -104,7 +104,7 @@ enum status executor_create_measuring(const struct program *const *programs, int
 typedef void executor_wait(void *user, int instr);
 void executor_call_at_waits(executor *e, executor_wait *wait, void *user);
 
-/* Once *over is true, a rehearsal ends before its next instruction: it only kept its core busy, and
+/* Once *over is true, a round ends before its next instruction: it only kept its core busy, and
  * its times are not used. NULL, as at first: it goes on to the end. */
 void executor_stop_measuring(executor *e, const atomic_bool *over);
 

@@ -281,7 +281,7 @@ enum status executor_comm_create(executor *e)
         most = int_max(most, e->programs[i].n_comm);
     (void)pthread_mutex_init(&e->lock, NULL);
     (void)pthread_cond_init(&e->changed, NULL);
-    if (most == 0 || e->rehearses)
+    if (most == 0 || e->measures)
         return STATUS_OK;
     if (!e->comm)
         return status_fail(STATUS_FAILED, "the program communicates, but there is no transport");

@@ -1,5 +1,5 @@
 /* executor_parts.h: the executor from inside; shared by executor.c, which computes,
- * executor_comm.c, which communicates, and executor_rehearsal.c. */
+ * executor_comm.c, which communicates, and executor_measure.c. */
 #ifndef CLEAVE_RUNTIME_EXECUTOR_PARTS_H
 #define CLEAVE_RUNTIME_EXECUTOR_PARTS_H
 
@@ -41,11 +41,11 @@ struct executor {
     int n_programs;
     struct bound_program *programs;
     int64_t *times_ns;
-    bool rehearses;      /* communicating instructions are left out, and nothing is waited for */
+    bool measures;      /* communicating instructions are left out, and nothing is waited for */
     executor_wait *wait; /* in place of it, or NULL */
     void *wait_user;
-    const atomic_bool *over; /* a rehearsal ends when it is true; NULL: never */
-    float *numbers;          /* of a rehearsal, to fill memory with */
+    const atomic_bool *over; /* a round ends when it is true; NULL: never */
+    float *numbers;          /* of a round, to fill memory with */
 
     /* The computing thread communicates, too: between instructions and while it waits. Else, where
      * a transport must be polled all the time, a second thread does. */
@@ -82,7 +82,7 @@ struct run {
 };
 
 enum status executor_create_kind(const struct program *const *programs, int n_programs, comm *end,
-                                 bool rehearses, executor **out) MUST_USE;
+                                 bool measures, executor **out) MUST_USE;
 
 /* Runs computing instruction `number`, and keeps its time: it was reached at reached_ns, and had
  * waited until begin_ns. */

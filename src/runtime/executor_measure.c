@@ -9,7 +9,7 @@
 
 enum { REHEARSAL_NUMBERS = 1 << 16 };
 
-/* Writes the rehearsal's numbers over device memory, again and again. */
+/* Writes the numbers of a round over device memory, again and again. */
 static enum status fill_memory(executor *e, void *to, int64_t n_bytes)
 {
     int64_t element = e->backend->device_precision(e->device) == PRECISION_DOUBLE ? 8 : 4;
@@ -89,7 +89,7 @@ static bool waits_for_others(const struct program *p, const struct instr *instr)
     return false;
 }
 
-static enum status rehearse(struct run *r)
+static enum status run_computing(struct run *r)
 {
     executor *e = r->e;
     const struct program *p = r->b->program;
@@ -119,8 +119,8 @@ enum status executor_measure(executor *e, int program, const struct executor_bat
     size_t n = (size_t)b->program->n_steps;
     struct executor_batch copy = *batch;
     struct executor_feed feed = {executor_feed_once, &copy};
-    if (!e->rehearses)
-        return status_fail(STATUS_FAILED, "this executor was not made for rehearsing");
+    if (!e->measures)
+        return status_fail(STATUS_FAILED, "this executor was not made for measuring");
     struct executor_result *results = calloc(n, sizeof *results);
     struct step_state *states = calloc(n, sizeof *states);
     struct update_rule *rules = calloc(n, sizeof *rules);
@@ -133,7 +133,7 @@ enum status executor_measure(executor *e, int program, const struct executor_bat
         rules[i].step = (int64_t)i + 1;
     }
     if (st == STATUS_OK)
-        st = rehearse(&(struct run){
+        st = run_computing(&(struct run){
             .e = e, .b = b, .feed = &feed, .states = states, .rules = rules, .results = results});
     free(rules);
     free(states);
