@@ -190,17 +190,15 @@ static void add_layers_row(table *t, const struct explained_layers *l, bool stag
 
 static enum status print_layers(const struct plan_answer *a)
 {
-    static const struct table_column columns[] = {
-        {"layers", TABLE_LEFT, 20},
-        {"cut", TABLE_LEFT, 8},
-        {"time", TABLE_RIGHT, 0},
-        {"cheapest other cut", TABLE_LEFT, 12}};
-    static const struct table_column with_stages[] = {
-        {"layers", TABLE_LEFT, 20},
-        {"stage", TABLE_RIGHT, 0},
-        {"cut", TABLE_LEFT, 8},
-        {"time", TABLE_RIGHT, 0},
-        {"cheapest other cut", TABLE_LEFT, 12}};
+    static const struct table_column columns[] = {{"layers", TABLE_LEFT, 20},
+                                                  {"cut", TABLE_LEFT, 8},
+                                                  {"time", TABLE_RIGHT, 0},
+                                                  {"cheapest other cut", TABLE_LEFT, 12}};
+    static const struct table_column with_stages[] = {{"layers", TABLE_LEFT, 20},
+                                                      {"stage", TABLE_RIGHT, 0},
+                                                      {"cut", TABLE_LEFT, 8},
+                                                      {"time", TABLE_RIGHT, 0},
+                                                      {"cheapest other cut", TABLE_LEFT, 12}};
     const struct explanation *e = a->explained;
     bool stages = a->set->list[a->set->best].plan->n_stages > 1;
     table *t;
