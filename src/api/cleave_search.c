@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-
 struct cleave_search {
     const cleave_model *model;
     arena *memory;

@@ -13,6 +13,7 @@
 #include "cli/run_description.h"
 #include "cli/run_options.h"
 #include "cli/strategy_options.h"
+#include "predict/subject.h"
 #include "report/tensorboard.h"
 #include "runtime/crew.h"
 #include "runtime/guard.h"
@@ -504,17 +505,18 @@ static enum status leave_processes(comm *process, enum status st)
 /* Replaces --plan auto by the plan that `cleave plan` would recommend for this host. */
 static enum status plan_first(struct train_options *o, struct trainer_options *options)
 {
-    const struct auto_request request = {.model = o->model,
-                                         .data = o->data,
-                                         .backend = o->backend,
-                                         .batch = o->batch,
-                                         .eval_batch = o->eval_batch,
-                                         .threads = o->threads,
-                                         .run = o->run_as,
-                                         .workers = o->split.workers,
-                                         .micro_batches = o->split.micro_batches,
-                                         .no_eval = o->no_eval,
-                                         .quiet = o->quiet};
+    const struct chooser_options search = {.forecast = {.graph = options->graph,
+                                                        .data = o->data,
+                                                        .backend = o->backend,
+                                                        .batch = o->batch,
+                                                        .eval_batch = o->eval_batch,
+                                                        .threads = o->threads,
+                                                        .run = o->run_as,
+                                                        .no_eval = o->no_eval,
+                                                        .quiet = o->quiet},
+                                           .workers = (int)o->split.workers,
+                                           .micro_batches = o->split.micro_batches,
+                                           .quiet = o->quiet};
     if (!o->plan || strcmp(o->plan, "auto") != 0)
         return STATUS_OK;
     if (options->process)
@@ -524,8 +526,8 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     struct plan_request asked = options->request;
     asked.micro_batches = 0; /* the search heeds it */
     TRY(plan_check_bare(&asked, "--plan auto"));
-    TRY(auto_plan_find(&request, &o->planned));
-    options->plan = o->planned.text;
+    TRY(auto_plan_find(search, &o->planned));
+    options->resolved_plan = o->planned.plan;
     options->workers = 0; /* as the plan says */
     return STATUS_OK;
 }
@@ -547,9 +549,17 @@ enum status command_train(int argc, char **argv)
         log_set_level(LOG_INFO);
     TRY(guard_start() ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));
-    enum status st = plan_first(&o, &trainer_options);
+    struct dataset_info data;
+    struct graph *graph = NULL;
+    enum status st = crew_agree(
+        trainer_options.process,
+        subject_build(o.model, o.data, o.batch, o.run_as.drop_probability, &data, &graph));
+    trainer_options.graph = graph;
+    if (st == STATUS_OK)
+        st = plan_first(&o, &trainer_options);
     if (st == STATUS_OK)
         st = train(&o, &trainer_options);
     auto_plan_free(&o.planned);
+    graph_destroy(graph);
     return trainer_options.process ? leave_processes(trainer_options.process, st) : st;
 }

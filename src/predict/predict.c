@@ -24,8 +24,8 @@ static struct program_options describe(const struct predict_request *r, const st
 
 static enum status lower(const struct predict_request *r, struct prediction *p)
 {
-    struct device_options how = {
-        .precision = r->precision, .threads = r->threads, .describe_only = true};
+    struct device_options how = r->device;
+    how.describe_only = true;
     TRY(r->backend->device_open(&how, &p->device));
     struct program_options o = describe(r, p);
     TRY(program_create_all(r->graph, &o, NULL, true, &p->set));
@@ -148,18 +148,12 @@ static enum status measure(const struct predict_request *r, struct prediction *p
     TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
     for (int i = 0; i < p->n_workers; i++)
         crowd = int_max(crowd, ++n[machine_find_host(m, m->devices[device_of(m, i)].node)]);
-    struct measure_request q = {.graph = r->graph,
-                                .plan = r->plan,
-                                .backend = r->backend,
-                                .device = p->device,
-                                .programs = p->programs,
-                                .n_states = r->n_states,
+    struct measure_request q = {.programs = p->programs,
                                 .most_at_once = crowd,
                                 /* stages and servers leave workers idle */
                                 .alone = r->plan->n_stages > 1 || r->plan->n_servers > 0,
-                                .budget_s = r->measure_s,
-                                .look_only = r->look_only || p->too_large_worker >= 0,
-                                .callbacks = r->callbacks};
+                                .how = r->measure};
+    q.how.look_only |= p->too_large_worker >= 0;
     return profile_measure(r->profile, &q, &p->measured);
 }
 

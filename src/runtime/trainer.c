@@ -286,9 +286,10 @@ static enum status prepare(trainer *t)
     const struct network *network;
     if (!t->options.model && t->options.graph)
         t->options.model = t->options.graph->name;
+    if (t->options.model && !t->options.graph)
+        TRY(network_find(t->options.model, &network));
     TRY(check_options(&t->options));
-    TRY(network_find(t->options.model, &network));
-    t->info.model = network->name;
+    t->info.model = t->options.model;
     TRY(set_checkpoint(t));
     t->backend = backend_list()[0];
     if (t->options.backend)

@@ -103,7 +103,7 @@ struct trainer_info {
     int64_t memory_bytes; /* all slabs of the largest worker */
     int64_t bytes_moved;  /* by all workers, in a step */
     int workers;
-    const char *plan; /* its name */
+    const char *plan;          /* its name */
     const struct graph *graph; /* of a training step */
     const struct plan *resolved_plan;
     const char *backend, *device;

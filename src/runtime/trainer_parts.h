@@ -19,7 +19,8 @@ struct trainer {
 
     dataset *train_set, *test_set;
     const struct backend *backend;
-    /* By program; NULL where there is no such batch, and for CREW_TRAIN_ONE, which has CREW_TRAIN's.
+    /* By program; NULL where there is no such batch, and for CREW_TRAIN_ONE, which has
+     * CREW_TRAIN's.
      */
     struct graph *graphs[CREW_PROGRAM_COUNT];
     const struct plan *plan;
