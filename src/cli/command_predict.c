@@ -284,23 +284,17 @@ static enum status advise(struct forecast *f, struct predict_options *o, struct 
     return STATUS_OK;
 }
 
-/* Predicts the plan, and prints the answer. */
-static enum status predict(struct forecast *f, struct predict_options *o, const struct plan *plan)
+static enum status answer(struct forecast *f, struct predict_options *o, const struct plan *plan,
+                          const struct prediction *p)
 {
     struct predict_request request = forecast_request(f, plan, true);
-    struct prediction *p;
-    enum status st;
-    TRY(forecast_plan(f, plan, o->trace != NULL, &p));
     struct predict_answer a = {.plan = plan, .prediction = p};
     if (o->trace)
-        TRY_GOTO(st, predicted_trace_write(&request, p, o->trace, o->merge), out);
+        TRY(predicted_trace_write(&request, p, o->trace, o->merge));
     if (p->too_large_worker >= 0)
-        TRY_GOTO(st, advise(f, o, &a), out);
-    TRY_GOTO(st, o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a), out);
-    st = refuse(p);
-out:
-    prediction_destroy(p);
-    return st;
+        TRY(advise(f, o, &a));
+    TRY(o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a));
+    return refuse(p);
 }
 
 /* A plan's file says how many workers there are: it is read before the machine is looked at. */
@@ -328,6 +322,7 @@ enum status command_predict(int argc, char **argv)
     struct forecast f = {0};
     struct graph *graph;
     struct plan *plan = NULL;
+    struct prediction *p = NULL;
     enum status st;
     TRY(forecast_build_graph(&o.forecast, o.model, &graph));
     TRY_GOTO(st, forecast_open(&f, &o.forecast), out);
@@ -335,8 +330,10 @@ enum status command_predict(int argc, char **argv)
     TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
     if (!f.profile)
         stop_remove(); /* nothing is measured that should end in good order */
-    st = predict(&f, &o, plan);
+    TRY_GOTO(st, forecast_plan(&f, plan, o.trace != NULL, &p), out);
+    st = answer(&f, &o, plan, p);
 out:
+    prediction_destroy(p);
     plan_destroy(plan);
     forecast_close(&f);
     graph_destroy(graph);

@@ -76,9 +76,9 @@ struct prediction {
 };
 
 /* A plan that does not fit is not measured: its time is estimated from known costs. */
-enum status predict_plan(const struct predict_request *request, struct prediction **out) MUST_USE;
+enum status predict_plan(const struct predict_request *r, struct prediction **out) MUST_USE;
 /* Only the memory: no costs are found, and no clock runs. */
-enum status predict_memory(const struct predict_request *request, struct prediction **out) MUST_USE;
+enum status predict_memory(const struct predict_request *r, struct prediction **out) MUST_USE;
 void prediction_destroy(struct prediction *p); /* NULL is fine */
 
 /* Runs the clock again on the same programs and costs, with transfers that take no time. */
