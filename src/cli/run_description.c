@@ -35,25 +35,19 @@ static enum status predict(run_record *r, struct forecast *f, const struct plan 
 }
 
 /* With the costs that are known: a training does not wait for measurements. */
-static enum status put_prediction(run_record *r, const struct trainer_options *t,
-                                  const struct trainer_info *info, struct run_description *d)
+static enum status put_prediction(run_record *r, const struct trainer_info *info,
+                                  struct run_description *d)
 {
-    const struct forecast_options options = {.graph = info->graph,
-                                             .data = t->data,
-                                             .machine = "local",
-                                             .backend = info->backend,
-                                             .batch = info->batch,
-                                             .threads = info->threads,
-                                             .eval_batch = info->eval_batch,
-                                             .run = {.optimizer = (int)t->rule.kind,
-                                                     .momentum = t->rule.momentum,
-                                                     .precision = (int)t->precision,
-                                                     .drop_probability = t->drop_probability,
-                                                     .limit = t->data_limit,
-                                                     .augment = t->augment},
-                                             .no_eval = info->n_test == 0,
-                                             .measure.look_only = true,
-                                             .quiet = true};
+    struct forecast_options options = *d->forecast;
+    options.graph = info->graph;
+    options.machine = "local";
+    options.backend = info->backend;
+    options.batch = info->batch;
+    options.eval_batch = info->eval_batch;
+    options.threads = info->threads;
+    options.no_eval = info->n_test == 0;
+    options.measure.look_only = true;
+    options.quiet = true;
     struct forecast f;
     enum status st = forecast_open(&f, &options);
     if (st == STATUS_OK)
@@ -72,7 +66,7 @@ static enum status describe(run_record *r, const struct trainer_options *t,
     TRY(put_machine(r));
     run_record_put(r, REPORT_NETWORK, report_network(info->graph));
     TRY(plan_write(info->resolved_plan, info->graph, run_record_path(r, REPORT_PLAN)));
-    return d->predict && !t->process ? put_prediction(r, t, info, d) : STATUS_OK;
+    return d->predict && !t->process ? put_prediction(r, info, d) : STATUS_OK;
 }
 
 void run_describe(run_record *r, const struct trainer_options *options,
