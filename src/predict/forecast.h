@@ -27,8 +27,7 @@ struct forecast_run {
 extern const struct forecast_run forecast_usual_run;
 
 struct forecast_options {
-    const struct graph
-        *graph; /* built for the data and for any batch; it must outlive the forecast */
+    const struct graph *graph; /* of the data, for any batch; it must outlive the forecast */
     const char *data, *machine, *backend, *profile;
     int64_t batch, threads;
     int64_t eval_batch;      /* 0: batch */

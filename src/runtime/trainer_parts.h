@@ -19,9 +19,7 @@ struct trainer {
 
     dataset *train_set, *test_set;
     const struct backend *backend;
-    /* By program; NULL where there is no such batch, and for CREW_TRAIN_ONE, which has
-     * CREW_TRAIN's.
-     */
+    /* By program; NULL where there is no such batch. CREW_TRAIN's serves CREW_TRAIN_ONE, too. */
     struct graph *graphs[CREW_PROGRAM_COUNT];
     const struct plan *plan;
     struct plan *own_plan; /* where the options hold none */
