@@ -60,7 +60,7 @@ static void desk_open(struct desk *d, const char *strategy, bool tests)
                                           .plan = d->plan,
                                           .machine = d->machine,
                                           .transport = "threads",
-                                          .threads = 1,
+                                          .device.threads = 1,
                                           .n_states = 1};
     assert_ok(backend_find("reference", &d->predict.backend));
     if (tests)

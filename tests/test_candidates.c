@@ -32,7 +32,7 @@ static enum status prepare(void *user, const struct plan *plan, struct predict_r
                                     .machine = d->machine,
                                     .backend = d->backend,
                                     .transport = "threads",
-                                    .threads = 1,
+                                    .device.threads = 1,
                                     .n_states = 1};
     if (d->eval)
         out->others[out->n_others++] = (struct predict_other){d->eval, false};

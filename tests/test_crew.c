@@ -205,25 +205,30 @@ static void test_values_in_place_of_names(void **state)
                               .small_form = true,
                               .drop_probability = -1};
     struct plan_request request = {.n_workers = 2};
-    struct graph *graph, *other;
+    struct graph *graph, *resized, *other;
     struct plan *plan;
     assert_ok(network_build("lenet5", &v, &graph));
     assert_ok(plan_build("gpipe", graph, &request, &plan));
-    v.batch = 8;
+    v.height = v.width = 32;
     assert_ok(network_build("lenet5", &v, &other));
     struct trainer_options o = lenet_run("gpipe", 2);
     train(&o, &named);
-    o.plan = NULL;
+    o.plan = o.model = NULL;
     o.workers = 0;
     o.graph = graph;
     o.resolved_plan = plan;
     train(&o, &given);
     assert_same_run(&given, &named, 0, 0, "given as values");
+    assert_ok(graph_resize(graph, 8, &resized));
+    o.graph = resized;
+    train(&o, &given);
+    assert_same_run(&given, &named, 0, 0, "given for another batch");
     o.graph = other;
     trainer *t;
-    assert_fails(trainer_create(&o, &t), STATUS_USAGE, "takes 8x1x28x28 images of 10 classes");
+    assert_fails(trainer_create(&o, &t), STATUS_USAGE, "takes 16x1x32x32 images of 10 classes");
     plan_destroy(plan);
     graph_destroy(graph);
+    graph_destroy(resized);
     graph_destroy(other);
 }
 

@@ -36,14 +36,8 @@ static void bench_lower(struct bench *b)
                                 .n_states = 1,
                                 .plan = b->plan};
     assert_ok(program_create_all(b->graph, &o, NULL, true, &b->set));
-    b->request =
-        (struct measure_request){.graph = b->graph,
-                                 .plan = b->plan,
-                                 .backend = b->backend,
-                                 .device = b->device,
-                                 .programs = (const struct program *const *)b->set.programs,
-                                 .n_states = 1,
-                                 .budget_s = 0.01};
+    b->request = (struct measure_request){
+        .programs = (const struct program *const *)b->set.programs, .how.budget_s = 0.01};
 }
 
 static void bench_free_programs(struct bench *b)
@@ -305,11 +299,11 @@ static void test_fills_all(void **state)
     struct measure_result first, second;
     (void)state;
     assert_true(bench_open(&b, "lenet5", "data", 2));
-    b.request.look_only = true;
+    b.request.how.look_only = true;
     assert_ok(profile_measure(b.profile, &b.request, &first));
     assert_int_equal(first.n_measured, 0);
     assert_int_equal(first.n_missing, first.n_keys);
-    b.request.look_only = false;
+    b.request.how.look_only = false;
     assert_ok(profile_measure(b.profile, &b.request, &first));
     assert_true(first.n_keys > 20);
     assert_int_equal(first.n_missing, first.n_keys);
@@ -343,7 +337,7 @@ static bool sum_is_near(void)
     struct measure_result result;
     double seconds[ROUNDS];
     assert_true(bench_open(&b, "lenet5", "data", 2));
-    b.request.budget_s = 0.2;
+    b.request.how.budget_s = 0.2;
     assert_ok(profile_measure(b.profile, &b.request, &result));
     double sum = sum_costs(&b, &result.setting, 0, "lenet5 data");
     soloist_open(&s, &b, 0);
@@ -529,9 +523,9 @@ static void test_a_bad_minute_does_not_stay(void **state)
     minute.longer = 1;
     assert_ok(profile_measure(b.profile, &b.request, &result));
     assert_int_equal(result.n_measured, 0);
-    b.request.look_only = true;
+    b.request.how.look_only = true;
     assert_true(ask_again(&b, path, &result) == bad_s);
-    b.request.look_only = false;
+    b.request.how.look_only = false;
     good_s = ask_again(&b, path, &result);
     assert_int_equal(result.n_missing, 0);
     assert_int_equal(result.n_measured, result.n_keys);
@@ -575,7 +569,7 @@ static void test_stops(void **state)
     struct watcher w = {.stop_at = 2};
     (void)state;
     assert_true(bench_open(&b, "lenet5", "gpipe", 2));
-    b.request.callbacks = (struct measure_callbacks){watch, stop_later, &w};
+    b.request.how.callbacks = (struct measure_callbacks){watch, stop_later, &w};
     assert_fails(profile_measure(b.profile, &b.request, &result), STATUS_STOPPED, "lenet5");
     assert_int_equal(result.n_measured, 0);
     w = (struct watcher){0};

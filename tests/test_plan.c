@@ -107,6 +107,33 @@ static void test_every_strategy_comes_back(void **state)
     assert_int_equal(n_plans, NETWORKS * (9 * WORKER_COUNTS + 1 + WORKER_COUNTS - 1));
 }
 
+/* The copy reads as the plan did, after the plan is gone; sizes of parts and servers are kept. */
+static void test_copies_stand_alone(void **state)
+{
+    (void)state;
+    struct graph *g = build(0);
+    for (const struct plan_strategy *s = plan_strategies(); s->name; s++) {
+        struct plan_request request = {.n_workers = strcmp(s->name, "serial") ? 2 : 1};
+        static const int64_t sizes[] = {3, 1};
+        struct plan *p, *copy;
+        char *before, *after;
+        assert_ok(plan_build(s->name, g, &request, &p));
+        for (int i = 1; i < p->n_layers; i++)
+            if (p->layers[i].n_cuts == 1 && p->layers[i].cut[0].loop == 0)
+                p->layers[i].cut[0].sizes = sizes;
+        assert_ok(plan_print(p, g, &before));
+        assert_ok(plan_copy(p, &copy));
+        plan_destroy(p);
+        assert_ok(plan_check(copy, g));
+        assert_ok(plan_print(copy, g, &after));
+        assert_string_equal(after, before);
+        free(before);
+        free(after);
+        plan_destroy(copy);
+    }
+    graph_destroy(g);
+}
+
 static void test_file_comes_back(void **state)
 {
     (void)state;
@@ -391,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_sizes_are_kept_and_scaled),
         cmocka_unit_test(test_last_cut_changes_fastest),
         cmocka_unit_test(test_every_strategy_comes_back),
+        cmocka_unit_test(test_copies_stand_alone),
         cmocka_unit_test(test_file_comes_back),
         cmocka_unit_test(test_strategies_cut_as_they_say),
         cmocka_unit_test(test_model_follows_groups),

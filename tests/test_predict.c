@@ -55,7 +55,7 @@ static struct predict_request request_for(const struct graph *g, const struct pl
                                     .machine = machine,
                                     .backend = backend,
                                     .transport = "threads",
-                                    .threads = 1,
+                                    .device.threads = 1,
                                     .n_states = 1};
 }
 

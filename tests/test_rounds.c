@@ -45,15 +45,17 @@ static struct {
     double longest_s;             /* of the kept rounds */
 } rounds;
 
-/* `r` is given what the request points to. */
+/* `r` is given the programs and the workers. */
 static void run_rounds(const struct scene *s, struct rounds *r)
 {
     static const int workers[] = {0, 1};
     device *d;
     assert_ok(spy.real->device_open(&(struct device_options){.threads = 1}, &d));
-    const struct measure_request request = {
-        .graph = s->graph, .plan = s->plan, .backend = &spy.backend, .device = d, .n_states = 1};
-    r->request = &request;
+    struct program_set set;
+    struct program_options o = {
+        .backend = &spy.backend, .device = d, .training = true, .n_states = 1, .plan = s->plan};
+    assert_ok(program_create_all(s->graph, &o, NULL, true, &set));
+    r->programs = (const struct program *const *)set.programs;
     r->n = r->n_places = 2;
     r->workers = workers;
     r->budget_s = r->budget_s > 0 ? r->budget_s : 1e-6;
@@ -63,6 +65,7 @@ static void run_rounds(const struct scene *s, struct rounds *r)
             for (int k = 0; k < rounds_program(r, i)->n_instrs; k++)
                 rounds.longest_s = fmax(rounds.longest_s, rounds_seconds(r, i, round)[k]);
     rounds_free(r);
+    program_destroy_all(&set);
     spy.real->device_close(d);
 }
 

@@ -15,6 +15,7 @@ static const char images[] = "synthetic:1x28x28/10/512";
 struct pair {
     struct graph *graph;
     struct plan *plain, *twice; /* the second computes every layer again for its gradients */
+    struct forecast_options forecast;
     struct trial_request request;
 };
 
@@ -28,14 +29,9 @@ static void pair_open(struct pair *p)
     for (int i = 1; i < p->twice->n_layers - 1; i++)
         p->twice->layers[i].recompute = true;
     assert_ok(plan_check(p->twice, p->graph));
-    p->request = (struct trial_request){.model = "lenet5",
-                                        .data = images,
-                                        .backend = "reference",
-                                        .graph = p->graph,
-                                        .batch = BATCH,
-                                        .threads = 1,
-                                        .limit_s = 2,
-                                        .quiet = true};
+    p->forecast = (struct forecast_options){.data = images, .backend = "reference", .threads = 1};
+    p->request = (struct trial_request){
+        .forecast = &p->forecast, .graph = p->graph, .limit_s = 2, .quiet = true};
 }
 
 static void pair_close(struct pair *p)
@@ -111,14 +107,14 @@ static void test_few_samples(void **state)
     const struct plan_request two = {.n_workers = 2, .window = 65};
     pair_open(&p);
     struct trial_plan plans[2] = {{.name = "a", .plan = p.plain}, {.name = "b", .plan = p.plain}};
-    p.request.data = "synthetic:1x28x28/10/4";
+    p.forecast.data = "synthetic:1x28x28/10/4";
     p.request.limit_s = 0.1;
     assert_ok(trial_run(&p.request, plans, 2));
     assert_true(plans[0].n_rounds >= TRIAL_LEAST_ROUNDS && plans[0].step_s > 0);
 
     assert_ok(plan_build("pipedream", p.graph, &two, &windowed));
     plans[0].plan = windowed;
-    p.request.data = images; /* 64 batches */
+    p.forecast.data = images; /* 64 batches */
     assert_fails(trial_run(&p.request, plans, 1), STATUS_USAGE, "no 65 whole batches of 8");
     plan_destroy(windowed);
     pair_close(&p);

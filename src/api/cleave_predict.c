@@ -61,21 +61,20 @@ enum status api_forecast_options(const cleave_model *model, const cleave_machine
 {
     *hook = (struct api_hook){
         .on_progress = options->on_progress, .user = options->user, .caller = pthread_self()};
-    *out = (struct forecast_options){.model = model->info.network,
-                                     .data = model->info.data,
-                                     .machine = machine->text,
-                                     .backend = options->backend,
-                                     .profile = options->profile,
-                                     .batch = model->info.batch,
-                                     .eval_batch = options->eval_batch,
-                                     .threads = options->threads,
-                                     .calibrate = options->calibrate_images_per_s,
-                                     .calibrate_batch = options->calibrate_batch,
-                                     .on_progress = on_progress,
-                                     .user = hook,
-                                     .no_measure = !options->measure,
-                                     .no_eval = !options->evaluate,
-                                     .quiet = true};
+    *out = (struct forecast_options){
+        .graph = model->graph,
+        .data = model->info.data,
+        .machine = machine->text,
+        .backend = options->backend,
+        .profile = options->profile,
+        .batch = model->info.batch,
+        .eval_batch = options->eval_batch,
+        .threads = options->threads,
+        .calibrate = options->calibrate_images_per_s,
+        .calibrate_batch = options->calibrate_batch,
+        .measure = {.look_only = !options->measure, .callbacks = {on_progress, NULL, hook}},
+        .no_eval = !options->evaluate,
+        .quiet = true};
     return fill_run(options, &out->run);
 }
 
@@ -147,7 +146,9 @@ static enum status predict(const cleave_plan *plan, const cleave_machine *machin
     TRY(api_take_options(options, sizeof o, "cleave_predict_defaults", &o));
     TRY(api_check_predict_options(&o));
     TRY(api_forecast_options(plan->model, machine, &o, &hook, &how));
-    enum status st = forecast_open(&f, &how, plan->plan->n_workers);
+    enum status st = forecast_open(&f, &how);
+    if (st == STATUS_OK)
+        st = forecast_find_machine(&f, plan->plan->n_workers);
     if (st == STATUS_OK)
         st = predict_with(&f, plan->plan, to);
     forecast_close(&f);

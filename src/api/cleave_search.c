@@ -6,7 +6,6 @@
 #include "search/explain.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct cleave_search {
     const cleave_model *model;
@@ -230,16 +229,17 @@ const struct cleave_part *cleave_search_get_part(const cleave_search *search, in
     return search && index >= 0 && index < search->info.n_parts ? &search->parts[index] : NULL;
 }
 
-/* A copy, by way of its text: plans are not counted inside. */
+/* Plans are not counted inside. The copy is checked, as the model's batch may be larger than the
+ * one that the search settled for. */
 static enum status copy_plan(const cleave_search *s, int index, cleave_plan **out)
 {
-    const struct graph *graph = s->model->graph;
     struct plan *plan;
-    char *text;
-    TRY(plan_print(s->set->list[index].plan, graph, &text));
-    enum status st = plan_parse(text, strlen(text), "the candidate's plan", graph, &plan);
-    free(text);
-    TRY(st);
+    TRY(plan_copy(s->set->list[index].plan, &plan));
+    enum status st = plan_check(plan, s->model->graph);
+    if (st != STATUS_OK) {
+        plan_destroy(plan);
+        return st;
+    }
     return api_wrap_plan(s->model, plan, out);
 }
 

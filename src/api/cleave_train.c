@@ -52,7 +52,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     const struct cleave_train_options *o = &t->options;
     const cleave_model *model = t->plan->model;
     *to = trainer_default_options();
-    to->model = model->info.network;
+    to->graph = model->graph;
     to->data = model->info.data;
     to->data_limit = o->n_samples;
     to->batch = model->info.batch;
@@ -62,7 +62,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->augment = o->augment;
     to->backend = o->backend;
     to->threads = o->threads;
-    to->plan = t->plan->text;
+    to->resolved_plan = t->plan->plan;
     to->timeout_s = o->timeout_s;
     to->evaluate = o->evaluate;
     to->eval_batch = o->eval_batch;
@@ -70,7 +70,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->checkpoint = o->checkpoint;
     to->checkpoint_every_steps = o->checkpoint_every_steps;
     to->resume = o->resume;
-    TRY(set_rule(o, to->model, &to->rule));
+    TRY(set_rule(o, model->info.network, &to->rule));
     TRY(schedule_parse(o->schedule ? o->schedule : "constant", &to->schedule));
     to->schedule.warmup_steps = o->warmup_steps;
     return STATUS_OK;

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "base/timer.h"
 #include "model/network.h"
-#include "predict/subject.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 
@@ -79,23 +78,28 @@ static enum status make_cases(struct accuracy_task *s, const struct list *plans,
     return STATUS_OK;
 }
 
-/* Larger networks take longer. One that cannot be built for the data is skipped later on. */
-static double count_flops(const struct accuracy_task *s)
+/* Larger networks take longer. */
+static double count_flops(const struct graph *graph)
 {
-    struct dataset_info info;
-    struct graph *graph;
     double flops = 0;
-    if (subject_build(s->model, s->data, 1, -1, &info, &graph) != STATUS_OK) {
-        status_clear();
-        return 0;
-    }
     for (int i = 1; i < graph->n_nodes; i++) {
         struct op_cost cost;
         op_get_cost(&graph->nodes[i].op, &cost);
         flops += cost.forward_flops;
     }
-    graph_destroy(graph);
     return flops;
+}
+
+/* The cases of a network that does not suit the data are skipped. */
+static enum status build_graph(struct accuracy_study *s, struct accuracy_task *task)
+{
+    struct forecast_options o = s->options->forecast;
+    o.data = task->data;
+    enum status st = forecast_build_graph(&o, task->model, &task->graph);
+    if (st != STATUS_OK)
+        return accuracy_skip(s, task->cases, task->n_cases, st);
+    task->weight = count_flops(task->graph);
+    return STATUS_OK;
 }
 
 static enum status make_study(struct accuracy_study *s)
@@ -118,7 +122,8 @@ static enum status make_study(struct accuracy_study *s)
             struct accuracy_task *task = &s->tasks[s->n_tasks++];
             *task = (struct accuracy_task){.model = models.words[i], .data = data.words[k]};
             TRY(make_cases(task, &plans, workers, n_workers, s->memory));
-            all += task->weight = count_flops(task);
+            TRY(build_graph(s, task));
+            all += task->weight;
         }
     for (int i = 0; i < s->n_tasks && all > 0; i++)
         s->tasks[i].weight /= all;
@@ -185,6 +190,8 @@ enum status bench_accuracy(struct bench_accuracy *o, struct results *r)
                            (long long)o->most_rounds, (long long)o->rounds);
     TRY(arena_create(&study.memory));
     enum status st = o->fresh ? run_fresh(&study, o, r) : run_study(&study, r);
+    for (int i = 0; i < study.n_tasks; i++)
+        graph_destroy(study.tasks[i].graph);
     arena_destroy(study.memory);
     return st;
 }

@@ -40,6 +40,7 @@ struct accuracy_case {
 /* A network that is trained on one kind of data. */
 struct accuracy_task {
     const char *model, *data;
+    struct graph *graph; /* NULL: it cannot be built for the data, and all cases say why */
     char data_name[64];
     int64_t n_train; /* images of an epoch */
     int n_cases;
@@ -62,6 +63,10 @@ void accuracy_clear_profile(const char *path);
 /* Predicts and trains all cases of one task (accuracy_run.c). A plan that cannot be used gets its
  * reason in `skipped`; any other failure is returned. */
 enum status accuracy_measure(struct accuracy_study *s, struct accuracy_task *task) MUST_USE;
+
+/* An error that is about these cases alone becomes their reason; any other is returned. */
+enum status accuracy_skip(struct accuracy_study *s, struct accuracy_case *cases, int n,
+                          enum status st) MUST_USE;
 
 /* ---- figures (accuracy_report.c) ---- */
 

@@ -46,9 +46,8 @@ static void show_progress(const struct accuracy_study *s, const struct accuracy_
 
 /* ---- predicting ---- */
 
-/* An error that is about these cases alone becomes their reason. */
-static enum status skip_cases(struct accuracy_study *s, struct accuracy_case *cases, int n,
-                              enum status st)
+enum status accuracy_skip(struct accuracy_study *s, struct accuracy_case *cases, int n,
+                          enum status st)
 {
     struct status_error error;
     if (st != STATUS_USAGE && st != STATUS_NO_FIT)
@@ -169,18 +168,11 @@ static enum status predict_and_train(struct turn *t, struct forecast *f, const s
     return take_times(t, c);
 }
 
-static enum status open_training(struct turn *t)
+static enum status open_training(struct turn *t, const struct forecast *f, const struct plan *plan)
 {
-    const struct forecast_options *f = &t->study->options->forecast;
-    struct training_request r = {.model = t->task->model,
-                                 .data = t->task->data,
-                                 .plan = t->c->plan,
-                                 .backend = f->backend,
-                                 .workers = t->c->workers,
-                                 .threads = (int)f->threads,
-                                 .run = f->run,
-                                 .window = t->c->window,
-                                 .batch = f->batch,
+    struct training_request r = {.forecast = f->options,
+                                 .graph = f->graph,
+                                 .plan = plan,
                                  .slice_s = slice_s,
                                  .most_steps = t->study->options->steps};
     return training_open(&r, &t->training);
@@ -202,12 +194,11 @@ static enum status check_plan_fits(const struct accuracy_study *s, const struct 
 static enum status play_together(struct turn *t, struct forecast *f, struct forecast_options *o,
                                  const struct plan *plan, struct accuracy_case *c)
 {
-    TRY(open_training(t));
-    o->on_progress = alternate;
-    o->user = t;
+    TRY(open_training(t, f, plan));
+    o->measure.callbacks.on_progress = alternate;
+    o->measure.callbacks.user = t;
     enum status st = predict_and_train(t, f, plan, c);
-    o->on_progress = NULL;
-    o->user = NULL;
+    o->measure.callbacks = (struct measure_callbacks){0};
     training_close(t->training);
     return st;
 }
@@ -282,7 +273,7 @@ static enum status take_turn(struct accuracy_study *s, struct accuracy_task *tas
     if (!wants_turn(s, c, round))
         return STATUS_OK;
     show_progress(s, task, c, n_before);
-    return skip_cases(s, c, 1, play_turn(&t, f, o, c));
+    return accuracy_skip(s, c, 1, play_turn(&t, f, o, c));
 }
 
 static enum status train_one_by_one(struct accuracy_study *s, struct accuracy_task *task, int round,
@@ -290,14 +281,16 @@ static enum status train_one_by_one(struct accuracy_study *s, struct accuracy_ta
 {
     struct forecast_options o = s->options->forecast;
     struct forecast f;
-    o.model = task->model;
+    o.graph = task->graph;
     o.data = task->data;
     o.quiet = s->options->quiet;
-    o.measure_s = measure_s;
-    enum status st = forecast_open(&f, &o, task->cases[first].workers);
+    o.measure.budget_s = measure_s;
+    enum status st = forecast_open(&f, &o);
     task->n_train = f.data.n_train;
-    if (st != STATUS_OK) /* the network may not suit the data */
-        st = skip_cases(s, &task->cases[first], n, st);
+    if (st == STATUS_OK)
+        st = forecast_find_machine(&f, task->cases[first].workers);
+    if (st != STATUS_OK)
+        st = accuracy_skip(s, &task->cases[first], n, st);
     for (int i = 0; i < n && st == STATUS_OK; i++)
         st = take_turn(s, task, &f, &o, &task->cases[first + choose_turn(round, i, n)], round,
                        round * task->n_cases + first + i);

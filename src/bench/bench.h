@@ -72,7 +72,7 @@ enum status bench_search(const struct bench_search *o, struct results *r) MUST_U
 
 /* Predictions beside measured training, for networks and plans (accuracy.h). */
 struct bench_accuracy {
-    struct forecast_options forecast; /* its model and data are those of the case at hand */
+    struct forecast_options forecast; /* its graph and data are those of the case at hand */
     const char *models, *data, *plans, *workers;
     int64_t steps;       /* of each turn that count; 0: as many as there are */
     int64_t rounds;      /* that every plan gets ... */
@@ -92,6 +92,7 @@ enum status bench_recommend(const struct bench_recommend *o, struct results *r) 
 
 /* How far a plan scales, and its limits (limits.h). */
 struct bench_limits {
+    const char *model;
     struct forecast_options forecast; /* its batch is the fixed one */
     struct plan_request request;      /* how the strategy splits; its workers do not count */
     const char *plan;

@@ -198,15 +198,20 @@ static enum status predict(struct limits_study *s)
 {
     struct forecast_options o = s->options->forecast;
     struct forecast f;
+    struct graph *graph;
     s->fixed = (struct limits_curve){.batch = o.batch};
     s->growing = (struct limits_curve){.grows = true, .batch = s->options->batch_per_worker};
     o.batch = s->options->batch_per_worker;
     o.no_eval = true;
-    enum status st = forecast_open(&f, &o, 1);
+    TRY(forecast_build_graph(&o, s->options->model, &graph));
+    enum status st = forecast_open(&f, &o);
+    if (st == STATUS_OK)
+        st = forecast_find_machine(&f, 1);
     if (st == STATUS_OK)
         st = predict_with(s, &f);
     log_progress_end();
     forecast_close(&f);
+    graph_destroy(graph);
     return st;
 }
 

@@ -143,14 +143,8 @@ static enum status train_groups(const struct trial_request *request, struct cont
 
 static enum status train_all(const struct bench_recommend *o, struct chooser *c, struct contest *t)
 {
-    const struct forecast_options *f = &c->forecast_options;
-    struct trial_request request = {.model = t->model,
-                                    .data = f->data,
-                                    .backend = f->backend,
+    struct trial_request request = {.forecast = &c->forecast_options,
                                     .graph = c->forecast->graph,
-                                    .batch = f->batch,
-                                    .threads = (int)f->threads,
-                                    .run = f->run,
                                     .limit_s = o->seconds,
                                     .quiet = o->chooser.quiet};
     if (t->set->best < 0)
@@ -227,7 +221,8 @@ static enum status try_network(const struct bench_recommend *o, const char *mode
     struct candidate_set *set = NULL;
     struct chooser c;
     enum status st;
-    options.forecast.model = model;
+    struct graph *graph;
+    TRY(forecast_build_graph(&options.forecast, model, &graph));
     TRY_GOTO(st, chooser_open(&c, &options), out);
     TRY_GOTO(st, chooser_find(&c, c.n_workers, &set), out);
     t.set = set;
@@ -239,6 +234,7 @@ out:
         plan_destroy(t.own[i]);
     candidates_destroy(set);
     chooser_close(&c);
+    graph_destroy(graph);
     return st;
 }
 

@@ -206,7 +206,7 @@ static enum status command_accuracy(int argc, char **argv)
         OPTION_TEXT("--profile", "FILE", &f->profile, NULL,
                     "where measured costs are kept [$CLEAVE_PROFILE or "
                     "~/.cache/cleave/profile.db]"),
-        OPTION_FLAG("--no-measure", &f->no_measure,
+        OPTION_FLAG("--no-measure", &f->measure.look_only,
                     "measure nothing before training: estimate costs missing in the profile"),
         OPTION_FLAG("--fresh", &s.fresh,
                     "use no costs but those that this run measures, each turn anew"),
@@ -277,8 +277,7 @@ static enum status command_limits(int argc, char **argv)
                   "this one as there are workers");
     change_preset(options, "--calibrate-batch", NULL,
                   "images in a step at that speed [--batch-per-worker]");
-    const struct positional positionals[] = {{"MODEL", &s.forecast.model, network_names_help()},
-                                             {0}};
+    const struct positional positionals[] = {{"MODEL", &s.model, network_names_help()}, {0}};
     static char notes[2048];
     (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, strategy_notes);
     const struct option_set set = {

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 struct predict_options {
+    const char *model;
     struct forecast_options forecast;
     struct strategy_options split;
     const char *plan, *trace, *merge;
@@ -47,8 +48,7 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &o->forecast.model, network_names_help()},
-                                             {0}};
+    const struct positional positionals[] = {{"MODEL", &o->model, network_names_help()}, {0}};
     static char notes[2048];
     (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
@@ -284,36 +284,26 @@ static enum status advise(struct forecast *f, struct predict_options *o, struct 
     return STATUS_OK;
 }
 
-/* Predicts the plan, and prints the answer. */
-static enum status predict(struct forecast *f, struct predict_options *o, const struct plan *plan)
+static enum status answer(struct forecast *f, struct predict_options *o, const struct plan *plan,
+                          const struct prediction *p)
 {
     struct predict_request request = forecast_request(f, plan, true);
-    struct prediction *p;
-    enum status st;
-    TRY(forecast_plan(f, plan, o->trace != NULL, &p));
     struct predict_answer a = {.plan = plan, .prediction = p};
     if (o->trace)
-        TRY_GOTO(st, predicted_trace_write(&request, p, o->trace, o->merge), out);
+        TRY(predicted_trace_write(&request, p, o->trace, o->merge));
     if (p->too_large_worker >= 0)
-        TRY_GOTO(st, advise(f, o, &a), out);
-    TRY_GOTO(st, o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a), out);
-    st = refuse(p);
-out:
-    prediction_destroy(p);
-    return st;
+        TRY(advise(f, o, &a));
+    TRY(o->json ? output_json(predict_json(f, &a)) : print_answer(f, &a));
+    return refuse(p);
 }
 
 /* A plan's file says how many workers there are: it is read before the machine is looked at. */
-static enum status choose_plan(struct predict_options *o, struct plan **out)
+static enum status choose_plan(const struct forecast *f, struct predict_options *o,
+                               struct plan **out)
 {
     struct plan_request request;
-    struct graph *graph;
-    TRY(forecast_options_graph(&o->forecast, &graph));
-    enum status st = strategy_request(&o->split, &request);
-    if (st == STATUS_OK)
-        st = plan_choose(plan_name(o), graph, &request, out);
-    graph_destroy(graph);
-    return st;
+    TRY(strategy_request(&o->split, &request));
+    return plan_choose(plan_name(o), f->graph, &request, out);
 }
 
 enum status command_predict(int argc, char **argv)
@@ -325,20 +315,27 @@ enum status command_predict(int argc, char **argv)
         return STATUS_OK;
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
-    TRY(strategy_check_plan(o.plan, o.forecast.model, false));
+    TRY(strategy_check_plan(o.plan, o.model, false));
     if (o.trace)
         TRY(output_check_place(o.trace));
     TRY(stop_install());
-    struct forecast f;
-    struct plan *plan;
-    TRY(choose_plan(&o, &plan));
-    enum status st = forecast_open(&f, &o.forecast, plan->n_workers);
-    if (st == STATUS_OK) {
-        if (!f.profile)
-            stop_remove(); /* nothing is measured that should end in good order */
-        st = predict(&f, &o, plan);
-    }
-    forecast_close(&f);
+    struct forecast f = {0};
+    struct graph *graph;
+    struct plan *plan = NULL;
+    struct prediction *p = NULL;
+    enum status st;
+    TRY(forecast_build_graph(&o.forecast, o.model, &graph));
+    TRY_GOTO(st, forecast_open(&f, &o.forecast), out);
+    TRY_GOTO(st, choose_plan(&f, &o, &plan), out);
+    TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
+    if (!f.profile)
+        stop_remove(); /* nothing is measured that should end in good order */
+    TRY_GOTO(st, forecast_plan(&f, plan, o.trace != NULL, &p), out);
+    st = answer(&f, &o, plan, p);
+out:
+    prediction_destroy(p);
     plan_destroy(plan);
+    forecast_close(&f);
+    graph_destroy(graph);
     return st;
 }

@@ -113,29 +113,29 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
 }
 
 /* The plan says how many workers share this host, so it is read before the machine is looked at. */
-static enum status forecast(const char *path, const char *model, void *user, json_t **out,
+static enum status forecast(const char *path, const char *model, void *user, json_t **answer,
                             char trace[REPORT_PATH_BYTES])
 {
     const struct report_options *o = user;
-    const struct forecast_options options = {.model = model,
-                                             .data = o->data,
-                                             .machine = o->machine,
-                                             .batch = o->batch,
-                                             .run = forecast_usual_run,
-                                             .no_measure = true,
-                                             .quiet = true};
-    struct forecast f;
+    struct forecast_options options = {.data = o->data,
+                                       .machine = o->machine,
+                                       .batch = o->batch,
+                                       .run = forecast_usual_run,
+                                       .measure.look_only = true,
+                                       .quiet = true};
+    struct forecast f = {0};
     struct graph *graph;
-    struct plan *plan;
-    TRY(forecast_options_graph(&options, &graph));
-    enum status st = plan_read(path, graph, &plan);
-    graph_destroy(graph);
-    TRY(st);
-    st = forecast_open(&f, &options, plan->n_workers);
-    if (st == STATUS_OK)
-        st = predict_with(&f, plan, out, trace);
-    forecast_close(&f);
+    struct plan *plan = NULL;
+    enum status st;
+    TRY(forecast_build_graph(&options, model, &graph));
+    TRY_GOTO(st, forecast_open(&f, &options), out);
+    TRY_GOTO(st, plan_read(path, f.graph, &plan), out);
+    TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
+    st = predict_with(&f, plan, answer, trace);
+out:
     plan_destroy(plan);
+    forecast_close(&f);
+    graph_destroy(graph);
     return st;
 }
 

@@ -29,13 +29,13 @@ enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
 enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
 
 struct train_options {
-    const char *model, *data, *schedule, *backend, *checkpoint, *weights, *plan, *trace, *run;
+    const char *model, *schedule, *checkpoint, *weights, *plan, *trace, *run;
     const char *tensorboard;
-    int64_t batch, epochs, steps, warmup, seed, threads, eval_batch, checkpoint_every;
+    int64_t epochs, steps, warmup, seed, checkpoint_every;
     double rate, weight_decay, timeout;
-    struct forecast_run run_as;
+    struct forecast_options forecast; /* data, batches, backend, threads and the rest of the run */
     struct strategy_options split;
-    bool nesterov, no_eval, resume, json, quiet;
+    bool nesterov, resume, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
 
@@ -72,17 +72,17 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                                 .steps = NOT_GIVEN,
                                 .rate = NOT_GIVEN,
                                 .weight_decay = NOT_GIVEN,
-                                .run_as = forecast_usual_run};
+                                .forecast.run = forecast_usual_run};
     const struct option options[] = {
-        OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist", "the data to train on"),
-        OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "128",
+        OPTION_TEXT("--data", "SPEC", &o->forecast.data, "fashion-mnist", "the data to train on"),
+        OPTION_INTEGER("--batch", "N", &o->forecast.batch, 1, GRAPH_LARGEST_BATCH, "128",
                        "images in a step"),
         OPTION_INTEGER("--epochs", "N", &o->epochs, 1, 1000000, NULL,
                        "passes over the data [5, or as many as --steps needs]"),
         OPTION_INTEGER("--steps", "N", &o->steps, 1, INT64_C(1) << 40, NULL,
                        "end after this many steps [no limit]"),
-        RUN_OPTIONS(&o->run_as),
-        RUN_LIMIT_OPTION(&o->run_as),
+        RUN_OPTIONS(&o->forecast.run),
+        RUN_LIMIT_OPTION(&o->forecast.run),
         OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,
                     "learning rate [0.05; of alexnet and vgg 0.01; with adamw 0.001]"),
         OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
@@ -94,8 +94,8 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        "steps in which the rate grows from 0"),
         OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
                        "of weights, order, augmentation and dropout"),
-        OPTION_FLAG("--no-eval", &o->no_eval, "skip the test after each epoch"),
-        OPTION_INTEGER("--eval-batch", "N", &o->eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
+        OPTION_FLAG("--no-eval", &o->forecast.no_eval, "skip the test after each epoch"),
+        OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
         OPTION_TEXT("--weights", "FILE", &o->weights, NULL,
                     "start from the weights in this .safetensors file [random]"),
@@ -105,9 +105,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--checkpoint-every", "STEPS", &o->checkpoint_every, 1, INT64_C(1) << 40,
                        NULL, "save also after every so many steps [no]"),
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
-        OPTION_TEXT("--backend", "BACKEND", &o->backend, NULL,
+        OPTION_TEXT("--backend", "BACKEND", &o->forecast.backend, NULL,
                     "the backend: cpu (fast) or reference (plain C) [the best of this build]"),
-        OPTION_INTEGER("--threads", "N", &o->threads, 1, BACKEND_MAX_THREADS, NULL,
+        OPTION_INTEGER("--threads", "N", &o->forecast.threads, 1, BACKEND_MAX_THREADS, NULL,
                        "of each worker [all cores, shared out]"),
         OPTION_INTEGER("--workers", "N", &o->split.workers, 1, PLAN_MAX_WORKERS, NULL,
                        "threads of this process that share the work; under mpirun or srun the "
@@ -153,7 +153,7 @@ static enum status check_options(const struct train_options *o)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !saves)
         return status_fail(STATUS_USAGE, "--checkpoint-every needs --checkpoint PATH to save to");
-    if (o->nesterov && (o->run_as.optimizer != UPDATE_SGD || o->run_as.momentum == 0))
+    if (o->nesterov && (o->forecast.run.optimizer != UPDATE_SGD || o->forecast.run.momentum == 0))
         return status_fail(STATUS_USAGE, "--nesterov needs --optimizer sgd and a --momentum");
     return STATUS_OK;
 }
@@ -161,15 +161,15 @@ static enum status check_options(const struct train_options *o)
 static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
 {
     *t = trainer_default_options();
-    training_tell(&o->run_as, t);
+    training_tell(&o->forecast.run, t);
     t->model = o->model;
-    t->data = o->data;
-    t->batch = o->batch;
+    t->data = o->forecast.data;
+    t->batch = o->forecast.batch;
     t->max_steps = o->steps == NOT_GIVEN ? 0 : o->steps;
     t->epochs = o->epochs != NOT_GIVEN ? o->epochs : o->steps != NOT_GIVEN ? 0 : DEFAULT_EPOCHS;
     t->seed = (uint64_t)o->seed;
-    t->backend = o->backend;
-    t->threads = (int)o->threads;
+    t->backend = o->forecast.backend;
+    t->threads = (int)o->forecast.threads;
     t->workers = (int)o->split.workers;
     t->plan = o->plan;
     TRY(strategy_request(&o->split, &t->request));
@@ -181,8 +181,8 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->rule.nesterov = o->nesterov;
     TRY(schedule_parse(o->schedule, &t->schedule));
     t->schedule.warmup_steps = o->warmup;
-    t->evaluate = !o->no_eval;
-    t->eval_batch = o->eval_batch;
+    t->evaluate = !o->forecast.no_eval;
+    t->eval_batch = o->forecast.eval_batch;
     t->weights = o->weights;
     t->checkpoint = o->checkpoint;
     t->resume = o->resume;
@@ -408,11 +408,13 @@ static void close_tensorboard(struct train_view *v, enum status st)
 static void begin_record(struct train_view *v, const struct trainer_options *options)
 {
     const struct train_options *o = v->options;
-    const struct run_record_about about = {.options = options,
-                                           .info = v->info,
-                                           .optimizer = run_optimizer_names[o->run_as.optimizer],
-                                           .precision = run_precision_names[o->run_as.precision]};
-    v->described = (struct run_description){.search = o->planned.search,
+    const struct run_record_about about = {
+        .options = options,
+        .info = v->info,
+        .optimizer = run_optimizer_names[o->forecast.run.optimizer],
+        .precision = run_precision_names[o->forecast.run.precision]};
+    v->described = (struct run_description){.forecast = &o->forecast,
+                                            .search = o->planned.search,
                                             .predict = o->run || v->info->workers <= MOST_TRACED};
     run_record_begin(v->record, &about);
     run_describe(v->record, options, v->info, &v->described);
@@ -504,17 +506,10 @@ static enum status leave_processes(comm *process, enum status st)
 /* Replaces --plan auto by the plan that `cleave plan` would recommend for this host. */
 static enum status plan_first(struct train_options *o, struct trainer_options *options)
 {
-    const struct auto_request request = {.model = o->model,
-                                         .data = o->data,
-                                         .backend = o->backend,
-                                         .batch = o->batch,
-                                         .eval_batch = o->eval_batch,
-                                         .threads = o->threads,
-                                         .run = o->run_as,
-                                         .workers = o->split.workers,
-                                         .micro_batches = o->split.micro_batches,
-                                         .no_eval = o->no_eval,
-                                         .quiet = o->quiet};
+    struct chooser_options search = {.forecast = o->forecast,
+                                     .workers = (int)o->split.workers,
+                                     .micro_batches = o->split.micro_batches,
+                                     .quiet = o->quiet};
     if (!o->plan || strcmp(o->plan, "auto") != 0)
         return STATUS_OK;
     if (options->process)
@@ -524,8 +519,8 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     struct plan_request asked = options->request;
     asked.micro_batches = 0; /* the search heeds it */
     TRY(plan_check_bare(&asked, "--plan auto"));
-    TRY(auto_plan_find(&request, &o->planned));
-    options->plan = o->planned.text;
+    TRY(auto_plan_find(search, &o->planned));
+    options->resolved_plan = o->planned.plan;
     options->workers = 0; /* as the plan says */
     return STATUS_OK;
 }
@@ -547,9 +542,16 @@ enum status command_train(int argc, char **argv)
         log_set_level(LOG_INFO);
     TRY(guard_start() ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));
-    enum status st = plan_first(&o, &trainer_options);
+    struct graph *graph = NULL;
+    o.forecast.quiet = o.quiet;
+    enum status st =
+        crew_agree(trainer_options.process, forecast_build_graph(&o.forecast, o.model, &graph));
+    trainer_options.graph = graph;
+    if (st == STATUS_OK)
+        st = plan_first(&o, &trainer_options);
     if (st == STATUS_OK)
         st = train(&o, &trainer_options);
     auto_plan_free(&o.planned);
+    graph_destroy(graph);
     return trainer_options.process ? leave_processes(trainer_options.process, st) : st;
 }

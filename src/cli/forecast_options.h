@@ -19,7 +19,7 @@
         OPTION_TEXT("--profile", "FILE", &(o)->profile, NULL,                                    \
                     "where measured costs are kept [$CLEAVE_PROFILE or "                         \
                     "~/.cache/cleave/profile.db]"),                                              \
-        OPTION_FLAG("--no-measure", &(o)->no_measure,                                            \
+        OPTION_FLAG("--no-measure", &(o)->measure.look_only,                                     \
                     "measure nothing: estimate costs missing in the profile"),                   \
         OPTION_FLAG("--no-data", &(o)->no_data, "take the data to be ready at every step"),      \
         OPTION_REAL(                                                                             \
@@ -28,10 +28,5 @@
             "that are not here [no]"),                                                           \
         OPTION_INTEGER("--calibrate-batch", "N", &(o)->calibrate_batch, 1, GRAPH_LARGEST_BATCH,  \
                        NULL, "images in a step at that speed [--batch]")
-
-/* The network with the batch that the forecast will have (of few images a step takes all): a plan
- * is read for it before the forecast is opened, as the plan says how many workers share this host.
- */
-enum status forecast_options_graph(const struct forecast_options *o, struct graph **out) MUST_USE;
 
 #endif

@@ -6,7 +6,6 @@
 #include "runtime/stop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static const double LIMIT_S = 60, TRY_S = 5;
 
@@ -32,27 +31,15 @@ static enum status take_best(struct chooser *c, struct candidate_set *set, struc
     out->step_s = best->step_s;
     out->error_s = best->error_s;
     out->search = plan_answer_json(&answer);
-    return plan_print(best->plan, c->forecast->graph, &out->text);
+    return plan_copy(best->plan, &out->plan);
 }
 
-enum status auto_plan_find(const struct auto_request *r, struct auto_plan *out)
+enum status auto_plan_find(struct chooser_options options, struct auto_plan *out)
 {
-    const struct chooser_options options = {.forecast = {.model = r->model,
-                                                         .data = r->data,
-                                                         .machine = "local",
-                                                         .backend = r->backend,
-                                                         .batch = r->batch,
-                                                         .eval_batch = r->eval_batch,
-                                                         .threads = r->threads,
-                                                         .run = r->run,
-                                                         .no_eval = r->no_eval,
-                                                         .quiet = r->quiet},
-                                            .workers = (int)r->workers,
-                                            .micro_batches = r->micro_batches,
-                                            .fewer = true,
-                                            .quiet = r->quiet,
-                                            .limit_s = LIMIT_S,
-                                            .try_s = TRY_S};
+    options.forecast.machine = "local";
+    options.fewer = true;
+    options.limit_s = LIMIT_S;
+    options.try_s = TRY_S;
     struct chooser c;
     struct candidate_set *set = NULL;
     enum status st;
@@ -68,7 +55,7 @@ out:
 
 void auto_plan_free(struct auto_plan *p)
 {
-    free(p->text);
+    plan_destroy(p->plan);
     json_decref(p->search);
     *p = (struct auto_plan){0};
 }
@@ -76,7 +63,7 @@ void auto_plan_free(struct auto_plan *p)
 void auto_plan_compare(const struct auto_plan *p, double measured_step_s)
 {
     char predicted[32], error[32], measured[32];
-    if (!p->text || measured_step_s <= 0)
+    if (!p->plan || measured_step_s <= 0)
         return;
     printf("predicted step %s +- %s, measured %s: %+.1f %%\n",
            text_seconds(predicted, sizeof predicted, p->step_s),

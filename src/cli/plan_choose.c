@@ -77,8 +77,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &c->forecast.model, network_names_help()},
-                                             {0}};
+    const struct positional positionals[] = {{"MODEL", &o->model, network_names_help()}, {0}};
     static char all_notes[4096];
     (void)snprintf(all_notes, sizeof all_notes, "%s\n%s", data_notes, notes);
     const struct option_set set = {
@@ -154,20 +153,6 @@ static enum status settle(struct plan_choose_options *o)
 
 /* ---- a hand edit ---- */
 
-/* A slip in it is found before the search, not behind it. */
-static enum status check_edit(const struct plan_choose_options *o)
-{
-    const struct forecast_options *f = &o->chooser.forecast;
-    struct dataset_info info;
-    struct graph *graph;
-    if (!o->set)
-        return STATUS_OK;
-    TRY(subject_build(f->model, f->data, f->batch, -1, &info, &graph));
-    enum status st = plan_check_edit(graph, o->set);
-    graph_destroy(graph);
-    return st;
-}
-
 static enum status add_edit(struct plan_answer *a, const char *text)
 {
     char name[CANDIDATE_NAME_BYTES];
@@ -206,7 +191,8 @@ static enum status choose(const struct plan_choose_options *o)
     struct chooser c;
     struct plan_answer a = {.chooser = &c, .edited = -1, .all = o->all};
     enum status st;
-    TRY(check_edit(o));
+    if (o->set) /* a slip in it is found before the search, not behind it */
+        TRY(plan_check_edit(o->chooser.forecast.graph, o->set));
     TRY_GOTO(st, chooser_open(&c, &o->chooser), out);
     TRY_GOTO(st, chooser_find(&c, c.n_workers, &a.set), out);
     TRY_GOTO(st, answer(o, &a), out);
@@ -220,6 +206,7 @@ out:
 enum status command_plan_choose(int argc, char **argv)
 {
     struct plan_choose_options o;
+    struct graph *graph;
     bool help;
     int counts[PLAN_MAX_POINTS], n;
     TRY(parse(argc, argv, &o, &help));
@@ -229,9 +216,11 @@ enum status command_plan_choose(int argc, char **argv)
     if (o.output)
         TRY(output_check_place(o.output));
     TRY(stop_install());
-    if (o.batches)
-        return plan_scale_batches(&o);
-    if (o.workers && plan_parse_range(o.workers, counts, &n))
-        return plan_scale_workers(&o);
-    return choose(&o);
+    TRY(forecast_build_graph(&o.chooser.forecast, o.model, &graph));
+    bool range = o.workers && plan_parse_range(o.workers, counts, &n);
+    enum status st = o.batches ? plan_scale_batches(&o)
+                     : range   ? plan_scale_workers(&o)
+                               : choose(&o);
+    graph_destroy(graph);
+    return st;
 }

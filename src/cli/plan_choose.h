@@ -13,6 +13,7 @@ enum { PLAN_MAX_POINTS = 16 };
 
 struct plan_choose_options {
     struct chooser_options chooser;
+    const char *model;
     const char *workers; /* "16", or "1..64" */
     const char *output, *set, *batches;
     const char *device, *intra, *inter;

@@ -256,9 +256,9 @@ enum status plan_scale_batches(const struct plan_choose_options *o)
     struct results r;
     const struct forecast_options *f = &o->chooser.forecast;
     TRY(results_open(&r, o->json, NULL));
-    results_put(&r, "model", v_text(f->model));
+    results_put(&r, "model", v_text(o->model));
     results_put(&r, "machine", v_text(f->machine));
-    results_say(&r, 2, "%s on %s, on %s", f->model, f->data, f->machine);
+    results_say(&r, 2, "%s on %s, on %s", o->model, f->data, f->machine);
     results_say(&r, 0, "%s", "");
     report_points(points, n, true, &r);
     results_say(&r, 0, "%s", "");

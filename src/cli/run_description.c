@@ -4,9 +4,7 @@
 #include "machine/machine.h"
 #include "predict/predicted_trace.h"
 #include "predict/prediction_json.h"
-#include "predict/subject.h"
 #include "report/report.h"
-#include "runtime/plan_choice.h"
 
 static enum status put_machine(run_record *r)
 {
@@ -37,30 +35,25 @@ static enum status predict(run_record *r, struct forecast *f, const struct plan 
 }
 
 /* With the costs that are known: a training does not wait for measurements. */
-static enum status put_prediction(run_record *r, const struct trainer_options *t,
-                                  const struct trainer_info *info, const struct plan *plan,
+static enum status put_prediction(run_record *r, const struct trainer_info *info,
                                   struct run_description *d)
 {
-    const struct forecast_options options = {.model = info->model,
-                                             .data = t->data,
-                                             .machine = "local",
-                                             .backend = info->backend,
-                                             .batch = info->batch,
-                                             .threads = info->threads,
-                                             .eval_batch = info->eval_batch,
-                                             .run = {.optimizer = (int)t->rule.kind,
-                                                     .momentum = t->rule.momentum,
-                                                     .precision = (int)t->precision,
-                                                     .drop_probability = t->drop_probability,
-                                                     .limit = t->data_limit,
-                                                     .augment = t->augment},
-                                             .no_eval = info->n_test == 0,
-                                             .no_measure = true,
-                                             .quiet = true};
+    struct forecast_options options = *d->forecast;
+    options.graph = info->graph;
+    options.machine = "local";
+    options.backend = info->backend;
+    options.batch = info->batch;
+    options.eval_batch = info->eval_batch;
+    options.threads = info->threads;
+    options.no_eval = info->n_test == 0;
+    options.measure.look_only = true;
+    options.quiet = true;
     struct forecast f;
-    enum status st = forecast_open(&f, &options, info->workers);
+    enum status st = forecast_open(&f, &options);
     if (st == STATUS_OK)
-        st = predict(r, &f, plan, d);
+        st = forecast_find_machine(&f, info->workers);
+    if (st == STATUS_OK)
+        st = predict(r, &f, info->resolved_plan, d);
     forecast_close(&f);
     return st;
 }
@@ -68,25 +61,12 @@ static enum status put_prediction(run_record *r, const struct trainer_options *t
 static enum status describe(run_record *r, const struct trainer_options *t,
                             const struct trainer_info *info, struct run_description *d)
 {
-    struct dataset_info data;
-    struct graph *graph;
-    struct plan *plan = NULL;
-    struct plan_request request = t->request;
-    enum status st;
-    request.n_workers = info->workers;
     if (d->search)
         run_record_put(r, REPORT_SEARCH, json_incref((json_t *)d->search));
     TRY(put_machine(r));
-    TRY(subject_build(info->model, t->data, info->batch, t->drop_probability, &data, &graph));
-    run_record_put(r, REPORT_NETWORK, report_network(graph));
-    TRY_GOTO(st, plan_choose(t->plan ? t->plan : info->plan, graph, &request, &plan), out);
-    TRY_GOTO(st, plan_write(plan, graph, run_record_path(r, REPORT_PLAN)), out);
-    if (d->predict && !t->process)
-        TRY_GOTO(st, put_prediction(r, t, info, plan, d), out);
-out:
-    plan_destroy(plan);
-    graph_destroy(graph);
-    return st;
+    run_record_put(r, REPORT_NETWORK, report_network(info->graph));
+    TRY(plan_write(info->resolved_plan, info->graph, run_record_path(r, REPORT_PLAN)));
+    return d->predict && !t->process ? put_prediction(r, info, d) : STATUS_OK;
 }
 
 void run_describe(run_record *r, const struct trainer_options *options,

@@ -4,9 +4,11 @@
 #ifndef CLEAVE_CLI_RUN_DESCRIPTION_H
 #define CLEAVE_CLI_RUN_DESCRIPTION_H
 
+#include "predict/forecast.h"
 #include "runtime/run_record.h"
 
 struct run_description {
+    const struct forecast_options *forecast; /* what the run was asked to be */
     const json_t *search; /* of --plan auto: its candidates; NULL: there are none */
     bool predict;         /* also predict the run, from costs that were measured before */
     /* ---- set by run_describe ---- */

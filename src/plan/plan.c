@@ -41,6 +41,60 @@ enum status plan_create(const struct graph *graph, const char *name, int n_worke
     return st;
 }
 
+static enum status copy_array(arena *a, const void *from, int count, size_t element_bytes,
+                              void *out)
+{
+    void *copy;
+    *(void **)out = NULL;
+    if (!from)
+        return STATUS_OK;
+    TRY(arena_alloc_array(a, (size_t)count, element_bytes, &copy));
+    memcpy(copy, from, (size_t)count * element_bytes);
+    *(void **)out = copy;
+    return STATUS_OK;
+}
+
+/* The arrays that the plan points to, and those that these point to. */
+static enum status copy_arrays(const struct plan *from, struct plan *to)
+{
+    arena *a = to->memory;
+    TRY(arena_copy_text(a, from->name, &to->name));
+    TRY(copy_array(a, from->stages, from->n_stages, sizeof *from->stages, &to->stages));
+    TRY(copy_array(a, from->layers, from->n_layers, sizeof *from->layers, &to->layers));
+    TRY(copy_array(a, from->servers, from->n_servers, sizeof *from->servers, &to->servers));
+    for (int i = 0; i < from->n_stages; i++) {
+        const struct plan_stage *stage = &from->stages[i];
+        TRY(copy_array(a, stage->workers, stage->n_workers, sizeof(int), &to->stages[i].workers));
+    }
+    for (int i = 0; i < from->n_layers; i++) {
+        const struct plan_layer *layer = &from->layers[i];
+        struct plan_layer *copy = &to->layers[i];
+        TRY(copy_array(a, layer->workers, layer->n_pieces, sizeof(int), &copy->workers));
+        for (int k = 0; k < layer->n_cuts; k++)
+            TRY(copy_array(a, layer->cut[k].sizes, layer->cut[k].n_parts, sizeof(int64_t),
+                           &copy->cut[k].sizes));
+    }
+    return STATUS_OK;
+}
+
+enum status plan_copy(const struct plan *plan, struct plan **out)
+{
+    arena *a;
+    struct plan *copy = NULL;
+    TRY(arena_create(&a));
+    enum status st = arena_alloc(a, sizeof *copy, &copy);
+    if (st == STATUS_OK) {
+        *copy = *plan;
+        copy->memory = a;
+        st = copy_arrays(plan, copy);
+    }
+    if (st == STATUS_OK)
+        *out = copy;
+    else
+        arena_destroy(a);
+    return st;
+}
+
 void plan_destroy(struct plan *p)
 {
     if (p)

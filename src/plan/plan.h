@@ -148,6 +148,8 @@ int plan_server_of(const struct plan *plan, const struct graph *graph, int param
  * parts on the same workers. */
 enum status plan_check(const struct plan *plan, const struct graph *graph) MUST_USE;
 
+/* A plan of its own: `plan` may be destroyed before it. */
+enum status plan_copy(const struct plan *plan, struct plan **out) MUST_USE;
 void plan_destroy(struct plan *p); /* NULL is fine */
 
 /* ---- strategies: functions that write a plan (strategies.c) ---- */

@@ -33,16 +33,6 @@ static void begin_kind(struct search *s)
 
 /* ---- changing a plan ---- */
 
-static enum status copy_plan(const struct plan *plan, const struct graph *from,
-                             const struct graph *to, struct plan **out)
-{
-    char *text;
-    TRY(plan_print(plan, from, &text));
-    enum status st = plan_parse(text, strlen(text), "the plan", to, out);
-    free(text);
-    return st;
-}
-
 /* As for the user: the strategy builds another plan, a file's plan is edited. */
 static enum status make_unedited(const struct search *s, const struct change *c, struct plan **out)
 {
@@ -50,7 +40,7 @@ static enum status make_unedited(const struct search *s, const struct change *c,
     const struct plan *old = r->predict->plan;
     const char *strategy = c->strategy ? c->strategy : r->strategy;
     if (!strategy)
-        return copy_plan(old, r->predict->graph, s->predict->graph, out);
+        return plan_copy(old, out);
     struct plan_request how = r->how;
     how.n_workers = c->workers ? c->workers : old->n_workers;
     if (c->micro_batches)

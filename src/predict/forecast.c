@@ -5,7 +5,6 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
-#include "model/network.h"
 #include "predict/subject.h"
 #include "runtime/pin.h"
 #include "runtime/stop.h"
@@ -32,14 +31,15 @@ static bool is_stopped(void *user)
     return stop_requested() != 0;
 }
 
-static struct measure_callbacks callbacks_of(const struct forecast *f)
+/* The options for measuring, with the callbacks that are not set. */
+static struct measure_options measuring(const struct forecast *f)
 {
-    const struct forecast_options *o = f->options;
-    return (struct measure_callbacks){.on_progress = o->on_progress ? o->on_progress
-                                                     : o->quiet     ? NULL
-                                                                    : show_progress,
-                                      .stops = is_stopped,
-                                      .user = o->user};
+    struct measure_options how = f->options->measure;
+    if (!how.callbacks.on_progress && !f->options->quiet)
+        how.callbacks.on_progress = show_progress;
+    if (!how.callbacks.stops)
+        how.callbacks.stops = is_stopped;
+    return how;
 }
 
 /* ---- opening ---- */
@@ -70,8 +70,8 @@ static enum status open_feed(struct forecast *f)
     struct feed_request feed = {.data = o->data,
                                 .batch = o->batch,
                                 .augment = o->run.augment,
-                                .callbacks = callbacks_of(f)};
-    if (o->no_data || o->no_measure)
+                                .callbacks = measuring(f).callbacks};
+    if (o->no_data || o->measure.look_only)
         return STATUS_OK;
     TRY(profile_measure_feed(f->profile, &feed, &cost, NULL));
     f->feed = (struct clock_feed){.sample_s = cost.seconds,
@@ -82,11 +82,11 @@ static enum status open_feed(struct forecast *f)
 static enum status open_local(struct forecast *f, int workers)
 {
     const struct forecast_options *o = f->options;
-    const struct measure_callbacks callbacks = callbacks_of(f);
+    const struct measure_options how = measuring(f);
     int cores = pin_count_cores(), shared = cores / workers;
     f->threads = o->threads ? (int)o->threads : shared > 0 ? shared : 1;
     TRY(open_costs(f));
-    TRY(predict_local_machine(f->profile, workers, f->threads, o->no_measure, &callbacks,
+    TRY(predict_local_machine(f->profile, workers, f->threads, how.look_only, &how.callbacks,
                               &f->machine));
     return open_feed(f);
 }
@@ -144,12 +144,10 @@ static enum status open_distant(struct forecast *f)
     return open_feed(f);
 }
 
-static enum status build_graph(const struct forecast *f, int64_t batch, struct graph **out)
+/* No graph for a batch of 0. */
+static enum status resize_graph(const struct forecast *f, int64_t batch, struct graph **out)
 {
-    const struct forecast_options *o = f->options;
-    struct dataset_info info;
-    return batch > 0 ? subject_build(o->model, o->data, batch, o->run.drop_probability, &info, out)
-                     : STATUS_OK;
+    return batch > 0 ? graph_resize(f->options->graph, batch, out) : STATUS_OK;
 }
 
 /* As in the trainer: if there are fewer images than a batch, a step takes all of them. */
@@ -162,12 +160,12 @@ static enum status build_graphs(struct forecast *f)
     if (f->data.n_train < 1)
         return status_fail(STATUS_FAILED, "%s has no training samples", o->data);
     int64_t batch = o->shape_only ? o->batch : int64_min(o->batch, f->data.n_train);
-    TRY(build_graph(f, batch, &f->graph));
-    TRY(build_graph(f, o->shape_only ? 0 : f->data.n_train % batch, &f->train_short));
+    TRY(resize_graph(f, batch, &f->graph));
+    TRY(resize_graph(f, o->shape_only ? 0 : f->data.n_train % batch, &f->train_short));
     int64_t asked = o->eval_batch ? o->eval_batch : o->batch;
     int64_t eval = o->no_eval ? 0 : int64_min(asked, f->data.n_test);
-    TRY(build_graph(f, eval, &f->eval));
-    return build_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
+    TRY(resize_graph(f, eval, &f->eval));
+    return resize_graph(f, eval ? f->data.n_test % eval : 0, &f->eval_short);
 }
 
 /* The parts of a step on one device. */
@@ -241,24 +239,32 @@ static enum status calibrate(struct forecast *f)
     return st;
 }
 
-static enum status open_all(struct forecast *f, int workers)
+enum status forecast_build_graph(struct forecast_options *o, const char *model, struct graph **out)
 {
+    struct dataset_info info;
+    TRY(subject_build(model, o->data, o->batch, o->run.drop_probability, &info, out));
+    o->graph = *out;
+    return STATUS_OK;
+}
+
+enum status forecast_open(struct forecast *f, const struct forecast_options *o)
+{
+    *f = (struct forecast){.options = o, .transport = "threads"};
     TRY(build_graphs(f));
-    if (f->graph->batch < f->options->batch && !f->options->quiet)
+    if (f->graph->batch < o->batch && !o->quiet)
         log_warn("batch %lld: there are only %lld samples, each step takes all of them",
-                 (long long)f->options->batch, (long long)f->graph->batch);
+                 (long long)o->batch, (long long)f->graph->batch);
+    return STATUS_OK;
+}
+
+enum status forecast_find_machine(struct forecast *f, int workers)
+{
     if (strcmp(f->options->machine, "local") == 0)
-        TRY(open_local(f, workers));
+        TRY(open_local(f, int_max(workers, 1)));
     else
         TRY(open_distant(f));
     log_progress_end();
     return calibrate(f);
-}
-
-enum status forecast_open(struct forecast *f, const struct forecast_options *o, int workers)
-{
-    *f = (struct forecast){.options = o, .transport = "threads"};
-    return open_all(f, workers > 0 ? workers : 1);
 }
 
 static void close_graphs(struct forecast *f)
@@ -319,23 +325,21 @@ static int count_states(const struct forecast_run *run)
 struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
                                         bool keep_times)
 {
-    struct predict_request r = {.graph = f->graph,
-                                .plan = plan,
-                                .machine = f->machine,
-                                .backend = f->backend,
-                                .transport = f->transport,
-                                .threads = f->threads,
-                                .n_states = count_states(&f->options->run),
-                                .precision = (enum precision)f->options->run.precision,
-                                .local = f->local,
-                                .kinds_here = f->kinds_here,
-                                .profile = f->profile,
-                                .measure_s = f->options->measure_s,
-                                .look_only = f->options->no_measure,
-                                .scales = f->scales,
-                                .feed = f->feed,
-                                .keep_times = keep_times,
-                                .callbacks = callbacks_of(f)};
+    struct predict_request r = {
+        .graph = f->graph,
+        .plan = plan,
+        .machine = f->machine,
+        .backend = f->backend,
+        .transport = f->transport,
+        .device = {.precision = (enum precision)f->options->run.precision, .threads = f->threads},
+        .n_states = count_states(&f->options->run),
+        .local = f->local,
+        .kinds_here = f->kinds_here,
+        .profile = f->profile,
+        .measure = measuring(f),
+        .scales = f->scales,
+        .feed = f->feed,
+        .keep_times = keep_times};
     if (plan->schedule == PLAN_PIPEDREAM && plan->window > 1)
         add_other(&r, f->graph, true);
     add_other(&r, f->train_short, true);

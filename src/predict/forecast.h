@@ -2,7 +2,9 @@
  * prediction of one plan.
  *
  *     struct forecast f;
- *     TRY_GOTO(st, forecast_open(&f, &options, workers), out);
+ *     TRY_GOTO(st, forecast_open(&f, &options), out);
+ *     ... a plan for f.graph ...
+ *     TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
  *     TRY_GOTO(st, forecast_plan(&f, plan, &prediction), out);
  *     out: forecast_close(&f);
  */
@@ -25,17 +27,16 @@ struct forecast_run {
 extern const struct forecast_run forecast_usual_run;
 
 struct forecast_options {
-    const char *model, *data, *machine, *backend, *profile;
+    const struct graph *graph; /* of the data, for any batch; it must outlive the forecast */
+    const char *data, *machine, *backend, *profile;
     int64_t batch, threads;
     int64_t eval_batch;      /* 0: batch */
     struct forecast_run run; /* begin with forecast_usual_run */
     double calibrate;        /* images/s of one device alone; 0: rooflines as they are */
     int64_t calibrate_batch; /* with which it reaches them; 0: batch */
-    double measure_s;        /* predict_request's */
-    /* Called while a plan is measured, now and then, in place of showing progress; or NULL. */
-    enum status (*on_progress)(void *user, double share, const char *what);
-    void *user;
-    bool no_measure, no_data;
+    /* Its callbacks, where they are not set, show progress and listen to Ctrl-C. */
+    struct measure_options measure;
+    bool no_data;
     bool shape_only; /* only the shape of the data counts: there are as many samples as a step takes
                       */
     bool no_eval;    /* the run has no test: its programs need no memory */
@@ -61,10 +62,16 @@ struct forecast {
     int n_measured; /* entries that were added to the profile so far */
 };
 
-/* `workers`: how many will share this host, at most. Measures links and data where they are not
- * known yet. */
-enum status forecast_open(struct forecast *f, const struct forecast_options *o,
-                          int workers) MUST_USE;
+/* Builds the options' graph by its name, as the data, the batch and the run ask. The caller
+ * destroys *out. */
+enum status forecast_build_graph(struct forecast_options *o, const char *model,
+                                 struct graph **out) MUST_USE;
+
+/* The data and the graphs. Where there are fewer images than the batch has, a step takes all. */
+enum status forecast_open(struct forecast *f, const struct forecast_options *o) MUST_USE;
+/* The rest, before anything is predicted. `workers`: how many will share this host, at most.
+ * Measures links and data where they are not known yet. */
+enum status forecast_find_machine(struct forecast *f, int workers) MUST_USE;
 void forecast_close(struct forecast *f);
 
 /* A forecast for another batch: it has graphs of its own, the rest is f's, which must outlive it.

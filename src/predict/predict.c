@@ -24,8 +24,8 @@ static struct program_options describe(const struct predict_request *r, const st
 
 static enum status lower(const struct predict_request *r, struct prediction *p)
 {
-    struct device_options how = {
-        .precision = r->precision, .threads = r->threads, .describe_only = true};
+    struct device_options how = r->device;
+    how.describe_only = true;
     TRY(r->backend->device_open(&how, &p->device));
     struct program_options o = describe(r, p);
     TRY(program_create_all(r->graph, &o, NULL, true, &p->set));
@@ -148,18 +148,12 @@ static enum status measure(const struct predict_request *r, struct prediction *p
     TRY(arena_alloc_array(p->memory_arena, (size_t)m->n_nodes, sizeof *n, &n));
     for (int i = 0; i < p->n_workers; i++)
         crowd = int_max(crowd, ++n[machine_find_host(m, m->devices[device_of(m, i)].node)]);
-    struct measure_request q = {.graph = r->graph,
-                                .plan = r->plan,
-                                .backend = r->backend,
-                                .device = p->device,
-                                .programs = p->programs,
-                                .n_states = r->n_states,
+    struct measure_request q = {.programs = p->programs,
                                 .most_at_once = crowd,
                                 /* stages and servers leave workers idle */
                                 .alone = r->plan->n_stages > 1 || r->plan->n_servers > 0,
-                                .budget_s = r->measure_s,
-                                .look_only = r->look_only || p->too_large_worker >= 0,
-                                .callbacks = r->callbacks};
+                                .how = r->measure};
+    q.how.look_only |= p->too_large_worker >= 0;
     return profile_measure(r->profile, &q, &p->measured);
 }
 
@@ -269,7 +263,9 @@ static enum status do_item(void *user, int item, int thread)
     return STATUS_OK;
 }
 
-static enum status find_rest(const struct predict_request *r, struct prediction *p, bool with_time)
+/* Lowers the plan and finds its memory, and at the same time, `with_time`, its time. */
+static enum status find_memory(const struct predict_request *r, struct prediction *p,
+                               bool with_time)
 {
     struct rest rest = {.request = r,
                         .prediction = p,
@@ -278,6 +274,8 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
     struct program_case others[PREDICT_MAX_OTHERS];
     int n_others = r->n_others;
     int n_threads = parallel_threads(with_time + n_others * p->n_workers);
+    TRY(check_request(r));
+    TRY(lower(r, p));
     TRY(arena_alloc_array(p->memory_arena, (size_t)p->n_workers, sizeof *p->memory, &p->memory));
     for (int k = 0; k < n_others; k++)
         TRY(describe_other(r, p, k, &others[k]));
@@ -290,22 +288,8 @@ static enum status find_rest(const struct predict_request *r, struct prediction 
     return check_fit(r, p);
 }
 
-/* Memory comes first where costs are measured: a plan that does not fit is not run. */
-static enum status build(const struct predict_request *r, struct prediction *p, bool with_time)
+static enum status create(const struct predict_request *r, struct prediction **out)
 {
-    bool measures = with_time && r->local && r->profile;
-    TRY(check_request(r));
-    TRY(lower(r, p));
-    TRY(find_rest(r, p, with_time && !measures));
-    if (!measures)
-        return STATUS_OK;
-    TRY(measure(r, p));
-    return find_time(r, p);
-}
-
-static enum status predict(const struct predict_request *r, bool with_time, struct prediction **out)
-{
-    int64_t start_ns = timer_now_ns();
     arena *memory;
     struct prediction *p;
     TRY(arena_create(&memory));
@@ -316,7 +300,14 @@ static enum status predict(const struct predict_request *r, bool with_time, stru
     }
     *p = (struct prediction){
         .memory_arena = memory, .backend = r->backend, .n_workers = r->plan->n_workers};
-    st = build(r, p, with_time);
+    *out = p;
+    return STATUS_OK;
+}
+
+/* Hands the prediction over, unless its making failed. */
+static enum status finish(struct prediction *p, int64_t start_ns, enum status st,
+                          struct prediction **out)
+{
     if (st != STATUS_OK) {
         prediction_destroy(p);
         return st;
@@ -326,14 +317,29 @@ static enum status predict(const struct predict_request *r, bool with_time, stru
     return STATUS_OK;
 }
 
-enum status predict_plan(const struct predict_request *request, struct prediction **out)
+/* Memory comes first where costs are measured: a plan that does not fit is not run. */
+enum status predict_plan(const struct predict_request *r, struct prediction **out)
 {
-    return predict(request, true, out);
+    int64_t start_ns = timer_now_ns();
+    bool measures = r->local && r->profile;
+    struct prediction *p = NULL;
+    enum status st;
+    TRY(create(r, &p));
+    TRY_GOTO(st, find_memory(r, p, !measures), out);
+    if (measures) {
+        TRY_GOTO(st, measure(r, p), out);
+        TRY_GOTO(st, find_time(r, p), out);
+    }
+out:
+    return finish(p, start_ns, st, out);
 }
 
-enum status predict_memory(const struct predict_request *request, struct prediction **out)
+enum status predict_memory(const struct predict_request *r, struct prediction **out)
 {
-    return predict(request, false, out);
+    int64_t start_ns = timer_now_ns();
+    struct prediction *p = NULL;
+    TRY(create(r, &p));
+    return finish(p, start_ns, find_memory(r, p, false), out);
 }
 
 void prediction_destroy(struct prediction *p)

@@ -2,7 +2,7 @@
  * found (and, on this host, measured where they are not known), and the clock runs on them.
  *
  *     struct predict_request r = {.graph = g, .plan = plan, .machine = m, .backend = backend,
- *                                 .threads = 1, .n_states = 1, .profile = p, .local = true};
+ *                                 .device.threads = 1, .n_states = 1, .profile = p, .local = true};
  *     struct prediction *out;
  *     TRY(predict_plan(&r, &out));
  *     out->clock.step_s, out->memory[w][BUFFER_ACTIVATIONS], ...
@@ -36,23 +36,20 @@ struct predict_request {
     const struct machine *machine;
     const struct backend *backend; /* whose layouts and kernels count */
     const char *transport;         /* "threads" or "mpi" */
-    int threads;                   /* of each worker */
+    struct device_options device;  /* of each worker: threads and precision */
     int n_states;                  /* of the optimizer, per trained parameter */
-    enum precision precision;
     bool local; /* this host has the machine's devices: measured costs of this backend count */
     /* By kind of device: whether this host has such ones; others get rooflines. NULL: the machine
      * is this host, and workers beyond its devices take turns. */
     const bool *kinds_here;
-    profile *profile; /* where they are kept; NULL: rooflines only */
-    double measure_s; /* about how long each measuring of a plan may take; 0: as usual */
-    bool look_only;   /* nothing is measured: unknown costs are estimated */
+    profile *profile;               /* where they are kept; NULL: rooflines only */
+    struct measure_options measure; /* look_only: unknown costs are estimated */
     struct cost_scales scales;
     struct clock_feed feed;
     bool keep_times, free_communication;
     /* For the memory of a whole run: all programs share one set of slabs. */
     int n_others;
     struct predict_other others[PREDICT_MAX_OTHERS];
-    struct measure_callbacks callbacks;
 };
 
 struct prediction {
@@ -79,9 +76,9 @@ struct prediction {
 };
 
 /* A plan that does not fit is not measured: its time is estimated from known costs. */
-enum status predict_plan(const struct predict_request *request, struct prediction **out) MUST_USE;
+enum status predict_plan(const struct predict_request *r, struct prediction **out) MUST_USE;
 /* Only the memory: no costs are found, and no clock runs. */
-enum status predict_memory(const struct predict_request *request, struct prediction **out) MUST_USE;
+enum status predict_memory(const struct predict_request *r, struct prediction **out) MUST_USE;
 void prediction_destroy(struct prediction *p); /* NULL is fine */
 
 /* Runs the clock again on the same programs and costs, with transfers that take no time. */

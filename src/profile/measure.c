@@ -31,6 +31,8 @@ struct plan_key {
 struct session {
     profile *profile;
     const struct measure_request *request;
+    const struct graph *graph;
+    const struct plan *plan;
     arena *memory;
     int at_once;                            /* workers at the same time */
     struct profile_setting setting, factor; /* of costs, and of factors */
@@ -144,7 +146,7 @@ static enum status note_key(struct session *s, const struct program *p, int i, s
 
 static enum status gather_keys(struct session *s)
 {
-    int n = 0, n_workers = s->request->plan->n_workers;
+    int n = 0, n_workers = s->plan->n_workers;
     struct seen seen = {.capacity = 64};
     for (int w = 0; w < n_workers; w++)
         for (int i = 0; !is_twin(s, w) && i < s->request->programs[w]->n_instrs; i++)
@@ -251,7 +253,7 @@ static enum status make_lane(struct session *s, const struct rounds *r, int play
 {
     const struct program *p = rounds_program(r, player);
     size_t n = (size_t)p->n_instrs + 1;
-    *lane = (struct lane){.stage = stage_of(s->request->plan, r->workers[player])};
+    *lane = (struct lane){.stage = stage_of(s->plan, r->workers[player])};
     TRY(arena_alloc_array(s->memory, n, sizeof *lane->stretch_of, &lane->stretch_of));
     TRY(arena_alloc_array(s->memory, n, sizeof *lane->usual_s, &lane->usual_s));
     TRY(arena_alloc_array(s->memory, n, sizeof *lane->seconds_s, &lane->seconds_s));
@@ -317,7 +319,7 @@ static enum status find_slowest(struct session *s, const struct rounds *r, doubl
 static enum status look_up(void *user, double share)
 {
     const struct session *s = user;
-    const struct measure_callbacks *c = &s->request->callbacks;
+    const struct measure_callbacks *c = &s->request->how.callbacks;
     if (c->stops && c->stops(c->user))
         return status_fail(STATUS_STOPPED, "stopped while measuring %s", s->what);
     if (!c->on_progress)
@@ -343,25 +345,25 @@ static enum status take_team(struct session *s, const struct rounds *r)
 /* Rounds of at_once workers; short ones for a check. */
 static enum status run_team(struct session *s, const int *workers, bool checks)
 {
-    const struct measure_request *q = s->request;
-    double budget_s = q->budget_s > 0 ? q->budget_s : BUDGET_S;
-    struct rounds r = {.request = q,
+    const struct measure_options *how = &s->request->how;
+    double budget_s = how->budget_s > 0 ? how->budget_s : BUDGET_S;
+    struct rounds r = {.programs = s->request->programs,
                        .n = s->at_once,
                        .workers = workers,
                        .n_places = s->at_once,
                        .in_turn = s->in_turn,
                        .budget_s = checks ? fmin(budget_s, CHECK_S / s->n_teams) : budget_s,
-                       .most_s = checks || q->budget_s > 0 ? 0 : MOST_S,
-                       .least_rounds = checks            ? 1
-                                       : q->least_rounds ? q->least_rounds
-                                                         : LEAST_ROUNDS,
-                       .most_rounds = q->most_rounds ? q->most_rounds : MOST_ROUNDS,
+                       .most_s = checks || how->budget_s > 0 ? 0 : MOST_S,
+                       .least_rounds = checks              ? 1
+                                       : how->least_rounds ? how->least_rounds
+                                                           : LEAST_ROUNDS,
+                       .most_rounds = how->most_rounds ? how->most_rounds : MOST_ROUNDS,
                        .between = look_up,
                        .user = s};
     r.most_rounds = int_max(r.most_rounds, r.least_rounds);
     TRY(arena_alloc_array(s->memory, (size_t)r.most_rounds, sizeof *s->scratch, &s->scratch));
     (void)snprintf(s->what, sizeof s->what, "%.40s %.20s, %d of %d workers at a time",
-                   q->graph->name, q->plan->name, s->in_turn ? 1 : s->at_once, q->plan->n_workers);
+                   s->graph->name, s->plan->name, s->in_turn ? 1 : s->at_once, s->plan->n_workers);
     enum status st;
     TRY_GOTO(st, rounds_run(&r), out);
     TRY_GOTO(st, take_team(s, &r), out);
@@ -390,7 +392,7 @@ static bool is_wanted(const struct session *s, const struct program *p, uint64_t
  * as fit, the last ones together with some again. */
 static enum status run_teams(struct session *s, bool checks)
 {
-    int n_workers = s->request->plan->n_workers, n = 0, *workers, *team;
+    int n_workers = s->plan->n_workers, n = 0, *workers, *team;
     uint64_t *seen;
     TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *seen, &seen));
     TRY(arena_alloc_array(s->memory, (size_t)n_workers, sizeof *workers, &workers));
@@ -472,8 +474,7 @@ static enum status keep_factors(struct session *s, bool replaces)
         if (!factors[i].there)
             continue;
         entries[n++] = e;
-        e.key = name_of_plan(factors[i].name, s->request->graph, s->request->plan, names[i],
-                             sizeof names[i]);
+        e.key = name_of_plan(factors[i].name, s->graph, s->plan, names[i], sizeof names[i]);
         entries[n++] = e;
     }
     return (replaces ? profile_replace : profile_add)(s->profile, &s->factor, entries, n);
@@ -541,9 +542,9 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     TRY(gather_keys(s));
     result->n_keys = s->n_keys;
     result->n_missing += s->n_missing;
-    if (s->request->look_only)
+    if (s->request->how.look_only)
         result->n_unchecked += s->n_unchecked;
-    if (s->request->look_only || s->n_unchecked == 0)
+    if (s->request->how.look_only || s->n_unchecked == 0)
         return STATUS_OK;
     if (s->n_missing == 0) {
         TRY(run_teams(s, true));
@@ -561,16 +562,17 @@ enum status profile_measure(profile *p, const struct measure_request *request,
                             struct measure_result *result)
 {
     int64_t start_ns = timer_now_ns();
-    int n_workers = request->plan->n_workers;
-    int threads = request->backend->device_threads(request->device);
+    const struct program *any = request->programs[0];
+    int n_workers = any->plan->n_workers, threads = any->backend->device_threads(any->device);
     int most = request->most_at_once ? int_min(request->most_at_once, n_workers) : n_workers;
     struct session s = {.profile = p,
                         .request = request,
+                        .graph = any->graph,
+                        .plan = any->plan,
                         .at_once = int_max(1, int_min(most, pin_count_cores() / threads))};
     *result = (struct measure_result){.setting = {result->device, threads, s.at_once},
                                       .alone = {result->device, threads, 1}};
-    (void)profile_describe_device(request->backend, request->device, result->device,
-                                  sizeof result->device);
+    (void)profile_describe_device(any->backend, any->device, result->device, sizeof result->device);
     TRY(arena_create(&s.memory));
     enum status st = measure_setting(&s, false, result);
     if (st == STATUS_OK && request->alone && s.at_once > 1)

@@ -5,8 +5,7 @@
  * run: after its predecessor, with the caches and the memory as busy as in training. Its cost is
  * the median of the rounds.
  *
- *     struct measure_request r = {.graph = g, .plan = plan, .backend = backend, .device = d,
- *                                 .programs = programs, .n_states = 1};
+ *     struct measure_request r = {.programs = programs};
  *     struct measure_result done;
  *     TRY(profile_measure(p, &r, &done));
  *     ... profile_find(p, &done.setting, key, &cost) ...
@@ -50,22 +49,21 @@ struct measure_callbacks {
     void *user;
 };
 
-struct measure_request {
-    const struct graph *graph;
-    const struct plan *plan;
-    const struct backend *backend;
-    /* Says threads and precision of each worker; it may be there to describe only. The programs of
-     * all workers were lowered on it for training; workers that do the same may share one. */
-    const device *device;
-    const struct program *const *programs;
-    int n_states;     /* of the optimizer, per trained parameter: 1 for SGD with momentum */
-    int most_at_once; /* workers that one host will have; 0: as many as the plan has */
-    bool alone;       /* costs alone are measured, too: with no neighbour busy */
-    bool look_only;   /* counts missing costs, and measures nothing */
-
+/* What a caller may wish of all measurements. A request carries it from the command to here. */
+struct measure_options {
+    bool look_only;                /* counts missing costs, and measures nothing */
     double budget_s;               /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
     int least_rounds, most_rounds; /* 0: 3 and 1000 */
     struct measure_callbacks callbacks;
+};
+
+struct measure_request {
+    /* Of all workers, lowered for training on one device, which says threads and precision of each
+     * worker; it may be there to describe only. Workers that do the same may share a program. */
+    const struct program *const *programs;
+    int most_at_once; /* workers that one host will have; 0: as many as the plan has */
+    bool alone;       /* costs alone are measured, too: with no neighbour busy */
+    struct measure_options how;
 };
 
 struct measure_result {

@@ -99,25 +99,25 @@ static enum status make_batch(struct rounds_player *p, const struct graph *graph
 static enum status open_player(struct rounds_player *p)
 {
     const struct rounds *r = p->shared->rounds;
-    const struct measure_request *q = r->request;
-    const struct plan *plan = q->plan;
-    struct device_options wanted = {.precision = q->backend->device_precision(q->device),
-                                    .threads = q->backend->device_threads(q->device)};
+    const struct program *like = r->programs[r->workers[p->place]];
+    const struct plan *plan = like->plan;
+    struct device_options wanted = {.precision = like->backend->device_precision(like->device),
+                                    .threads = like->backend->device_threads(like->device)};
     if (plan->n_workers > 1)
         (void)pin_thread(p->place, r->n_places, wanted.threads);
-    TRY(q->backend->device_open(&wanted, &p->device));
+    TRY(like->backend->device_open(&wanted, &p->device));
     /* Of an asynchronous pipeline's window, enough steps to have every kind of instruction. */
-    struct program_options o = {.backend = q->backend,
+    struct program_options o = {.backend = like->backend,
                                 .device = p->device,
                                 .training = true,
-                                .n_states = q->n_states,
+                                .n_states = like->n_states,
                                 .plan = plan,
                                 .worker = r->workers[p->place],
                                 .n_steps = int_min(plan->window, plan->n_stages + 1)};
-    TRY(program_create(q->graph, &o, &p->program));
+    TRY(program_create(like->graph, &o, &p->program));
     const struct program *const programs[] = {p->program};
     TRY(executor_create_measuring(programs, 1, &p->executor));
-    TRY(make_batch(p, q->graph));
+    TRY(make_batch(p, like->graph));
     size_t n = (size_t)r->most_rounds * (size_t)p->program->n_instrs + 1;
     p->seconds = calloc(n, sizeof *p->seconds);
     return p->seconds ? STATUS_OK : status_no_memory(n * sizeof *p->seconds);
@@ -366,7 +366,7 @@ static void drop_disturbed(struct shared *s)
 
 enum status rounds_run(struct rounds *r)
 {
-    struct shared s = {.rounds = r, .rule = rule_with(r->request->n_states)};
+    struct shared s = {.rounds = r, .rule = rule_with(r->programs[0]->n_states)};
     size_t rounds = (size_t)r->most_rounds + 1;
     struct pin_mask before; /* of this thread, which is the first player's */
     enum status st;
@@ -402,7 +402,7 @@ out:
 void rounds_free(struct rounds *r)
 {
     for (int i = 0; r->players && i < r->n; i++)
-        close_player(&r->players[i], r->request->backend);
+        close_player(&r->players[i], r->programs[0]->backend);
     free(r->players);
     r->players = NULL;
 }

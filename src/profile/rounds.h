@@ -20,7 +20,7 @@
  * other rounds are there. Where the second half of the rounds is faster or slower than the first,
  * more rounds follow.
  *
- *     struct rounds r = {.request = request, .n = 2, .workers = workers,
+ *     struct rounds r = {.programs = programs, .n = 2, .workers = workers,
  *                        .n_places = 2, .budget_s = 1, .least_rounds = 3, .most_rounds = 1000};
  *     TRY_GOTO(st, rounds_run(&r), out);
  *     ... rounds_seconds(&r, player, round)[instr] ...
@@ -34,7 +34,7 @@
 struct rounds_player;
 
 struct rounds {
-    const struct measure_request *request; /* network, plan, backend, device, states */
+    const struct program *const *programs; /* by worker: each player runs one like its worker's */
     int n;                                 /* threads, and whose program each runs */
     const int *workers;
     int n_places; /* at least n: thread i gets the cores of place i, if the plan has more workers */

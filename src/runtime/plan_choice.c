@@ -12,16 +12,8 @@ static const struct plan_strategy *find_strategy(const char *text)
     return NULL;
 }
 
-/* JSON, as plan_print writes it. */
-static bool is_written_out(const char *text)
-{
-    return text[0] == '{';
-}
-
 bool plan_is_file(const char *text)
 {
-    if (is_written_out(text))
-        return false;
     return strpbrk(text, "/.") || (!find_strategy(text) && access(text, F_OK) == 0);
 }
 
@@ -89,8 +81,6 @@ enum status plan_check_used(const struct plan_request *request, const char *stra
 enum status plan_choose(const char *text, const struct graph *graph,
                         const struct plan_request *request, struct plan **out)
 {
-    if (is_written_out(text))
-        return plan_parse(text, strlen(text), "the plan", graph, out);
     if (!plan_is_file(text)) {
         struct plan_request asked = *request;
         TRY(plan_check_used(request, text));

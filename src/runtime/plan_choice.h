@@ -21,10 +21,9 @@ enum status plan_check_bare(const struct plan_request *request, const char *plan
  * name is fine here: plan_build refuses it. */
 enum status plan_check_used(const struct plan_request *request, const char *strategy) MUST_USE;
 
-/* The text may also be a plan itself: JSON, for as many workers as it says. request->n_workers 0:
- * as many as the file says, or 1. A file for another number of workers than asked for is
- * STATUS_USAGE; so is a request that says more of how a file's plan is to be, or something that the
- * strategy has no use for, and an unknown name, with the nearest match. */
+/* request->n_workers 0: as many as the file says, or 1. A file for another number of workers than
+ * asked for is STATUS_USAGE; so is a request that says more of how a file's plan is to be, or
+ * something that the strategy has no use for, and an unknown name, with the nearest match. */
 enum status plan_choose(const char *text, const struct graph *graph,
                         const struct plan_request *request, struct plan **out) MUST_USE;
 

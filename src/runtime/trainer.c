@@ -174,47 +174,49 @@ static enum status open_test_data(trainer *t)
 
 /* ---- the plan and its programs --------------------------------------------------------------- */
 
-static enum status build_graph(trainer *t, enum crew_program which, int64_t batch)
+/* The network for the batch of a training step. */
+static enum status build_by_name(trainer *t)
 {
     const struct dataset_info *d = &t->info.data;
-    struct graph_variant variant = {.batch = batch,
+    struct graph_variant variant = {.batch = t->info.batch,
                                     .channels = d->channels,
                                     .height = d->height,
                                     .width = d->width,
                                     .classes = d->classes,
                                     .small_form = d->form == DATASET_FORM_SMALL,
                                     .drop_probability = t->options.drop_probability};
-    if (batch == 0)
-        return STATUS_OK;
-    TRY(network_build(t->options.model, &variant, &t->own_graphs[which]));
-    t->graphs[which] = t->own_graphs[which];
-    return STATUS_OK;
+    return network_build(t->options.model, &variant, &t->graphs[CREW_TRAIN]);
 }
 
 static enum status take_graph(trainer *t)
 {
     const struct graph *g = t->options.graph;
     const struct dataset_info *d = &t->info.data;
-    const struct shape images = SHAPE4(t->info.batch, d->channels, d->height, d->width);
+    const struct shape images = SHAPE4(g->batch, d->channels, d->height, d->width);
     char has[64], wanted[64];
     if (!shape_equal(&g->nodes[0].op.output, &images) || g->classes != d->classes)
         return status_fail(
             STATUS_USAGE, "the graph takes %s images of %lld classes, the data has %s of %d",
             shape_text(has, sizeof has, &g->nodes[0].op.output), (long long)g->classes,
             shape_text(wanted, sizeof wanted, &images), d->classes);
-    t->graphs[CREW_TRAIN] = g;
-    return STATUS_OK;
+    return graph_resize(g, t->info.batch, &t->graphs[CREW_TRAIN]);
+}
+
+/* No graph for a batch of 0. */
+static enum status resize_graph(trainer *t, enum crew_program which, int64_t batch)
+{
+    return batch > 0 ? graph_resize(t->graphs[CREW_TRAIN], batch, &t->graphs[which]) : STATUS_OK;
 }
 
 static enum status build_graphs(trainer *t)
 {
     const struct trainer_info *i = &t->info;
-    TRY(t->options.graph ? take_graph(t) : build_graph(t, CREW_TRAIN, i->batch));
-    TRY(build_graph(t, CREW_TRAIN_SHORT, i->n_train % i->batch));
+    TRY(t->options.graph ? take_graph(t) : build_by_name(t));
+    TRY(resize_graph(t, CREW_TRAIN_SHORT, i->n_train % i->batch));
     if (i->n_test == 0)
         return STATUS_OK;
-    TRY(build_graph(t, CREW_EVAL, i->eval_batch));
-    return build_graph(t, CREW_EVAL_SHORT, i->n_test % i->eval_batch);
+    TRY(resize_graph(t, CREW_EVAL, i->eval_batch));
+    return resize_graph(t, CREW_EVAL_SHORT, i->n_test % i->eval_batch);
 }
 
 static enum status choose_plan(trainer *t)
@@ -235,6 +237,7 @@ static enum status choose_plan(trainer *t)
         t->plan = t->own_plan;
     }
     t->info.plan = t->plan->name;
+    t->info.resolved_plan = t->plan;
     t->info.workers = t->plan->n_workers;
     return STATUS_OK;
 }
@@ -281,9 +284,12 @@ static enum status create_crew(trainer *t)
 static enum status prepare(trainer *t)
 {
     const struct network *network;
-    TRY(network_find(t->options.model, &network));
-    t->info.model = network->name;
+    if (!t->options.model && t->options.graph)
+        t->options.model = t->options.graph->name;
+    if (t->options.model && !t->options.graph)
+        TRY(network_find(t->options.model, &network));
     TRY(check_options(&t->options));
+    t->info.model = t->options.model;
     TRY(set_checkpoint(t));
     t->backend = backend_list()[0];
     if (t->options.backend)
@@ -292,6 +298,7 @@ static enum status prepare(trainer *t)
     TRY(open_train_data(t));
     TRY(open_test_data(t));
     TRY(build_graphs(t));
+    t->info.graph = t->graphs[CREW_TRAIN];
     t->info.n_parameters = graph_count_parameters(t->graphs[CREW_TRAIN]);
     return choose_plan(t);
 }
@@ -334,7 +341,7 @@ void trainer_destroy(trainer *t)
     crew_destroy(t->crew);
     plan_destroy(t->own_plan);
     for (int p = CREW_PROGRAM_COUNT - 1; p >= 0; p--)
-        graph_destroy(t->own_graphs[p]);
+        graph_destroy(t->graphs[p]);
     dataset_close(t->train_set);
     dataset_close(t->test_set);
     free(t->step_states);

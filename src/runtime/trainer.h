@@ -31,7 +31,7 @@
 /* Text belongs to the caller and must live until trainer_destroy. Start from
  * trainer_default_options(), which sets the defaults named below. */
 struct trainer_options {
-    const char *model;  /* a name of network.h; also of `graph`, for checkpoints */
+    const char *model;  /* a name of network.h; NULL: that of `graph` */
     const char *data;   /* a spec of dataset.h */
     int64_t data_limit; /* first samples of the train split alone; 0 (default): all */
     int64_t batch;      /* default 64; more than there are samples: all of them */
@@ -56,10 +56,9 @@ struct trainer_options {
                                     than one worker */
     struct plan_request request; /* for a strategy; its n_workers is ignored */
     /* Values that the caller has already made; they stay the caller's and must outlive the trainer.
-     * The graph is that of a training step: built for the data, and for the batch of trainer_info.
-     */
+     * The graph was built for the data, and for any batch: the trainer resizes it. */
     const struct graph *graph;        /* NULL (default): built from `model` and the data */
-    const struct plan *resolved_plan; /* of that graph; NULL (default): as `plan` says */
+    const struct plan *resolved_plan; /* NULL (default): as `plan` says */
     double timeout_s;  /* default 60: how long a worker waits for another that does not
                           move */
     const char *trace; /* where the times of the last steps go (trace.h); NULL (default):
@@ -104,7 +103,9 @@ struct trainer_info {
     int64_t memory_bytes; /* all slabs of the largest worker */
     int64_t bytes_moved;  /* by all workers, in a step */
     int workers;
-    const char *plan; /* its name */
+    const char *plan;          /* its name */
+    const struct graph *graph; /* of a training step */
+    const struct plan *resolved_plan;
     const char *backend, *device;
     int threads; /* of each worker */
     bool root;   /* this process reports */

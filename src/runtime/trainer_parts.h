@@ -19,12 +19,10 @@ struct trainer {
 
     dataset *train_set, *test_set;
     const struct backend *backend;
-    /* By program; NULL where there is no such batch. CREW_TRAIN_ONE has CREW_TRAIN's. */
-    const struct graph *graphs[CREW_PROGRAM_COUNT];
+    /* By program; NULL where there is no such batch. CREW_TRAIN's serves CREW_TRAIN_ONE, too. */
+    struct graph *graphs[CREW_PROGRAM_COUNT];
     const struct plan *plan;
-    /* Those of them that the trainer made and destroys. */
-    struct graph *own_graphs[CREW_PROGRAM_COUNT];
-    struct plan *own_plan;
+    struct plan *own_plan; /* where the options hold none */
     crew *crew;
 
     int64_t schedule_steps;        /* where the schedule ends */

@@ -91,8 +91,8 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     show(f, c->name);
     TRY(f->request->prepare(f->request->user, c->plan, &r));
     f->local = r.local && r.profile;
-    f->look_only = r.look_only;
-    r.look_only = r.look_only || look_only;
+    f->look_only = r.measure.look_only;
+    r.measure.look_only |= look_only;
     r.n_others = 0; /* the winner is held to the memory of the whole run later */
     enum status st = predict_plan(&r, &p);
     if (st == STATUS_USAGE) {

@@ -4,7 +4,6 @@
 #include "search/pipelines.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_PIPELINES = 12 };
@@ -117,14 +116,11 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
                                     const struct plan *plan, struct candidate_list *to)
 {
     int per_node = pricing->machine->nodes[0].n_devices;
-    char *text, full[CANDIDATE_NAME_BYTES];
+    char full[CANDIDATE_NAME_BYTES];
     struct plan *copy;
     if (pricing->machine->n_nodes < 2 || per_node < 2 || per_node >= pricing->n_workers)
         return STATUS_OK;
-    TRY(plan_print(plan, pricing->graph, &text));
-    enum status st = plan_parse(text, strlen(text), "the plan", pricing->graph, &copy);
-    free(text);
-    TRY(st);
+    TRY(plan_copy(plan, &copy));
     copy->sync = PLAN_HIERARCHICAL;
     copy->workers_per_node = per_node;
     (void)snprintf(full, sizeof full, "%s by node", name);

@@ -27,7 +27,8 @@ static enum status add_forecast(struct chooser *c, int workers, struct forecast 
     struct chooser_forecast *f = &c->forecasts[c->n_forecasts++];
     f->workers = workers;
     *out = &f->forecast;
-    return forecast_open(&f->forecast, &c->forecast_options, workers);
+    TRY(forecast_open(&f->forecast, &c->forecast_options));
+    return forecast_find_machine(&f->forecast, workers);
 }
 
 static enum status find_forecast(struct chooser *c, int workers, struct forecast **out)
@@ -99,8 +100,8 @@ static enum status open_local(struct chooser *c)
 enum status chooser_open(struct chooser *c, const struct chooser_options *options)
 {
     *c = (struct chooser){.options = options, .forecast_options = options->forecast};
-    if (c->forecast_options.measure_s <= 0) /* the best of many are tried in the end */
-        c->forecast_options.measure_s = 1;
+    if (c->forecast_options.measure.budget_s <= 0) /* the best of many are tried in the end */
+        c->forecast_options.measure.budget_s = 1;
     TRY(is_local(c) ? open_local(c) : open_distant(c));
     if (c->n_workers > PLAN_MAX_WORKERS)
         c->n_workers = PLAN_MAX_WORKERS;
@@ -132,21 +133,15 @@ enum status chooser_request(struct chooser *c, const struct plan *plan, struct p
 static bool is_stopped(void *user)
 {
     const struct chooser_options *o = ((const struct chooser *)user)->options;
-    return stop_requested() != 0 || (o->stops && o->stops(o->forecast.user));
+    return stop_requested() != 0 || (o->stops && o->stops(o->forecast.measure.callbacks.user));
 }
 
 static enum status try_plans(void *user, int n, struct candidate *const *finalists)
 {
     const struct chooser *c = user;
-    const struct forecast_options *f = &c->forecast_options;
     struct trial_plan plans[CANDIDATES_MOST_TRIED];
-    struct trial_request request = {.model = f->model,
-                                    .data = f->data,
-                                    .backend = f->backend,
+    struct trial_request request = {.forecast = &c->forecast_options,
                                     .graph = c->forecast->graph,
-                                    .batch = c->forecast->graph->batch,
-                                    .threads = (int)f->threads,
-                                    .run = f->run,
                                     .limit_s = c->options->try_s,
                                     .quiet = c->options->quiet};
     for (int i = 0; i < n; i++)
@@ -192,7 +187,7 @@ static double find_limit(const struct chooser *c, int n_workers)
 static bool can_try(const struct chooser *c)
 {
     const struct forecast_options *f = &c->forecast_options;
-    return is_local(c) && c->options->try_s > 0 && !f->no_measure && !f->no_data;
+    return is_local(c) && c->options->try_s > 0 && !f->measure.look_only && !f->no_data;
 }
 
 /* The search ends by its limit at the latest. */
@@ -203,7 +198,7 @@ static void show(void *user, int done, int all, const char *name)
     double taken_s = (double)(timer_now_ns() - c->start_ns) * 1e-9;
     double left_s = c->limit_s - taken_s;
     if (c->options->on_candidate)
-        c->options->on_candidate(c->options->forecast.user, done, all, name);
+        c->options->on_candidate(c->options->forecast.measure.callbacks.user, done, all, name);
     else if (taken_s * 1e9 > PROGRESS_FROM_NS)
         log_progress("planning: %s; %d of %d candidates, %s left at most (Ctrl-C: the best so far)",
                      name, done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0));

@@ -32,7 +32,7 @@ struct chooser_options {
     double try_s; /* on this host, the best few are trained in turns for so long; 0: they are not */
     bool quiet;
     /* In place of showing progress, between candidates; whether to end with the best so far, beside
-     * Ctrl-C. Either may be NULL; both get forecast.user. */
+     * Ctrl-C. Either may be NULL; both get the user of forecast.measure.callbacks. */
     void (*on_candidate)(void *user, int done, int all, const char *name);
     bool (*stops)(void *user);
 };

@@ -164,7 +164,7 @@ static enum status explain_all(struct explainer *e)
 {
     struct prediction *p;
     struct predict_request r = *e->request;
-    r.look_only = true; /* it was measured when it was chosen, or is not to be */
+    r.measure.look_only = true; /* it was measured when it was chosen, or is not to be */
     r.n_others = 0;
     TRY(predict_plan(&r, &p));
     enum status st = explain_layers(e, p);

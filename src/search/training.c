@@ -58,7 +58,7 @@ static enum status rest(training *t)
 static enum status on_step(const struct trainer_step *step, void *user)
 {
     training *t = user;
-    int window = t->request.window;
+    int window = t->request.plan->window;
     if ((step->step - 1) % t->steps_per_epoch >= t->whole_steps)
         return STATUS_OK;
     t->n_in_slice++;
@@ -91,30 +91,29 @@ static enum status train(training *t)
     const struct trainer_callbacks calls = {.on_step = on_step};
     struct trainer_options o = trainer_default_options();
     trainer *own;
-    o.model = r->model;
-    o.data = r->data;
-    o.batch = r->batch;
-    training_tell(&r->run, &o);
+    o.graph = r->graph;
+    o.data = r->forecast->data;
+    o.batch = r->graph->batch;
+    training_tell(&r->forecast->run, &o);
     o.epochs = 0;
     o.max_steps = ENDLESS;
-    o.backend = r->backend;
-    o.threads = r->threads;
-    o.workers = r->workers;
-    o.plan = r->plan;
+    o.backend = r->forecast->backend;
+    o.threads = (int)r->forecast->threads;
+    o.resolved_plan = r->plan;
     o.timeout_s = timeout_s;
     o.rule.learning_rate = learning_rate;
     o.evaluate = false;
     TRY(trainer_create(&o, &own));
     t->info = *trainer_get_info(own);
     t->steps_per_epoch = t->info.steps_per_epoch;
-    t->whole_steps = t->info.n_train / t->info.batch / r->window * r->window;
+    t->whole_steps = t->info.n_train / t->info.batch / r->plan->window * r->plan->window;
     enum status st =
         t->whole_steps > 0
             ? rest(t)
             : status_fail(STATUS_USAGE,
                           "the data have no %d whole batches of %lld, which are a window of the "
                           "plan",
-                          r->window, (long long)t->info.batch);
+                          r->plan->window, (long long)t->info.batch);
     if (st == STATUS_OK)
         st = trainer_run(own, &calls, t);
     if (st == STATUS_OK)
@@ -157,8 +156,8 @@ enum status training_open(const struct training_request *request, training **out
     if (!t)
         return status_no_memory(sizeof *t);
     t->request = *request;
-    t->request.most_steps =
-        (request->most_steps + request->window - 1) / request->window * request->window;
+    int window = request->plan->window;
+    t->request.most_steps = (request->most_steps + window - 1) / window * window;
     (void)sem_init(&t->go, 0, 0);
     (void)sem_init(&t->rests, 0, 0);
     (void)sigfillset(&all); /* signals are for the thread that called */

@@ -14,11 +14,9 @@
 #include <stdint.h>
 
 struct training_request {
-    const char *model, *data, *plan, *backend;
-    int workers, threads;
-    struct forecast_run run;
-    int window; /* steps that one run of the plan's programs covers */
-    int64_t batch;
+    const struct forecast_options *forecast; /* the data, the backend, the threads and the run */
+    const struct graph *graph;               /* of a step */
+    const struct plan *plan;
     double slice_s;     /* about how long a slice is; at least two windows of steps ... */
     double long_s;      /* ... but where a step takes as long as this cold caches are nothing: one
                            window is enough, and it counts; 0: never */

@@ -20,7 +20,6 @@ static const double WELL_KNOWN = 0.003;
 
 /* The state of one of the plans. */
 struct entrant {
-    char *text; /* of the plan, for the training */
     training *training;
     int64_t n_taken;                 /* of the training's times */
     double round_s;                  /* of a step, in this round */
@@ -79,16 +78,9 @@ static enum status open_entrant(struct trial *t, int i)
     struct entrant *e = &t->entrants[i];
     if (!r->quiet)
         log_progress("building %s for a trial", p->name);
-    TRY(plan_print(p->plan, r->graph, &e->text));
-    struct training_request asked = {.model = r->model,
-                                     .data = r->data,
-                                     .plan = e->text,
-                                     .backend = r->backend,
-                                     .workers = p->plan->n_workers,
-                                     .threads = r->threads,
-                                     .run = r->run,
-                                     .window = p->plan->window,
-                                     .batch = r->batch,
+    struct training_request asked = {.forecast = r->forecast,
+                                     .graph = r->graph,
+                                     .plan = p->plan,
                                      .slice_s = slice_s,
                                      .long_s = long_s};
     return training_open(&asked, &e->training);
@@ -97,9 +89,7 @@ static enum status open_entrant(struct trial *t, int i)
 static void close_entrant(struct entrant *e)
 {
     training_close(e->training);
-    free(e->text);
     e->training = NULL;
-    e->text = NULL;
 }
 
 /* The median of the steps of this slice. */

@@ -2,8 +2,7 @@
  * the machine as fast or as slow as it is; only comparisons within a round count.
  *
  *     struct trial_plan plans[2] = {{.name = "data", .plan = a}, ...};
- *     struct trial_request r = {.model = "lenet5", .data = "fashion-mnist", .graph = g,
- *                               .batch = 128, .limit_s = 10};
+ *     struct trial_request r = {.forecast = &options, .graph = g, .limit_s = 10};
  *     TRY(trial_run(&r, plans, 2));
  *     plans[0].step_s < plans[1].step_s ...
  *
@@ -29,11 +28,8 @@ enum { TRIAL_MAX_PLANS = 16, TRIAL_LEAST_ROUNDS = 3, TRIAL_MAX_ROUNDS = 2000 };
 #define TRIAL_MOST_MEMORY 0.75
 
 struct trial_request {
-    const char *model, *data, *backend; /* backend NULL: the best of this build */
-    const struct graph *graph;
-    int64_t batch;
-    int threads; /* of each worker; 0: all cores, shared out */
-    struct forecast_run run;
+    const struct forecast_options *forecast; /* the data, the backend, the threads and the run */
+    const struct graph *graph;               /* of a step */
     /* About how long, building and the first round not counted; but every plan that stays has
      * TRIAL_LEAST_ROUNDS, however long they take. */
     double limit_s;

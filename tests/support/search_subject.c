@@ -37,7 +37,7 @@ struct prediction *predict(const struct subject *s, const struct plan *plan)
                                 .machine = s->machine,
                                 .backend = backend,
                                 .transport = "threads",
-                                .threads = 1,
+                                .device.threads = 1,
                                 .n_states = 1};
     assert_ok(predict_plan(&r, &p));
     return p;
