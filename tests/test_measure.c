@@ -187,8 +187,8 @@ static void soloist_close(struct soloist *s, const struct bench *b)
     b->backend->device_close(s->device);
 }
 
-/* A worker is measured with no other worker there: communicating instructions are left out, and no thread
- * is started for it. */
+/* A worker is measured with no other worker there: communicating instructions are left out, and no
+ * thread is started for it. */
 static void test_reaches_nobody(void **state)
 {
     static const char *const strategies[] = {"data",  "model",     "spatial",

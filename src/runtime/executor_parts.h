@@ -41,7 +41,7 @@ struct executor {
     int n_programs;
     struct bound_program *programs;
     int64_t *times_ns;
-    bool measures;      /* communicating instructions are left out, and nothing is waited for */
+    bool measures;       /* communicating instructions are left out, and nothing is waited for */
     executor_wait *wait; /* in place of it, or NULL */
     void *wait_user;
     const atomic_bool *over; /* a round ends when it is true; NULL: never */
