@@ -152,6 +152,7 @@ static void test_random_plans(void **state)
         struct draw d = draw_begin(seed, 0);
         struct graph *graph = draw_graph(&d, &(struct graph_wish){0});
         struct sketch s = draw_sketch(&d, graph);
+        s.norms_by_worker = false; /* the hashes are older */
         char *text = write_sketch(graph, &s), name[LINE_BYTES / 2];
         struct plan *plan;
         (void)snprintf(name, sizeof name, "random %llu", (unsigned long long)seed);

@@ -214,6 +214,49 @@ static void test_hand_made_plans(void **state)
     }
 }
 
+/* ---- batch norm over each worker's samples ---- */
+
+/* One worker with as many micro-batches sees the same slices. Running statistics differ (a worker
+ * sees one slice of a step alone), and with them an evaluation. */
+static void check_norms_by_worker(const char *model, const char *text, int n_slices)
+{
+    double split[MOST_STEPS];
+    struct graph *g = suite_build(model, 8);
+    struct plan *plan;
+    struct plan_request request = {.n_workers = n_slices, .batch_norm = PLAN_NORM_WORKER};
+    if (text)
+        assert_ok(plan_parse(text, strlen(text), "by hand", g, &plan));
+    else
+        assert_ok(plan_build("data", g, &request, &plan));
+    struct plan like = *plan;
+    struct team_run run = describe(&exact, g, plan, 2);
+    run.evaluate = false;
+    run.check = true;
+    like.micro_batches = n_slices;
+    assert_ok(team_train(&run, split));
+    compare(model, &exact, train_serially(&exact, g, &like, 2), split, 2);
+    assert_int_equal(run.counted_bytes, run.expected_bytes);
+    plan_destroy(plan);
+    graph_destroy(g);
+}
+
+static void test_norms_by_worker(void **state)
+{
+    static const char meshes[][160] = {
+        "{\"cleave_plan\": 1, \"workers\": 4, \"stages\": [{\"workers\": [0, 1, 2, 3], \"cut\": "
+        "{\"n\": 2, \"height\": 2}}], \"batch_norm\": \"worker\"}",
+        "{\"cleave_plan\": 1, \"workers\": 4, \"stages\": [{\"workers\": [0, 1, 2, 3], \"cut\": "
+        "{\"n\": 2, \"channels\": 2}}], \"batch_norm\": \"worker\"}"};
+    (void)state;
+    for (int m = 0; m < (test_runs_all() ? 2 : 1); m++) {
+        const char *model = m ? "mobilenetv2" : "resnet18";
+        for (int w = test_runs_all() ? 0 : 1; w < (test_runs_all() ? SUITE_WORKERS : 2); w++)
+            check_norms_by_worker(model, NULL, suite_workers[w]);
+        for (int i = 0; i < 2; i++)
+            check_norms_by_worker(model, meshes[i], 2);
+    }
+}
+
 /* ---- few samples ---- */
 
 static void test_more_workers_than_samples(void **state)
@@ -436,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_hand_made_plans),
     };
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_norms_by_worker),
         cmocka_unit_test(test_more_workers_than_samples),
         cmocka_unit_test(test_pipedream),
         cmocka_unit_test(test_asynchronous_server),

@@ -210,6 +210,10 @@ struct cleave_plan_options {
     int64_t bucket_bytes; /* gradients are summed in buckets of this size */
     const int *replicas;  /* pipelines: workers of each stage */
     int n_stages;         /* how many there are of those */
+    /* Over which samples batch norm takes its statistics: "batch" (default), so that every number
+     * of workers trains to the same losses, or "worker", each worker's own, as with
+     * DistributedDataParallel. */
+    const char *batch_norm;
 };
 static inline struct cleave_plan_options cleave_plan_defaults(void)
 {
@@ -354,6 +358,7 @@ struct cleave_search_options {
     /* On this host the best few are then trained in turns for about so long, unless `measure` is
      * false or it was stopped; default 10, 0: they are not. Nobody is called back meanwhile. */
     double try_s;
+    const char *batch_norm; /* of all plans, see cleave_plan_options */
 };
 static inline struct cleave_search_options cleave_search_defaults(void)
 {

@@ -75,6 +75,16 @@ static enum status find_sync(const char *text, enum plan_sync *out)
                        text);
 }
 
+enum status api_find_batch_norm(const char *text, enum plan_batch_norm *out)
+{
+    for (int i = 0; plan_batch_norm_names[i]; i++)
+        if (!text || strcmp(plan_batch_norm_names[i], text) == 0) {
+            *out = (enum plan_batch_norm)i;
+            return STATUS_OK;
+        }
+    return status_fail(STATUS_USAGE, "batch_norm '%.80s' is none of: batch, worker", text);
+}
+
 static enum status check_replicas(const struct cleave_plan_options *o)
 {
     if (!o->replicas)
@@ -115,6 +125,7 @@ static enum status make(const cleave_model *model, const char *strategy, int wor
                                    .n_stages = o.replicas ? o.n_stages : 0,
                                    .model_workers = o.model_workers};
     TRY(find_sync(o.sync, &request.sync));
+    TRY(api_find_batch_norm(o.batch_norm, &request.batch_norm));
     TRY(plan_build(strategy, model->graph, &request, &plan));
     return api_wrap_plan(model, plan, out);
 }

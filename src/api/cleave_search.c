@@ -159,12 +159,15 @@ static enum status search(cleave_search *s, const cleave_machine *machine,
     struct api_hook hook;
     struct forecast_options forecast;
     struct chooser c;
+    enum plan_batch_norm batch_norm;
     TRY(take_options(machine, options, &o, &p));
+    TRY(api_find_batch_norm(o.batch_norm, &batch_norm));
     TRY(api_forecast_options(s->model, machine, &p, &hook, &forecast));
     TRY(arena_create(&s->memory));
     const struct chooser_options how = {.forecast = forecast,
                                         .workers = o.workers,
                                         .micro_batches = o.micro_batches,
+                                        .batch_norm = batch_norm,
                                         .allow_stale = o.allow_stale,
                                         .named_only = o.named_only,
                                         .fewer = o.fewer,

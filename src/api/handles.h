@@ -100,6 +100,8 @@ enum status api_find_optimizer(const char *name, enum update_kind *out) MUST_USE
 
 /* STATUS_USAGE names the member that is out of range. */
 enum status api_check_predict_options(const struct cleave_predict_options *o) MUST_USE;
+/* NULL: that of the whole batch. */
+enum status api_find_batch_norm(const char *text, enum plan_batch_norm *out) MUST_USE;
 /* The same of one number. */
 enum status api_check_range(const char *what, int64_t value, int64_t least, int64_t most) MUST_USE;
 

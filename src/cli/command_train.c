@@ -509,6 +509,7 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     struct chooser_options search = {.forecast = o->forecast,
                                      .workers = (int)o->split.workers,
                                      .micro_batches = o->split.micro_batches,
+                                     .batch_norm = options->request.batch_norm,
                                      .quiet = o->quiet};
     if (!o->plan || strcmp(o->plan, "auto") != 0)
         return STATUS_OK;
@@ -517,7 +518,8 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
                            "--plan auto is for threads of one process: under mpirun or srun let "
                            "'cleave plan -o FILE' choose, and give --plan FILE");
     struct plan_request asked = options->request;
-    asked.micro_batches = 0; /* the search heeds it */
+    asked.micro_batches = 0; /* the search heeds these two */
+    asked.batch_norm = PLAN_NORM_BATCH;
     TRY(plan_check_bare(&asked, "--plan auto"));
     TRY(auto_plan_find(search, &o->planned));
     options->resolved_plan = o->planned.plan;

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/network_help.h"
 #include "cli/run_options.h"
+#include "cli/strategy_options.h"
 #include "plan/edit.h"
 #include "runtime/stop.h"
 
@@ -48,6 +49,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_TEXT("--inter", "BANDWIDTH", &o->inter, NULL, "between nodes [100Gbit/s]"),
         OPTION_INTEGER("--micro-batches", "M", &c->micro_batches, 1, 1 << 20, NULL,
                        "of pipelines [several are tried]"),
+        BATCH_NORM_OPTION(&o->batch_norm),
         OPTION_TEXT("--without", "NODE,...", &c->without, NULL,
                     "the machine less these nodes: the plan after a loss [none]"),
         OPTION_TEXT("--set", "LAYER=LOOP:PARTS,...", &o->set, NULL,
@@ -137,6 +139,7 @@ static enum status settle(struct plan_choose_options *o)
     int64_t workers;
     TRY(join_machine(o));
     c->fewer = true;
+    c->batch_norm = (enum plan_batch_norm)o->batch_norm;
     bool range = o->workers && plan_parse_range(o->workers, counts, &n);
     TRY(check_single(o, range));
     if (!o->workers || range)
@@ -176,10 +179,37 @@ static enum status explain(struct plan_answer *a)
     return explain_plan(&r, best, &a->explained);
 }
 
+/* On this host the costs of the other kernels would have to be measured first. */
+static enum status ask_other_norm(struct plan_answer *a)
+{
+    const struct forecast *f = a->chooser->forecast;
+    struct predict_request r;
+    struct prediction *p;
+    struct plan *other;
+    if (a->set->best < 0 || f->local)
+        return STATUS_OK;
+    const struct plan *best = a->set->list[a->set->best].plan;
+    if (best->asynchronous || !plan_cuts_norms(best, f->graph))
+        return STATUS_OK;
+    TRY(plan_copy(best, &other));
+    other->batch_norm =
+        best->batch_norm == PLAN_NORM_WORKER ? PLAN_NORM_BATCH : PLAN_NORM_WORKER;
+    enum status st = chooser_request(a->chooser, other, &r);
+    if (st == STATUS_OK)
+        st = predict_plan(&r, &p);
+    if (st == STATUS_OK) {
+        a->other_norm_s = p->clock.step_s;
+        prediction_destroy(p);
+    }
+    plan_destroy(other);
+    return st;
+}
+
 static enum status answer(const struct plan_choose_options *o, struct plan_answer *a)
 {
     TRY(add_edit(a, o->set));
     TRY(explain(a));
+    TRY(ask_other_norm(a));
     if (o->output && a->set->best >= 0)
         TRY(plan_write(a->set->list[a->set->best].plan, a->chooser->forecast->graph, o->output));
     TRY(o->json ? plan_print_answer_json(a) : plan_print_answer(a));

@@ -18,6 +18,7 @@ struct plan_choose_options {
     const char *output, *set, *batches;
     const char *device, *intra, *inter;
     int64_t nodes, devices_per_node;
+    int batch_norm; /* enum plan_batch_norm */
     bool json, all;
     char machine[256]; /* made of the above */
 };
@@ -30,6 +31,7 @@ struct plan_answer {
     struct candidate_set *set;
     int edited;                    /* the hand edit among the candidates; -1: none */
     struct explanation *explained; /* of the best; NULL: there is none */
+    double other_norm_s; /* a step of the best with the other batch norm; 0: it was not asked for */
     bool all;                      /* candidates that are far behind, too */
 };
 

@@ -68,6 +68,7 @@ enum status strategy_request(struct strategy_options *o, struct plan_request *re
                                      .n_servers = (int)o->servers,
                                      .asynchronous = o->asynchronous,
                                      .window = (int)o->window,
+                                     .batch_norm = (enum plan_batch_norm)o->batch_norm,
                                      .model_workers = (int)o->model_workers};
     if (request->sync == PLAN_HIERARCHICAL && !o->workers_per_node)
         return status_fail(STATUS_USAGE,

@@ -11,11 +11,15 @@ enum { STRATEGY_MAX_STAGES = 256 };
 struct strategy_options {
     int64_t workers; /* 0: not given */
     int64_t micro_batches, bucket_bytes, servers, window, model_workers, workers_per_node;
-    int sync;
+    int sync, batch_norm;
     bool asynchronous;
     const char *replicas; /* "3,1" */
     int stages[STRATEGY_MAX_STAGES];
 };
+
+#define BATCH_NORM_OPTION(value)                                     \
+    OPTION_CHOICE("--batch-norm", value, plan_batch_norm_names, "batch", \
+                  "batch norm's statistics: of the whole batch, or of each worker's samples")
 
 /* An option that is not given stays 0, the strategy's own choice. */
 #define STRATEGY_OPTIONS(o)                                                                       \
@@ -28,6 +32,7 @@ struct strategy_options {
         OPTION_INTEGER("--model-workers", "N", &(o)->model_workers, 1, PLAN_MAX_WORKERS, NULL,    \
                        "hybrid: workers along the channels [about the root of all]"),             \
         OPTION_CHOICE("--sync", &(o)->sync, plan_sync_names, "ring", "how gradients are summed"), \
+        BATCH_NORM_OPTION(&(o)->batch_norm),                                                      \
         OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,      \
                        "gradients are summed in buckets of this size [26214400]"),                \
         OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,    \

@@ -186,7 +186,8 @@ enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nes
         bool cut = !is_whole(nest, box, l);
         piece->empty |= length(box->range[l]) <= 0;
         piece->partial |= cut && nest->loop[l].role == LOOP_SUMMED;
-        piece->shares_statistics |= cut && nest->loop[l].role == LOOP_STATISTIC;
+        if (cut && nest->loop[l].role == LOOP_STATISTIC)
+            piece->shared_statistics |= 1U << l;
     }
     piece->n_params = op_get_piece_params(nest, box, piece->param);
     if (piece->empty)

@@ -4,6 +4,8 @@
 
 const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1] = {
     [PLAN_GPIPE] = "gpipe", [PLAN_1F1B] = "1f1b", [PLAN_PIPEDREAM] = "pipedream"};
+const char *const plan_batch_norm_names[PLAN_NORM_COUNT + 1] = {[PLAN_NORM_BATCH] = "batch",
+                                                                [PLAN_NORM_WORKER] = "worker"};
 const char *const plan_sync_names[PLAN_SYNC_COUNT + 1] = {[PLAN_RING] = "ring",
                                                           [PLAN_TREE] = "tree",
                                                           [PLAN_HIERARCHICAL] = "hierarchical",
@@ -193,6 +195,31 @@ int plan_server_of(const struct plan *plan, const struct graph *graph, int param
         if (is_indexed_by(&nest.param[param - node->first_param], layer->cut[i].loop))
             return -1;
     return plan->servers[param % plan->n_servers];
+}
+
+bool plan_norms_by_worker(const struct plan *plan)
+{
+    return plan->batch_norm == PLAN_NORM_WORKER || plan->asynchronous;
+}
+
+unsigned plan_summed_statistics(bool by_worker, unsigned loops)
+{
+    return by_worker ? loops & ~1U : loops; /* loop 0 is the batch */
+}
+
+bool plan_cuts_norms(const struct plan *plan, const struct graph *graph)
+{
+    for (int i = 1; i < graph->n_nodes; i++) {
+        struct loop_nest nest;
+        unsigned cut = 0;
+        op_get_loops(&graph->nodes[i].op, &nest);
+        for (int k = 0; k < plan->layers[i].n_cuts; k++)
+            if (nest.loop[plan->layers[i].cut[k].loop].role == LOOP_STATISTIC)
+                cut |= 1U << plan->layers[i].cut[k].loop;
+        if (plan_summed_statistics(true, cut) != plan_summed_statistics(false, cut))
+            return true;
+    }
+    return false;
 }
 
 bool plan_is_stale(const struct plan *plan)

@@ -23,6 +23,8 @@
  *       "schedule": "1f1b",                    gpipe | 1f1b | pipedream
  *       "window": 8,                           pipedream: steps between two flushes
  *       "recompute": ["features.3"],           forward again instead of keeping the output
+ *       "batch_norm": "batch",                 statistics of the whole micro-batch, or, with
+ *                                              "worker", of each worker's samples in it
  *       "sync": {"method": "ring",             ring | tree | hierarchical | server
  *                "bucket_bytes": 26214400,     gradients are reduced in buckets of this size
  *                "workers_per_node": 2,        hierarchical
@@ -63,6 +65,13 @@ enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT 
 enum plan_sync { PLAN_RING, PLAN_TREE, PLAN_HIERARCHICAL, PLAN_SERVER, PLAN_SYNC_COUNT };
 extern const char *const plan_sync_names[PLAN_SYNC_COUNT + 1]; /* ends with NULL */
 
+/* The samples over which batch norm takes its statistics: those of the whole (micro-)batch, so that
+ * a step has the losses of one worker, or those that a worker has of it, as with
+ * DistributedDataParallel, so that cutting the batch needs no sums. Then running statistics differ
+ * between workers: the first holder's are saved, and used in tests. */
+enum plan_batch_norm { PLAN_NORM_BATCH, PLAN_NORM_WORKER, PLAN_NORM_COUNT };
+extern const char *const plan_batch_norm_names[PLAN_NORM_COUNT + 1]; /* ends with NULL */
+
 /* One loop cut into parts. Part i of a loop of `extent` iterations is plan_part(cut, i, extent). */
 struct plan_cut {
     int loop; /* number in the layer's loop nest */
@@ -101,6 +110,7 @@ struct plan {
     int n_servers;
     const int *servers;
     bool asynchronous; /* PLAN_SERVER: the server applies gradients worker by worker */
+    enum plan_batch_norm batch_norm;
 };
 
 /* The range of part i of a loop with `extent` iterations. For a cut with sizes whose sum is another
@@ -127,6 +137,18 @@ enum status plan_print(const struct plan *plan, const struct graph *graph, char 
 
 /* Whether it trains with older weights than one worker would, so that the losses differ. */
 bool plan_is_stale(const struct plan *plan);
+
+/* Whether a worker's batch norms see its own samples alone: so asked for, or an asynchronous
+ * server's workers, each of which is a run of its own. */
+bool plan_norms_by_worker(const struct plan *plan);
+
+/* Whether it matters which samples batch norms see: one of them has its batch cut. */
+bool plan_cuts_norms(const struct plan *plan, const struct graph *graph);
+
+/* Of the loops that statistics are taken over and that a piece has a part of (a bit each,
+ * op_piece.shared_statistics): those over whose parts the pieces add up their statistics. by_worker:
+ * plan_norms_by_worker. */
+unsigned plan_summed_statistics(bool by_worker, unsigned loops);
 
 /* The server that keeps a parameter of the graph, or -1. A server keeps trained parameters that no
  * cut loop indexes; the servers take them in turn. A parameter that a cut loop indexes stays in
@@ -163,6 +185,7 @@ struct plan_request {
     int n_servers;        /* ps, PLAN_SERVER; 0: one for every four workers, at least one */
     bool asynchronous;    /* ps */
     int window;           /* pipedream; 0: 4 times the stages */
+    enum plan_batch_norm batch_norm;
     const int *replicas;  /* pipelines: workers of each stage; NULL: one each */
     int n_stages;         /* pipelines, with replicas */
     int model_workers;    /* hybrid: workers along channels; 0: the divisor of n_workers that is

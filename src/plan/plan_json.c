@@ -103,7 +103,7 @@ static enum status read_head(struct parser *p)
 {
     static const char *const keys[] = {
         "cleave_plan",   "name",     "model",  "workers", "stages",    "default", "layers",
-        "micro_batches", "schedule", "window", "sync",    "recompute", NULL};
+        "micro_batches", "schedule", "window", "sync",    "recompute", "batch_norm", NULL};
     struct json_place stages = json_member(p->top, "stages");
     struct json_place workers = json_member(p->top, "workers");
     const char *name = "unnamed", *model = p->graph->name;
@@ -173,6 +173,14 @@ static enum status read_schedule(struct parser *p)
         plan->window = 4 * plan->n_stages;
     TRY(json_read_int(json_member(p->top, "micro_batches"), 1, INT_MAX, &plan->micro_batches));
     return json_read_int(json_member(p->top, "window"), 1, INT_MAX, &plan->window);
+}
+
+static enum status read_batch_norm(struct parser *p)
+{
+    int batch_norm = PLAN_NORM_BATCH;
+    TRY(json_read_choice(json_member(p->top, "batch_norm"), plan_batch_norm_names, &batch_norm));
+    p->plan->batch_norm = (enum plan_batch_norm)batch_norm;
+    return STATUS_OK;
 }
 
 /* ---- layers ---- */
@@ -365,6 +373,7 @@ static enum status parse(struct parser *p)
     TRY(read_stages(p));
     TRY(read_sync(p));
     TRY(read_schedule(p));
+    TRY(read_batch_norm(p));
     TRY(check_layer_names(p));
     TRY(resolve_stages(p));
     for (int i = 1; i < p->plan->n_layers; i++)

@@ -98,6 +98,8 @@ static enum status print_plan(FILE *f, const struct plan *plan, const struct gra
     if (plan->schedule == PLAN_PIPEDREAM)
         (void)fprintf(f, "  \"window\": %d,\n", plan->window);
     TRY(print_recompute(f, plan, graph));
+    if (plan->batch_norm != PLAN_NORM_BATCH)
+        (void)fprintf(f, "  \"batch_norm\": \"%s\",\n", plan_batch_norm_names[plan->batch_norm]);
     print_sync(f, plan);
     return STATUS_OK;
 }

@@ -441,6 +441,7 @@ enum status plan_build(const char *strategy, const struct graph *graph,
     bool served = chosen->takes & PLAN_TAKES_SERVERS || request->sync == PLAN_SERVER;
     TRY(served ? build_with_servers(chosen, graph, request, &p)
                : chosen->build(chosen, graph, request, &p));
+    p->batch_norm = request->batch_norm;
     enum status st = plan_check(p, graph);
     if (st != STATUS_OK)
         plan_destroy(p);

@@ -107,8 +107,9 @@ static bool shares_statistics(const struct analysis *a)
             continue;
         op_get_loops(&a->graph->nodes[i].op, &nest);
         for (int k = 0; k < layer->n_cuts; k++)
-            if (nest.loop[layer->cut[k].loop].role == LOOP_STATISTIC)
-                return !a->plan->asynchronous;
+            if (nest.loop[layer->cut[k].loop].role == LOOP_STATISTIC &&
+                plan_summed_statistics(plan_norms_by_worker(a->plan), 1U << layer->cut[k].loop))
+                return true;
     }
     return false;
 }

@@ -86,16 +86,19 @@ enum status emit_load(struct emitter *e, int stage, int micro)
 
 /* ---- statistics over several pieces ---- */
 
-/* Workers with a piece of the same channels that is not empty, in ascending order. */
+/* Workers with a piece of the same channels that is not empty, in ascending order; where statistics
+ * are those of a worker's samples, of the same samples, too. */
 static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int size,
                                            struct kernel *k)
 {
     const struct region *mine = emit_region(e, g->output, size, e->me);
     int rank = e->part->tensors[g->output].rank, *all;
+    bool by_worker = plan_norms_by_worker(e->p->plan);
     TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
     for (int w = 0; w < e->p->plan->n_workers; w++) {
         const struct region *r = emit_region(e, g->output, size, w);
-        if (!region_is_empty(r, rank) && r->axis[1].begin == mine->axis[1].begin)
+        bool samples = !by_worker || r->axis[0].begin == mine->axis[0].begin;
+        if (!region_is_empty(r, rank) && samples && r->axis[1].begin == mine->axis[1].begin)
             all[k->n_members++] = w;
     }
     k->members = all;
@@ -121,8 +124,8 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
     return emit_reduction(e, &r, buffer, named(k->group, micro));
 }
 
-/* Holders without a sample in this micro-batch get the running statistics from one that has some.
- */
+/* Holders without a sample in this micro-batch get the running statistics from one that has some,
+ * unless each has its own. */
 static enum status hand_out_running_statistics(struct emitter *e, int group_number, int micro,
                                                const struct kernel *k)
 {
@@ -133,7 +136,7 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     const struct program_param *first = &p->params[node->first_param];
     if (!e->analysis->has_empty[group_number][size])
         return STATUS_OK;
-    if (!p->training || node->n_params == 0 || first->n_holders < 2 || p->plan->asynchronous)
+    if (!p->training || node->n_params == 0 || first->n_holders < 2 || plan_norms_by_worker(p->plan))
         return STATUS_OK;
     int giver = -1;
     for (int i = 0; i < first->n_holders && giver < 0; i++)

@@ -52,7 +52,8 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
         for (int i = 0; i < spec->whole.rank; i++)
             spec->origin[i] = piece->output[i].begin;
     }
-    if (p->training && piece->shares_statistics && !plan->asynchronous) {
+    bool by_worker = plan_norms_by_worker(plan);
+    if (p->training && plan_summed_statistics(by_worker, piece->shared_statistics)) {
         struct group_case own;
         const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
         spec->shared_statistics = true;
@@ -60,6 +61,9 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
         for (int l = 0; l < nest->n_loops; l++)
             if (nest->loop[l].role == LOOP_STATISTIC)
                 spec->statistics_count *= nest->loop[l].extent;
+        if (by_worker)
+            spec->statistics_count =
+                spec->statistics_count / nest->loop[0].extent * piece->op.output.dim[0];
     }
 }
 

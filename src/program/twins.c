@@ -21,13 +21,15 @@ static bool sends_statistics(const struct analysis *a, int group)
         empty |= a->has_empty[group][s];
     for (int k = 0; k < node->n_params; k++)
         running |= !a->graph->params[node->first_param + k].spec.trained;
-    return a->training && empty && running;
+    return a->training && empty && running && !plan_norms_by_worker(a->plan);
 }
 
 static void find_talkers(const struct analysis *a, bool *talks)
 {
+    /* Workers of other samples add up their statistics with other workers. */
+    bool several_norms = a->shares_statistics && plan_norms_by_worker(a->plan);
     for (int i = 0; i < a->plan->n_workers; i++)
-        talks[i] = a->plan->n_servers > 0;
+        talks[i] = a->plan->n_servers > 0 || several_norms;
     for (int t = 0; t < a->part->n_tensors; t++)
         for (int s = 0; a->part->tensors[t].source != NO_TENSOR && s < a->part->n_sizes; s++) {
             const struct traffic *pairs = &a->traffic[t][s];

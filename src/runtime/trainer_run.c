@@ -160,11 +160,30 @@ static enum status run_steps(trainer *t, const struct listener *to)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
+/* Gives the running statistics that are saved, the first holder's, to all holders. */
+static enum status share_statistics(const struct tensor_store *tensors, void *user)
+{
+    const struct graph *graph = user;
+    float *scratch;
+    enum status st = tensor_store_alloc_scratch(graph, &scratch);
+    for (int i = 0; st == STATUS_OK && i < graph->n_params; i++) {
+        if (graph->params[i].spec.trained)
+            continue;
+        st = tensors->read(tensors->holder, i, TENSOR_WEIGHT, scratch);
+        if (st == STATUS_OK)
+            st = tensors->write(tensors->holder, i, TENSOR_WEIGHT, scratch);
+    }
+    free(scratch);
+    return st;
+}
+
 static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_correct)
 {
     const struct trainer_info *i = &t->info;
     struct step_state state = {t->options.seed, (uint32_t)t->state.step};
     struct progress progress = {0};
+    if (plan_norms_by_worker(t->plan))
+        TRY(crew_with_tensors(t->crew, share_statistics, t->graphs[CREW_TRAIN]));
     TRY(crew_start_epoch(t->crew, CREW_EVAL, 0, 0));
     for (int64_t done = 0; done < i->n_test;) {
         struct crew_result result;

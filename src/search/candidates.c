@@ -428,6 +428,7 @@ enum status candidates_find(const struct candidate_request *request, struct cand
         return st;
     }
     s->memory = f.list.memory = memory;
+    f.list.batch_norm = request->batch_norm;
     st = find_all(&f);
     s->n = f.list.n;
     s->list = f.list.list;
@@ -444,7 +445,11 @@ enum status candidates_add(const struct candidate_request *request, struct candi
                            const char *name, struct plan *plan, int *index)
 {
     struct finder f = {.request = request,
-                       .list = {.memory = s->memory, .n = s->n, .capacity = s->n, .list = s->list}};
+                       .list = {.memory = s->memory,
+                                .n = s->n,
+                                .capacity = s->n,
+                                .list = s->list,
+                                .batch_norm = request->batch_norm}};
     TRY(candidate_append(&f.list, name, FAMILY_PER_LAYER, plan));
     *index = s->n;
     s->n = f.list.n;

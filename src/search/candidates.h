@@ -84,6 +84,7 @@ struct candidate_request {
     bool allow_stale;      /* a plan with older weights may win */
     bool named_only;       /* no searches */
     int64_t micro_batches; /* of pipelines; 0: tried */
+    enum plan_batch_norm batch_norm; /* of all plans */
     struct cost_scales scales;
     double limit_s;       /* of the whole search; 0: none */
     double most_worker_s; /* workers * step: a plan above it may not win; 0: no limit */
@@ -171,6 +172,7 @@ struct candidate_list {
     arena *memory;
     int n, capacity;
     struct candidate *list;
+    enum plan_batch_norm batch_norm; /* that plans get */
 };
 
 /* Takes the plan over, also where it fails. */

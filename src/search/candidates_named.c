@@ -18,6 +18,7 @@ enum status candidate_append(struct candidate_list *to, const char *name,
     *c = (struct candidate){.family = family, .plan = plan};
     (void)snprintf(c->name, sizeof c->name, "%s", name);
     c->stale = plan_is_stale(plan);
+    plan->batch_norm = to->batch_norm;
     TRY_GOTO(st, arena_copy_text(plan->memory, c->name, &plan->name), fail);
     to->n++;
     return STATUS_OK;

@@ -235,7 +235,8 @@ static enum status list_with(const struct candidate_request *request,
                                       .machine = request->machine,
                                       .transport = costs->transport,
                                       .n_workers = request->n_workers,
-                                      .n_states = costs->n_states};
+                                      .n_states = costs->n_states,
+                                      .norms_by_worker = request->batch_norm == PLAN_NORM_WORKER};
     TRY(known_costs_find_sources(costs, request->machine, memory, &pricing.sources));
     TRY(add_per_layer(&pricing, layers, to));
     return add_pipelines(request, &pricing, pipelines, to);

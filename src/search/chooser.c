@@ -214,6 +214,7 @@ static struct candidate_request request_of(struct chooser *c, int n_workers)
                                       .allow_stale = o->allow_stale,
                                       .named_only = o->named_only,
                                       .micro_batches = o->micro_batches,
+                                      .batch_norm = o->batch_norm,
                                       .scales = c->forecast->scales,
                                       .limit_s = find_limit(c, n_workers),
                                       .most_worker_s =

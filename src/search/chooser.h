@@ -24,6 +24,7 @@ struct chooser_options {
     int workers;           /* 0: all devices of the machine */
     const char *without;   /* nodes that are lost: "node2" or "2", with commas; NULL: none */
     int64_t micro_batches; /* 0: tried */
+    enum plan_batch_norm batch_norm;
     bool allow_stale, named_only, fewer;
     double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
                                  1.2 for 33 to 64 workers and more for more, 0.8 where nodes are

@@ -140,6 +140,7 @@ static enum status price_stage(struct stage_view *v, const struct known_costs *c
                                 .n_workers = stage->n_workers,
                                 .samples = (graph->batch + micros - 1) / micros,
                                 .n_states = v->request->n_states,
+                                .norms_by_worker = plan_norms_by_worker(v->plan),
                                 .bucket_bytes = v->plan->bucket_bytes};
     struct pricing *p;
     TRY(known_costs_find_sources(costs, v->request->machine, memory, &r.sources));

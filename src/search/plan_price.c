@@ -265,6 +265,7 @@ static enum status price(struct plan_pricer *p, struct plan_price *out)
                                           .n_states = 1,
                                           .bucket_bytes = plan->bucket_bytes,
                                           .sync = plan->sync,
+                                          .norms_by_worker = plan_norms_by_worker(plan),
                                           .node_size = plan->workers_per_node};
     p->full = (double)p->graph->batch / (double)samples;
     p->shardings = (struct sharding_maker){.topology = &p->topology, .memory = p->memory};

@@ -34,6 +34,7 @@ struct pricing_request {
     enum plan_sync sync;         /* how gradients are summed; a ring by default */
     int node_size;               /* PLAN_HIERARCHICAL: workers of a node */
     double hidden_sync;          /* 0 .. 1 */
+    bool norms_by_worker;        /* plan_norms_by_worker */
     int max_choices;             /* of a layer; 0: 400 */
     bool only_batch;             /* cut along the batch alone */
 };

@@ -151,7 +151,9 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
                                                       : ACTIVATION_NONE,
                               .training = true,
                               .input_gradient = i > 0 || c->input_gradient,
-                              .shared_statistics = piece.shares_statistics};
+                              .shared_statistics =
+                                  plan_summed_statistics(p->request->norms_by_worker,
+                                                         piece.shared_statistics) != 0};
     price_group(source, &spec, is_last ? c->n_readers : 1, c->nest[i].n_params > 0, out);
     return STATUS_OK;
 }
@@ -362,6 +364,7 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     for (int i = 0; i < layer->n_cuts; i++)
         if (nest->loop[layer->cut[i].loop].cut == CUT_STATISTICS)
             over |= 1u << layer->cut[i].loop;
+    over = plan_summed_statistics(p->request->norms_by_worker, over);
     if (!over)
         return;
     largest_box(layer, nest, &box);

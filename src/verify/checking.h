@@ -101,7 +101,8 @@ enum status world_want_gradient(struct world *w, int node, int m, struct wanted 
 /* The gradient of a parameter at its update in this step; holder -1: all of those that share. */
 enum status world_want_param_gradient(struct world *w, int param, int worker, int step, int holder,
                                       struct wanted *out) MUST_USE;
-/* A batch norm's statistics of all pieces with the same channels as this worker's. */
+/* A batch norm's statistics of all pieces with the same channels as this worker's, and, where
+ * batch norms see a worker's samples alone, the same samples. */
 enum status world_want_statistics(struct world *w, int node, int m, int worker, bool backward,
                                   struct wanted *out) MUST_USE;
 

@@ -97,12 +97,12 @@ int world_server_of(const struct world *w, int param)
     return w->plan->servers[param % w->plan->n_servers];
 }
 
-/* How many micro-batches before m have added to a worker's running statistics. Asynchronous workers
- * see their own samples alone. */
+/* How many micro-batches before m have added to a worker's running statistics: all, or those of
+ * which it has samples where it sees no others. */
 static enum status count_statistics(struct world *w, int node, int worker, int m, int *out)
 {
     *out = m;
-    for (int i = 0; w->plan->asynchronous && i < m; i++) {
+    for (int i = 0; plan_norms_by_worker(w->plan) && i < m; i++) {
         const struct op_piece *piece = NULL;
         TRY(world_get_piece(w, node, worker, i, &piece));
         *out -= !piece;
@@ -183,8 +183,8 @@ uint64_t world_partial_value(const struct world *w, int node, int m, int worker)
     return symbol_of(SYMBOL_PARTIAL, node, m, worker);
 }
 
-/* Equal regions are equal symbols. Asynchronous workers have first weights and running statistics
- * of their own. */
+/* Equal regions are equal symbols. Asynchronous workers have first weights of their own, and workers
+ * whose batch norms see their own samples alone have running statistics of their own. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version)
 {
     struct range region[SHAPE_MAX_RANK];
@@ -196,7 +196,8 @@ uint64_t world_weight(const struct world *w, int param, int worker, int version)
     const struct shape *whole = &w->graph->params[param].spec.shape;
     for (int i = 0; !held && i < whole->rank; i++)
         s = symbol_mix(symbol_mix(s, 0), (uint64_t)whole->dim[i]);
-    if (w->plan->asynchronous && held && (!trained || version == 0))
+    bool own = trained ? w->plan->asynchronous && version == 0 : plan_norms_by_worker(w->plan);
+    if (own && held)
         s = symbol_mix(s, 1 + (uint64_t)worker);
     return s;
 }
@@ -353,10 +354,12 @@ enum status world_want_statistics(struct world *w, int node, int m, int worker, 
 {
     enum symbol_kind kind = backward ? SYMBOL_BACKWARD_STATISTICS : SYMBOL_FORWARD_STATISTICS;
     const struct op_piece *mine = NULL, *piece = NULL;
+    bool by_worker = plan_norms_by_worker(w->plan);
     TRY(world_get_piece(w, node, worker, m, &mine));
     for (int u = 0; mine && u < w->n_workers; u++) {
         TRY(world_get_piece(w, node, u, m, &piece));
-        if (piece && piece->output[1].begin == mine->output[1].begin)
+        bool samples = !by_worker || (piece && piece->output[0].begin == mine->output[0].begin);
+        if (piece && samples && piece->output[1].begin == mine->output[1].begin)
             wanted_add(out, world_symbol(kind, node, m, u), out->region);
     }
     return STATUS_OK;

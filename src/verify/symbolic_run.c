@@ -125,11 +125,14 @@ struct pass_act {
     int rank; /* of the output */
 };
 
-/* Elements per channel of a batch norm in the whole micro-batch. */
+/* Elements per channel over which a batch norm takes its statistics: in the whole micro-batch, or in
+ * this worker's samples of it. */
 static int64_t count_statistics(const struct pass_act *x)
 {
     const struct op_case *op = &x->node->op;
-    int64_t count = world_count_samples(x->a.w, x->a.m);
+    const struct range *mine = &x->piece->output[0];
+    int64_t count = plan_norms_by_worker(x->a.w->plan) ? mine->end - mine->begin
+                                                       : world_count_samples(x->a.w, x->a.m);
     for (int i = 2; i < op->input[0].rank; i++)
         count *= op->input[0].dim[i];
     return count;
@@ -141,7 +144,8 @@ static enum status check_spec(const struct pass_act *x)
     const struct act *a = &x->a;
     const struct group_spec *spec = &x->g->spec;
     const struct graph_node *last = &a->p->graph->nodes[x->g->last_node];
-    bool shares = a->w->training && x->piece->shares_statistics && !a->w->plan->asynchronous;
+    bool shares = a->w->training && plan_summed_statistics(plan_norms_by_worker(a->w->plan),
+                                                           x->piece->shared_statistics);
     bool good = spec->training == a->w->training && spec->shared_statistics == shares &&
                 (!shares || spec->statistics_count == count_statistics(x)) &&
                 (spec->activation == ACTIVATION_NONE ||

@@ -340,7 +340,7 @@ static struct opcase case_of_piece(const struct pieces *p, int i)
     c.spec.whole = c.spec.op.output;
     for (int a = 0; a < c.spec.op.output.rank; a++)
         c.spec.origin[a] = piece->output[a].begin;
-    c.spec.shared_statistics = piece->shares_statistics;
+    c.spec.shared_statistics = piece->shared_statistics != 0;
     c.spec.statistics_count = shape_elements(in) / in->dim[1];
     c.spec.op = piece->op;
     return c;

@@ -148,6 +148,7 @@ struct sketch draw_sketch(struct draw *d, const struct graph *g)
     s.schedule = draw_chance(d, 50) ? "gpipe" : "1f1b";
     s.workers_per_node = draw_number(d, 1, 4);
     s.bucket_bytes = draw_chance(d, 30) ? 1 << 20 : 64LL << draw_number(d, 0, 6);
+    s.norms_by_worker = draw_chance(d, 30);
     return s;
 }
 
@@ -223,6 +224,8 @@ char *write_sketch(const struct graph *g, const struct sketch *s)
     }
     (void)fprintf(f, "  },\n");
     write_recomputed(f, g, s);
+    if (s->norms_by_worker)
+        (void)fprintf(f, "  \"batch_norm\": \"worker\",\n");
     (void)fprintf(f, "  \"micro_batches\": %d,\n  \"schedule\": \"%s\",\n", s->micro_batches,
                   s->schedule);
     (void)fprintf(f,

@@ -44,6 +44,7 @@ struct sketch {
     int micro_batches, workers_per_node, n_steps;
     long long bucket_bytes;
     const char *schedule, *sync;
+    bool norms_by_worker;
 };
 
 /* ---- drawing one ---- */
