@@ -372,12 +372,25 @@ static void report_failure(const struct trial *t, struct sketch *s, char *why, s
     print_case(t, s, "SMALLEST", why);
 }
 
+/* Some weights of some networks do not learn. */
+static void draw_frozen(struct draw *d, struct graph *g)
+{
+    bool freezes = draw_chance(d, 30), learns = false;
+    for (int i = 0; freezes && i < g->n_params; i++)
+        g->params[i].frozen = g->params[i].spec.trained && draw_chance(d, 50);
+    for (int i = 0; i < g->n_params; i++)
+        learns |= graph_param_learns(&g->params[i]);
+    for (int i = 0; !learns && i < g->n_params; i++)
+        g->params[i].frozen = false;
+}
+
 /* One network, and plans for it until one runs. */
 static void run_case(uint64_t seed, bool cpu, struct tally *tally)
 {
     enum { TRIES = 20 };
     struct draw d = draw_begin(seed, 0);
     struct trial t = draw_trial(&d, seed, cpu);
+    draw_frozen(&d, (struct graph *)t.graph);
     enum verdict verdict = VERDICT_REFUSED;
     for (int i = 0; i < TRIES && verdict == VERDICT_REFUSED; i++) {
         struct sketch s = draw_sketch(&d, t.graph);

@@ -257,6 +257,75 @@ static void test_norms_by_worker(void **state)
     }
 }
 
+/* ---- frozen weights ---- */
+
+static const float *weights_of(const struct graph *g, const float *all, int param)
+{
+    for (int i = 0; i < param; i++)
+        all += shape_elements(&g->params[i].spec.shape);
+    return all;
+}
+
+/* The weights after two steps, and the bytes that were sent. */
+static float *train_with(const struct graph *g, const char *strategy, int workers, int64_t *sent)
+{
+    double losses[MOST_STEPS];
+    struct plan *plan;
+    struct plan_request request = {.n_workers = workers};
+    assert_ok(plan_build(strategy, g, &request, &plan));
+    struct team_run run = describe(&exact, g, plan, 2);
+    run.check = true;
+    run.weights = malloc((size_t)team_weight_elements(g) * sizeof(float));
+    assert_ok(team_train(&run, losses));
+    *sent = run.sent_bytes;
+    plan_destroy(plan);
+    return run.weights;
+}
+
+/* Frozen weights keep every bit, the others learn as with one worker, and gradients of frozen
+ * weights are not sent. */
+static void test_frozen(void **state)
+{
+    static const char *const strategies[] = {"data", "hybrid", "1f1b", "ps"};
+    (void)state;
+    for (int s = 0; s < 4; s++) {
+        struct graph *g = suite_build("lenet5", 8);
+        int64_t sent, sent_frozen, none;
+        free(train_with(g, strategies[s], 3, &sent));
+        assert_ok(graph_freeze(g, "conv*,fc2.bias"));
+        float *serial = train_with(g, "serial", 1, &none);
+        float *team = train_with(g, strategies[s], 3, &sent_frozen);
+        for (int i = 0; i < g->n_params; i++) {
+            const float *x = weights_of(g, serial, i), *y = weights_of(g, team, i);
+            bool same = true, close = true;
+            for (int64_t k = 0; k < shape_elements(&g->params[i].spec.shape); k++) {
+                same &= y[k] == team_weight(&g->params[i], i, k);
+                close &= fabs((double)x[k] - (double)y[k]) <= 1e-5 * fmax(0.1, fabs((double)x[k]));
+            }
+            assert_true(close);
+            assert_int_equal(same, g->params[i].frozen);
+        }
+        if (strcmp(strategies[s], "data") == 0) /* a ring of 3 sends each gradient 4 times */
+            assert_true(sent - sent_frozen >= 4 * 8 * graph_count_frozen(g) * 9 / 10);
+        assert_true(sent_frozen < sent);
+        free(serial);
+        free(team);
+        graph_destroy(g);
+    }
+}
+
+static void test_freezing_is_refused(void **state)
+{
+    (void)state;
+    struct graph *g = suite_build("lenet5", 8);
+    assert_int_equal(graph_freeze(g, "conv9.*"), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "'conv9.*'"));
+    status_clear();
+    assert_int_equal(graph_freeze(g, "*"), STATUS_USAGE);
+    assert_non_null(strstr(status_message(), "no weight of lenet5 to learn"));
+    graph_destroy(g);
+}
+
 /* ---- few samples ---- */
 
 static void test_more_workers_than_samples(void **state)
@@ -480,6 +549,8 @@ int main(void)
     };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_norms_by_worker),
+        cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_freezing_is_refused),
         cmocka_unit_test(test_more_workers_than_samples),
         cmocka_unit_test(test_pipedream),
         cmocka_unit_test(test_asynchronous_server),

@@ -213,6 +213,10 @@ static void print_start(const struct train_options *o, const struct trainer_info
     log_info("%s on %s: %lld parameters, %lld images in batches of %lld", info->model,
              info->data.name, (long long)info->n_parameters, (long long)info->n_train,
              (long long)info->batch);
+    int64_t frozen = graph_count_frozen(o->forecast.graph);
+    if (frozen > 0)
+        log_info("%lld of the parameters are frozen: they have no gradient, and stay as they are",
+                 (long long)frozen);
     log_info("backend %s (%s), %d thread%s, %s", info->backend, info->device, info->threads,
              info->threads == 1 ? "" : "s",
              text_bytes(memory, sizeof memory, (double)info->memory_bytes));

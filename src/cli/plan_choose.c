@@ -192,8 +192,7 @@ static enum status ask_other_norm(struct plan_answer *a)
     if (best->asynchronous || !plan_cuts_norms(best, f->graph))
         return STATUS_OK;
     TRY(plan_copy(best, &other));
-    other->batch_norm =
-        best->batch_norm == PLAN_NORM_WORKER ? PLAN_NORM_BATCH : PLAN_NORM_WORKER;
+    other->batch_norm = best->batch_norm == PLAN_NORM_WORKER ? PLAN_NORM_BATCH : PLAN_NORM_WORKER;
     enum status st = chooser_request(a->chooser, other, &r);
     if (st == STATUS_OK)
         st = predict_plan(&r, &p);

@@ -32,7 +32,7 @@ struct plan_answer {
     int edited;                    /* the hand edit among the candidates; -1: none */
     struct explanation *explained; /* of the best; NULL: there is none */
     double other_norm_s; /* a step of the best with the other batch norm; 0: it was not asked for */
-    bool all;                      /* candidates that are far behind, too */
+    bool all;            /* candidates that are far behind, too */
 };
 
 enum status plan_print_answer(const struct plan_answer *a) MUST_USE;

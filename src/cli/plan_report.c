@@ -312,17 +312,16 @@ json_t *plan_answer_json(const struct plan_answer *a)
     json_t *list = json_array();
     for (int i = 0; i < a->set->n; i++)
         (void)json_array_append_new(list, candidate_json(a, &a->set->list[i]));
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}",
-                     "model", f->graph->name, "data", f->data.name, "batch",
-                     (json_int_t)f->graph->batch, "machine", f->machine->name, "workers",
-                     a->chooser->n_workers, "candidates", list, "best", name_json(a, a->set->best),
-                     "fastest", name_json(a, a->set->fastest), "edit", name_json(a, a->edited),
-                     "search_s", a->set->search_s, "complete", a->set->complete, "measured",
-                     guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
-                     limits_json(a->explained), "batch_norm",
-                     plan_batch_norm_names[a->chooser->options->batch_norm],
-                     "other_batch_norm_step_s",
-                     a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null());
+    return json_pack(
+        "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}", "model",
+        f->graph->name, "data", f->data.name, "batch", (json_int_t)f->graph->batch, "machine",
+        f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
+        name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest), "edit",
+        name_json(a, a->edited), "search_s", a->set->search_s, "complete", a->set->complete,
+        "measured", guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
+        limits_json(a->explained), "batch_norm",
+        plan_batch_norm_names[a->chooser->options->batch_norm], "other_batch_norm_step_s",
+        a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null());
 }
 
 enum status plan_print_answer_json(const struct plan_answer *a)

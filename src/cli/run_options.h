@@ -16,6 +16,8 @@ extern const char *const run_precision_names[]; /* by enum precision; likewise *
         OPTION_FLAG("--augment", &(r)->augment, "flip and crop the training images at random"),   \
         OPTION_REAL("--dropout", "P", &(r)->drop_probability, 0, 0.999, NULL,                     \
                     "replaces every dropout's probability [the network's own]"),                  \
+        OPTION_TEXT("--freeze", "PATTERN,...", &(r)->freeze, NULL,                                \
+                    "weights that do not learn, by name: 'features.*,*.bias' [none]"),            \
         OPTION_CHOICE("--precision", &(r)->precision, run_precision_names, "float",               \
                       "of the numbers")
 #define RUN_LIMIT_OPTION(r)                                         \

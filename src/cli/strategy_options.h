@@ -17,7 +17,7 @@ struct strategy_options {
     int stages[STRATEGY_MAX_STAGES];
 };
 
-#define BATCH_NORM_OPTION(value)                                     \
+#define BATCH_NORM_OPTION(value)                                         \
     OPTION_CHOICE("--batch-norm", value, plan_batch_norm_names, "batch", \
                   "batch norm's statistics: of the whole batch, or of each worker's samples")
 

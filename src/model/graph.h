@@ -35,6 +35,7 @@ struct graph_param {
     const char *name;
     int node;
     struct op_param spec;
+    bool frozen; /* a weight that training leaves as it is, see graph_freeze */
 };
 
 struct graph {
@@ -64,6 +65,19 @@ enum status graph_resize(const struct graph *g, int64_t batch, struct graph **ou
  * names (and so parameter names) are unique, and that every node but the loss is read by another.
  * STATUS_FAILED names the node. For tests and debug builds. */
 enum status graph_check(const struct graph *g) MUST_USE;
+
+/* Before the graph is used by others: freezes the weights whose names match one of the globs
+ * (with commas between them; * ? [] as in a shell: "features.*,*.bias"). A frozen weight has no
+ * gradient and no optimizer state, and nothing is sent for it; running statistics go on. The
+ * gradient stops behind the last layer whose own and earlier weights are all frozen. STATUS_USAGE
+ * for a glob that matches no weight, and if no weight is left to learn. */
+enum status graph_freeze(struct graph *g, const char *globs) MUST_USE;
+
+/* Whether a step changes it by its gradient: a weight that is not frozen. */
+bool graph_param_learns(const struct graph_param *param);
+/* Of a node's parameters those that learn, a bit each. */
+unsigned graph_node_learns(const struct graph *g, const struct graph_node *node);
+int64_t graph_count_frozen(const struct graph *g); /* elements */
 
 int64_t graph_count_parameters(const struct graph *g); /* trained ones, as PyTorch counts */
 int64_t graph_node_parameters(const struct graph *g, const struct graph_node *node);

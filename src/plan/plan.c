@@ -4,8 +4,8 @@
 
 const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1] = {
     [PLAN_GPIPE] = "gpipe", [PLAN_1F1B] = "1f1b", [PLAN_PIPEDREAM] = "pipedream"};
-const char *const plan_batch_norm_names[PLAN_NORM_COUNT + 1] = {[PLAN_NORM_BATCH] = "batch",
-                                                                [PLAN_NORM_WORKER] = "worker"};
+const char *const plan_batch_norm_names[PLAN_NORM_COUNT + 1] = {
+    [PLAN_NORM_BATCH] = "batch", [PLAN_NORM_WORKER] = "worker"};
 const char *const plan_sync_names[PLAN_SYNC_COUNT + 1] = {[PLAN_RING] = "ring",
                                                           [PLAN_TREE] = "tree",
                                                           [PLAN_HIERARCHICAL] = "hierarchical",
@@ -188,7 +188,7 @@ int plan_server_of(const struct plan *plan, const struct graph *graph, int param
     const struct graph_node *node = &graph->nodes[of->node];
     const struct plan_layer *layer = &plan->layers[of->node];
     struct loop_nest nest;
-    if (plan->n_servers == 0 || !of->spec.trained)
+    if (plan->n_servers == 0 || !graph_param_learns(of))
         return -1;
     op_get_loops(&node->op, &nest);
     for (int i = 0; i < layer->n_cuts; i++)

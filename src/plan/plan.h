@@ -146,8 +146,8 @@ bool plan_norms_by_worker(const struct plan *plan);
 bool plan_cuts_norms(const struct plan *plan, const struct graph *graph);
 
 /* Of the loops that statistics are taken over and that a piece has a part of (a bit each,
- * op_piece.shared_statistics): those over whose parts the pieces add up their statistics. by_worker:
- * plan_norms_by_worker. */
+ * op_piece.shared_statistics): those over whose parts the pieces add up their statistics.
+ * by_worker: plan_norms_by_worker. */
 unsigned plan_summed_statistics(bool by_worker, unsigned loops);
 
 /* The server that keeps a parameter of the graph, or -1. A server keeps trained parameters that no
@@ -186,10 +186,10 @@ struct plan_request {
     bool asynchronous;    /* ps */
     int window;           /* pipedream; 0: 4 times the stages */
     enum plan_batch_norm batch_norm;
-    const int *replicas;  /* pipelines: workers of each stage; NULL: one each */
-    int n_stages;         /* pipelines, with replicas */
-    int model_workers;    /* hybrid: workers along channels; 0: the divisor of n_workers that is
-                             nearest to its square root */
+    const int *replicas; /* pipelines: workers of each stage; NULL: one each */
+    int n_stages;        /* pipelines, with replicas */
+    int model_workers;   /* hybrid: workers along channels; 0: the divisor of n_workers that is
+                            nearest to its square root */
 };
 
 /* Parts of a request that only some strategies use. */

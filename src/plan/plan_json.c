@@ -102,7 +102,7 @@ static enum status read_cuts(const struct parser *p, struct json_place owner, co
 static enum status read_head(struct parser *p)
 {
     static const char *const keys[] = {
-        "cleave_plan",   "name",     "model",  "workers", "stages",    "default", "layers",
+        "cleave_plan",   "name",     "model",  "workers", "stages",    "default",    "layers",
         "micro_batches", "schedule", "window", "sync",    "recompute", "batch_norm", NULL};
     struct json_place stages = json_member(p->top, "stages");
     struct json_place workers = json_member(p->top, "workers");

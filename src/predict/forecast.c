@@ -244,7 +244,14 @@ enum status forecast_build_graph(struct forecast_options *o, const char *model, 
     struct dataset_info info;
     TRY(subject_build(model, o->data, o->batch, o->run.drop_probability, &info, out));
     o->graph = *out;
-    return STATUS_OK;
+    if (!o->run.freeze)
+        return STATUS_OK;
+    enum status st = graph_freeze(*out, o->run.freeze);
+    if (st != STATUS_OK) {
+        graph_destroy(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 enum status forecast_open(struct forecast *f, const struct forecast_options *o)

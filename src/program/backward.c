@@ -100,6 +100,13 @@ static enum status add_input_gradients(struct emitter *e, struct backward_work *
     return STATUS_OK;
 }
 
+/* Whether a pass of its backward makes gradients of weights: not a pass of its own for frozen ones.
+ */
+static bool makes_weights(const struct backward_work *w)
+{
+    return w->learns || !(w->flags & OP_SPLIT_GRADIENT);
+}
+
 static bool first_of_step(const struct emitter *e, int micro)
 {
     /* GPipe goes back from the last micro-batch. */
@@ -107,17 +114,23 @@ static bool first_of_step(const struct emitter *e, int micro)
     return micro % n == (e->p->plan->schedule == PLAN_GPIPE ? n - 1 : 0);
 }
 
-/* The first micro-batch writes its gradient where the sum is; the others write beside it. */
+/* The first micro-batch writes its gradient where the sum is; the others write beside it. If a
+ * layer's weights are frozen in part, or its pass makes all gradients at once, those of frozen
+ * weights go where nobody reads them. */
 static enum status choose_param_gradients(struct emitter *e, struct backward_work *w)
 {
     const struct program *p = e->p;
     const struct graph_node *node = &p->graph->nodes[w->g->first_node];
     for (int k = 0; k < node->n_params; k++) {
         const struct program_param *param = &p->params[node->first_param + k];
+        const struct graph_param *named_param = &p->graph->params[node->first_param + k];
+        bool beside = graph_param_learns(named_param)
+                          ? param->gradient != NO_BUFFER && !first_of_step(e, w->micro)
+                          : named_param->frozen && param->weight != NO_BUFFER && makes_weights(w);
         w->run.param_grad[k] = param->gradient;
-        if (param->gradient != NO_BUFFER && !first_of_step(e, w->micro))
-            TRY(emit_tensor(e, p->graph->params[node->first_param + k].name, BUFFER_GRADIENTS,
-                            p->buffers[param->gradient].layout, &w->run.param_grad[k]));
+        if (beside)
+            TRY(emit_tensor(e, named_param->name, BUFFER_GRADIENTS,
+                            p->buffers[param->weight].layout, &w->run.param_grad[k]));
     }
     return STATUS_OK;
 }
@@ -166,7 +179,8 @@ static enum status add_workspace(struct emitter *e, struct backward_work *w)
 static enum status emit_passes(struct emitter *e, struct backward_work *w)
 {
     if (w->flags & OP_SPLIT_GRADIENT) {
-        TRY(emit_pass(e, w, PASS_BACKWARD_WEIGHTS));
+        if (makes_weights(w))
+            TRY(emit_pass(e, w, PASS_BACKWARD_WEIGHTS));
         if (w->run.input_grad[0] != NO_BUFFER)
             TRY(emit_pass(e, w, PASS_BACKWARD_DATA));
         return STATUS_OK;
@@ -243,7 +257,7 @@ static enum status finish_weights(struct emitter *e, const struct backward_work 
         int sum = e->p->params[node->first_param + k].gradient, part = w->run.param_grad[k];
         struct instr like = named(w);
         like.param = node->first_param + k;
-        if (part != sum)
+        if (part != sum && sum != NO_BUFFER)
             TRY(emit_copy(e, INSTR_ACCUMULATE, &(struct program_copy){part, sum, {0}}, like));
     }
     return STATUS_OK;
@@ -257,7 +271,7 @@ static enum status finish_weights(struct emitter *e, const struct backward_work 
  */
 static bool may_delay(const struct emitter *e, const struct backward_work *w)
 {
-    return e->analysis->shares_statistics && w->flags & OP_SPLIT_GRADIENT &&
+    return e->analysis->shares_statistics && w->flags & OP_SPLIT_GRADIENT && makes_weights(w) &&
            w->run.input_grad[0] != NO_BUFFER;
 }
 
@@ -342,6 +356,7 @@ enum status emit_backward(struct emitter *e, int group_number, int micro)
                 .k = k,
                 .made = &e->p->groups[k->group],
                 .flags = op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags,
+                .learns = graph_node_learns(e->p->graph, &e->p->graph->nodes[g->first_node]) != 0,
                 .run = emit_group_instance(e, group_number, micro)->run};
             TRY(backward_here(e, &w));
         } else if (e->part->piece_of[g->first_node][e->me] != NO_PIECE) {

@@ -136,7 +136,8 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     const struct program_param *first = &p->params[node->first_param];
     if (!e->analysis->has_empty[group_number][size])
         return STATUS_OK;
-    if (!p->training || node->n_params == 0 || first->n_holders < 2 || plan_norms_by_worker(p->plan))
+    if (!p->training || node->n_params == 0 || first->n_holders < 2 ||
+        plan_norms_by_worker(p->plan))
         return STATUS_OK;
     int giver = -1;
     for (int i = 0; i < first->n_holders && giver < 0; i++)
@@ -181,7 +182,7 @@ static enum status choose_weights(struct emitter *e, int group_number, int micro
         int number = node->first_param + k;
         const struct program_param *param = &p->params[number];
         run->param[k] = param->weight;
-        if (!stash || param->weight == NO_BUFFER || !p->graph->params[number].spec.trained)
+        if (!stash || param->weight == NO_BUFFER || !graph_param_learns(&p->graph->params[number]))
             continue;
         int *version = &e->stash[number * e->n_micros + micro];
         if (*version == NO_BUFFER) {

@@ -167,7 +167,7 @@ static enum status add_param_buffers(struct emitter *e, const struct part_group 
         if (to->n_holders == 0 || to->weight != NO_BUFFER)
             continue;
         TRY(emit_tensor(e, param->name, BUFFER_WEIGHTS, io->param[k], &to->weight));
-        if (!p->training || !param->spec.trained)
+        if (!p->training || !graph_param_learns(param))
             continue;
         for (int s = 0; to->has_state && s < p->n_states; s++)
             TRY(emit_tensor(e, param->name, BUFFER_OPTIMIZER, io->param[k], &to->state[s]));
@@ -213,7 +213,7 @@ static enum status describe_param(struct emitter *e, int node, int number)
     memcpy(to->region, part->region, sizeof to->region);
     TRY(copy_holders(e, part, to));
     to->saves = server >= 0 ? server == e->me : to->holders[0] == e->me;
-    to->has_state = server < 0 || server == e->me;
+    to->has_state = !p->graph->params[number].frozen && (server < 0 || server == e->me);
     return STATUS_OK;
 }
 

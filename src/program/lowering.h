@@ -98,6 +98,7 @@ struct backward_work {
     struct kernel *k;
     const struct program_group *made;
     unsigned flags;
+    bool learns; /* one of its weights does */
     struct program_run run;
 };
 

@@ -332,7 +332,8 @@ static void connect_group(struct builder *b, int number)
                               .source = NO_TENSOR,
                               .producer = number,
                               .first_consumer = -1,
-                              .needs_gradient = node->n_params > 0 || g->input_gradient,
+                              .needs_gradient =
+                                  graph_node_learns(b->graph, node) || g->input_gradient,
                               .partial = last->partial};
     memcpy(out.at, last->output, sizeof out.at);
     g->output = b->tensor_of_node[g->last_node] = add_tensor(b, out);

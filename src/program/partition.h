@@ -32,7 +32,7 @@ struct part_tensor {
     int producer;                           /* the group whose output it is; -1: images, views */
     int first_consumer;                     /* the first group that reads it; -1: none */
     int first_view, next_view;              /* its views; the next of its source; NO_TENSOR */
-    bool needs_gradient;                    /* some parameter lies before it */
+    bool needs_gradient;                    /* a weight that learns lies before it */
     bool partial;                           /* several workers hold parts of one sum */
     struct region *at[PARTITION_MAX_SIZES]; /* by worker; axis 0 empty where it holds nothing */
 };

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "runtime/checkpoint_state.h"
 #include "runtime/safetensors.h"
 
@@ -36,7 +37,7 @@ struct item_list {
     struct item *items;
 };
 
-/* Weights in the graph's order, then each state tensor of the trained ones. */
+/* Weights in the graph's order, then each state tensor of those that learn. */
 static enum status list_items(const struct graph *graph, int n_states, struct item_list *list)
 {
     size_t most = (size_t)graph->n_params * (size_t)(1 + n_states);
@@ -47,7 +48,7 @@ static enum status list_items(const struct graph *graph, int n_states, struct it
         for (int i = 0; i < graph->n_params; i++) {
             const struct graph_param *p = &graph->params[i];
             struct item *item = &list->items[list->count];
-            if (!p->spec.trained)
+            if (!graph_param_learns(p))
                 continue;
             *item = (struct item){i, state == 0 ? TENSOR_STATE_0 : TENSOR_STATE_1, NULL};
             TRY(arena_print(list->memory, &item->name, "optimizer/%s/%d", p->name, state));
@@ -437,20 +438,39 @@ static enum status check_item(const char *path, const safetensors *f, const stru
     return STATUS_OK;
 }
 
+/* Weights that were frozen when the file was saved have no states in it. */
+static bool was_frozen(const safetensors *f, const struct item *item)
+{
+    return item->which != TENSOR_WEIGHT && !safetensors_find(f, item->name);
+}
+
 static enum status read_items(const char *path, safetensors *f, const struct item_list *list,
                               const struct graph *graph, const struct tensor_store *tensors)
 {
+    int n_thawed = 0;
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
-        TRY(check_item(path, f, item, &graph->params[item->param].spec.shape));
+        if (was_frozen(f, item))
+            n_thawed++;
+        else
+            TRY(check_item(path, f, item, &graph->params[item->param].spec.shape));
     }
+    if (n_thawed > 0)
+        log_warn("%s: %d states of the optimizer are not in it, because the weights were frozen: "
+                 "they begin at zero",
+                 path, n_thawed);
     float *scratch;
     enum status st = STATUS_OK;
     TRY(tensor_store_alloc_scratch(graph, &scratch));
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
         const struct safetensors_tensor *t = safetensors_find(f, item->name);
-        TRY_GOTO(st, safetensors_read_floats(f, t, scratch), out);
+        if (t)
+            TRY_GOTO(st, safetensors_read_floats(f, t, scratch), out);
+        else
+            memset(scratch, 0,
+                   (size_t)shape_elements(&graph->params[item->param].spec.shape) *
+                       sizeof *scratch);
         TRY_GOTO(st, tensors->write(tensors->holder, item->param, item->which, scratch), out);
     }
 out:

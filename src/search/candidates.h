@@ -79,11 +79,11 @@ struct candidate {
 struct candidate_request {
     const struct graph *graph;
     const struct machine *machine;
-    int n_workers;         /* of the machine, at least 1 */
-    bool fewer;            /* plans for fewer workers, too */
-    bool allow_stale;      /* a plan with older weights may win */
-    bool named_only;       /* no searches */
-    int64_t micro_batches; /* of pipelines; 0: tried */
+    int n_workers;                   /* of the machine, at least 1 */
+    bool fewer;                      /* plans for fewer workers, too */
+    bool allow_stale;                /* a plan with older weights may win */
+    bool named_only;                 /* no searches */
+    int64_t micro_batches;           /* of pipelines; 0: tried */
     enum plan_batch_norm batch_norm; /* of all plans */
     struct cost_scales scales;
     double limit_s;       /* of the whole search; 0: none */

@@ -91,7 +91,9 @@ static double count_flops(const struct plan_pricer *p, int node)
     if (!(op_get_info(n->op.op)->flags & OP_SPLIT_GRADIENT))
         return 0;
     op_get_cost(&n->op, &cost);
-    double flops = cost.forward_flops + cost.weight_gradient_flops;
+    double flops = cost.forward_flops;
+    if (graph_node_learns(p->graph, n))
+        flops += cost.weight_gradient_flops;
     if (p->readers.needs_gradient[n->input[0]])
         flops += cost.data_gradient_flops;
     double scale = n->op.op == OP_CONV2D ? p->scales.convolutions : p->scales.others;

@@ -55,7 +55,7 @@ static bool equal_cases(const struct layer_case *a, const struct layer_case *b)
     bool same = a->n_nodes == b->n_nodes && a->input_gradient == b->input_gradient &&
                 a->folded_sum == b->folded_sum && a->n_readers == b->n_readers;
     for (int i = 0; same && i < a->n_nodes; i++)
-        same = op_equal(&a->op[i], &b->op[i]);
+        same = op_equal(&a->op[i], &b->op[i]) && a->learns[i] == b->learns[i];
     return same;
 }
 

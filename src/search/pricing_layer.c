@@ -146,15 +146,14 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
     }
     if (is_reshape(&piece.op))
         return STATUS_OK;
-    struct group_spec spec = {.op = piece.op,
-                              .activation = activates ? op_get_info(c->op[i + 1].op)->activation
-                                                      : ACTIVATION_NONE,
-                              .training = true,
-                              .input_gradient = i > 0 || c->input_gradient,
-                              .shared_statistics =
-                                  plan_summed_statistics(p->request->norms_by_worker,
-                                                         piece.shared_statistics) != 0};
-    price_group(source, &spec, is_last ? c->n_readers : 1, c->nest[i].n_params > 0, out);
+    struct group_spec spec = {
+        .op = piece.op,
+        .activation = activates ? op_get_info(c->op[i + 1].op)->activation : ACTIVATION_NONE,
+        .training = true,
+        .input_gradient = i > 0 || c->input_gradient,
+        .shared_statistics =
+            plan_summed_statistics(p->request->norms_by_worker, piece.shared_statistics) != 0};
+    price_group(source, &spec, is_last ? c->n_readers : 1, c->learns[i] != 0, out);
     return STATUS_OK;
 }
 
@@ -347,7 +346,7 @@ static void price_params(const struct layer_pricer *p, const struct layer_case *
         op_get_piece_region(nest, &nest->param[k], &box, regions[k]);
         double n_bytes = region_bytes(regions[k], nest->param[k].rank);
         out->weight_bytes += n_bytes;
-        if (!params[k].trained)
+        if (!(c->learns[i] >> k & 1))
             continue;
         out->update_s += update_s(p, nest, &nest->param[k], layer, n_bytes);
         if (loops.shared)
@@ -451,7 +450,7 @@ enum status layer_readers_find(const struct graph *g, int64_t samples, arena *me
     TRY(arena_alloc_array(memory, (size_t)g->n_nodes, sizeof *needs, &needs));
     TRY(arena_alloc_array(memory, (size_t)g->n_nodes, sizeof *count, &count));
     for (int i = 0; i < g->n_nodes; i++) {
-        needs[i] = g->nodes[i].n_params > 0;
+        needs[i] = graph_node_learns(g, &g->nodes[i]) != 0;
         for (int k = 0; k < g->nodes[i].op.n_inputs; k++) {
             needs[i] |= needs[g->nodes[i].input[k]];
             count[g->nodes[i].input[k]]++;
@@ -482,8 +481,10 @@ void layer_case_fill(const struct layer_readers *r, const struct choice_layer *l
     memset(out, 0, sizeof *out);
     out->layer = layer;
     out->n_nodes = layer->n_nodes;
-    for (int i = 0; i < layer->n_nodes; i++)
+    for (int i = 0; i < layer->n_nodes; i++) {
         out->op[i] = op_resize(&g->nodes[layer->node[i]].op, r->samples);
+        out->learns[i] = graph_node_learns(g, &g->nodes[layer->node[i]]);
+    }
     for (int k = 0; k < first->op.n_inputs; k++)
         out->input_gradient |= r->needs_gradient[first->input[k]];
     out->folded_sum = is_folded_sum(r, layer->node[0]);

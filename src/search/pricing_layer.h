@@ -12,9 +12,10 @@ struct layer_case {
     int n_nodes;
     struct op_case op[1 + LAYER_MAX_FOLLOWERS];
     struct loop_nest nest[1 + LAYER_MAX_FOLLOWERS];
-    bool input_gradient; /* the first node's inputs need one */
-    bool folded_sum;     /* a sum that the node before it takes in */
-    int n_readers;       /* of the last node's output */
+    unsigned learns[1 + LAYER_MAX_FOLLOWERS]; /* of each node: graph_node_learns */
+    bool input_gradient;                      /* the first node's inputs need one */
+    bool folded_sum;                          /* a sum that the node before it takes in */
+    int n_readers;                            /* of the last node's output */
 };
 
 struct layer_pricer {
@@ -38,7 +39,7 @@ enum status layer_price_cuts(const struct layer_pricer *p, const struct layer_ca
 struct layer_readers {
     const struct graph *graph;
     int64_t samples;
-    const bool *needs_gradient; /* by node: a parameter lies in it or before it */
+    const bool *needs_gradient; /* by node: a weight that learns lies in it or before it */
     const int *count;           /* by node */
 };
 

@@ -87,7 +87,7 @@ int world_server_of(const struct world *w, int param)
     const struct shape *shape = &w->graph->params[param].spec.shape;
     struct range region[SHAPE_MAX_RANK];
     int holder = 0;
-    if (w->plan->n_servers == 0 || !w->graph->params[param].spec.trained)
+    if (w->plan->n_servers == 0 || !graph_param_learns(&w->graph->params[param]))
         return -1;
     while (holder < w->n_workers && !world_get_param(w, param, holder, region))
         holder++;
@@ -120,6 +120,8 @@ enum status world_find_version(struct world *w, int param, int worker, int m, in
         return STATUS_OK;
     if (!w->graph->params[param].spec.trained)
         return count_statistics(w, node, worker, m, out);
+    if (w->graph->params[param].frozen)
+        return STATUS_OK;
     if (w->plan->schedule == PLAN_PIPEDREAM)
         *out = m - (w->plan->n_stages - w->plan->layers[node].stage) + 1;
     *out = *out > 0 ? *out : 0;
@@ -183,8 +185,8 @@ uint64_t world_partial_value(const struct world *w, int node, int m, int worker)
     return symbol_of(SYMBOL_PARTIAL, node, m, worker);
 }
 
-/* Equal regions are equal symbols. Asynchronous workers have first weights of their own, and workers
- * whose batch norms see their own samples alone have running statistics of their own. */
+/* Equal regions are equal symbols. Asynchronous workers have first weights of their own, and
+ * workers whose batch norms see their own samples alone have running statistics of their own. */
 uint64_t world_weight(const struct world *w, int param, int worker, int version)
 {
     struct range region[SHAPE_MAX_RANK];

@@ -125,8 +125,8 @@ struct pass_act {
     int rank; /* of the output */
 };
 
-/* Elements per channel over which a batch norm takes its statistics: in the whole micro-batch, or in
- * this worker's samples of it. */
+/* Elements per channel over which a batch norm takes its statistics: in the whole micro-batch, or
+ * in this worker's samples of it. */
 static int64_t count_statistics(const struct pass_act *x)
 {
     const struct op_case *op = &x->node->op;
