@@ -211,10 +211,9 @@ void tensor_map_region(const struct tensor_map *map, const struct box *piece,
 
 /* One worker's share of a layer: an op of its own, over regions of the layer's tensors. */
 struct op_piece {
-    bool empty;   /* no output: a loop's range is empty */
-    bool partial; /* the output is a partial sum: a summed loop is cut */
-    unsigned
-        shared_statistics;   /* loops that statistics are taken over and that are cut, a bit each */
+    bool empty;                 /* no output: a loop's range is empty */
+    bool partial;               /* the output is a partial sum: a summed loop is cut */
+    unsigned shared_statistics; /* loops statistics are taken over and that are cut, a bit each */
     struct op_case op;       /* local shapes and attributes; inputs with an empty region left out */
     int slot[OP_MAX_INPUTS]; /* which input of the layer op.input[i] is a region of */
     struct range input[OP_MAX_INPUTS][SHAPE_MAX_RANK]; /* by op's input number */

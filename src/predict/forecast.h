@@ -22,8 +22,7 @@ struct forecast_run {
     double drop_probability; /* replaces every dropout's; negative: the network's own */
     int64_t limit;           /* it trains on the first so many images; 0: on all */
     bool augment;            /* flips and crops the images */
-    const char
-        *freeze; /* globs of the names of weights that do not learn (graph_freeze); NULL: none */
+    const char *freeze;      /* globs of the weights that do not learn (graph_freeze); NULL: none */
 };
 /* The defaults of 'cleave train'. */
 extern const struct forecast_run forecast_usual_run;
