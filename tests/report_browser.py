@@ -417,7 +417,7 @@ def check_candidate(driver):
             page.hover(canvas, max(x, 140), y)
             ActionChains(page.driver, duration=0).click().perform()
             panel = page.find("#candidate")
-            if name in panel.text or time.time() > end:
+            if panel.text.startswith(name) or time.time() > end:
                 return panel
             time.sleep(0.1)
 
