@@ -129,10 +129,10 @@ static void test_micro_batches(void **state)
         int64_t needed = weigh_micro_batches(&d, n);
         assert_true(needed < weigh_micro_batches(&d, n / 2));
         assert_true(advise(&d, needed, found) > 0);
-        assert_that(number_of(&found[0], "\"micro_batches\": ") == n, "%s", found[0].change);
+        assert_that(number_of(&found[0], "--micro-batches ") == n, "%s", found[0].change);
         assert_int_equal(found[0].memory_bytes, needed);
         assert_true(advise(&d, needed - 1, found) > 0);
-        assert_that(number_of(&found[0], "\"micro_batches\": ") == 2 * n, "%s", found[0].change);
+        assert_that(number_of(&found[0], "--micro-batches ") == 2 * n, "%s", found[0].change);
     }
     desk_close(&d);
 }
@@ -146,8 +146,7 @@ static void test_recomputation(void **state)
     struct advice found[ADVICE_MAX];
     desk_open(&d, "gpipe", false);
     int64_t before = weigh(&d.predict);
-    for (int i = 1; i < d.plan->n_layers; i++)
-        d.plan->layers[i].recompute = true;
+    assert_ok(plan_recompute_segments(d.plan, d.predict.graph, PLAN_SEGMENTS_AUTO));
     int64_t needed = weigh(&d.predict);
     for (int i = 1; i < d.plan->n_layers; i++)
         d.plan->layers[i].recompute = false;
@@ -156,7 +155,7 @@ static void test_recomputation(void **state)
     while (at < n_found && !strstr(found[at].change, "recompute"))
         at++;
     assert_true(at < n_found);
-    assert_string_equal(found[at].change, "\"recompute\" of all layers in the plan's file");
+    assert_string_equal(found[at].change, "--recompute auto");
     assert_int_equal(found[at].memory_bytes, needed);
     d.advise.strategy = NULL; /* a file's: not even micro-batches are an option */
     for (int64_t limit = needed; limit > needed / 2; limit -= needed / 9) {
@@ -249,7 +248,7 @@ static void test_the_test_alone_is_too_large(void **state)
     limit = weigh_micro_batches(&d, 4);
     d.predict.n_others = 1;
     assert_true(advise(&d, limit, found) > 0);
-    assert_int_equal(number_of(&found[0], "\"micro_batches\": "), 4);
+    assert_int_equal(number_of(&found[0], "--micro-batches "), 4);
     assert_true(number_of(&found[0], "--eval-batch ") > 0);
     desk_close(&d);
 }

@@ -232,6 +232,7 @@ static bool simplify_whole(struct sketch *s, int way)
         break;
     case 5:
         s->schedule = "gpipe";
+        s->segments = 0;
         break;
     case 6:
         s->micro_batches = s->micro_batches > 2 ? 2 : s->micro_batches;
@@ -244,7 +245,8 @@ static bool simplify_whole(struct sketch *s, int way)
     }
     return s->n_steps != before.n_steps || s->micro_batches != before.micro_batches ||
            s->default_use != before.default_use || strcmp(s->sync, before.sync) != 0 ||
-           s->bucket_bytes != before.bucket_bytes || strcmp(s->schedule, before.schedule) != 0;
+           s->bucket_bytes != before.bucket_bytes || strcmp(s->schedule, before.schedule) != 0 ||
+           s->segments != before.segments;
 }
 
 static bool simplify_layer(struct sketch_layer *layer, int way)

@@ -214,7 +214,12 @@ struct cleave_plan_options {
      * of workers trains to the same losses, or "worker", each worker's own, as with
      * DistributedDataParallel. */
     const char *batch_norm;
+    /* Recomputation: outputs between so many runs of layers are kept, and each run goes forward
+     * again before its backward; CLEAVE_SEGMENTS_AUTO: as many as need the least memory. 0: all
+     * are kept. */
+    int segments;
 };
+enum { CLEAVE_SEGMENTS_AUTO = -1 };
 static inline struct cleave_plan_options cleave_plan_defaults(void)
 {
     struct cleave_plan_options o;

@@ -104,6 +104,7 @@ static enum status check_options(int workers, const struct cleave_plan_options *
     TRY(api_check_range("window", o->window, 0, 1 << 16));
     TRY(api_check_range("workers_per_node", o->workers_per_node, 0, PLAN_MAX_WORKERS));
     TRY(api_check_range("bucket_bytes", o->bucket_bytes, 0, INT64_C(1) << 40));
+    TRY(api_check_range("segments", o->segments, PLAN_SEGMENTS_AUTO, PLAN_MAX_SEGMENTS));
     return check_replicas(o);
 }
 
@@ -121,6 +122,7 @@ static enum status make(const cleave_model *model, const char *strategy, int wor
                                    .n_servers = o.servers,
                                    .asynchronous = o.asynchronous,
                                    .window = o.window,
+                                   .segments = o.segments,
                                    .replicas = o.replicas,
                                    .n_stages = o.replicas ? o.n_stages : 0,
                                    .model_workers = o.model_workers};

@@ -58,6 +58,16 @@ enum status strategy_check_plan(const char *plan, const char *model, bool automa
     return text_fail_unknown("plan", plan, names);
 }
 
+static enum status read_segments(const char *text, int *n_segments)
+{
+    int64_t n = PLAN_SEGMENTS_AUTO;
+    if (strcmp(text, "auto") != 0)
+        TRY(text_parse_integer("--recompute, where it is not auto,", text, 1, PLAN_MAX_SEGMENTS,
+                               &n));
+    *n_segments = (int)n;
+    return STATUS_OK;
+}
+
 enum status strategy_request(struct strategy_options *o, struct plan_request *request)
 {
     *request = (struct plan_request){.n_workers = (int)o->workers,
@@ -74,6 +84,8 @@ enum status strategy_request(struct strategy_options *o, struct plan_request *re
         return status_fail(STATUS_USAGE,
                            "--sync hierarchical sums inside every node first: say how "
                            "many workers a node has, --workers-per-node N");
+    if (o->recompute)
+        TRY(read_segments(o->recompute, &request->segments));
     if (!o->replicas)
         return STATUS_OK;
     int64_t replicas[STRATEGY_MAX_STAGES];

@@ -13,7 +13,8 @@ struct strategy_options {
     int64_t micro_batches, bucket_bytes, servers, window, model_workers, workers_per_node;
     int sync, batch_norm;
     bool asynchronous;
-    const char *replicas; /* "3,1" */
+    const char *replicas;  /* "3,1" */
+    const char *recompute; /* "8", "auto" */
     int stages[STRATEGY_MAX_STAGES];
 };
 
@@ -24,7 +25,8 @@ struct strategy_options {
 /* An option that is not given stays 0, the strategy's own choice. */
 #define STRATEGY_OPTIONS(o)                                                                       \
     OPTION_INTEGER("--micro-batches", "M", &(o)->micro_batches, 1, 1 << 20, NULL,                 \
-                   "into which pipelines cut a batch [the strategy's own choice]"),               \
+                   "parts of a batch that go through one after the other: what pipelines need, "  \
+                   "and gradient accumulation under any plan [the strategy's own choice]"),       \
         OPTION_TEXT("--replicas", "N,...", &(o)->replicas, NULL,                                  \
                     "workers of each stage of a pipeline [one each]"),                            \
         OPTION_INTEGER("--window", "STEPS", &(o)->window, 1, PLAN_MAX_WINDOW, NULL,               \
@@ -39,6 +41,10 @@ struct strategy_options {
                        NULL, "for --sync hierarchical"),                                          \
         OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                \
                        "ps, --sync server: how many of the workers keep weights [one in four]"),  \
+        OPTION_TEXT(                                                                              \
+            "--recompute", "N|auto", &(o)->recompute, NULL,                                       \
+            "keep the outputs between N runs of layers alone, and run each run forward "          \
+            "again before its backward; auto: as many as need the least memory [keep all]"),      \
         OPTION_FLAG("--asynchronous", &(o)->asynchronous,                                         \
                     "ps: apply each worker's gradients as they come")
 

@@ -22,7 +22,8 @@
  *       "micro_batches": 1,
  *       "schedule": "1f1b",                    gpipe | 1f1b | pipedream
  *       "window": 8,                           pipedream: steps between two flushes
- *       "recompute": ["features.3"],           forward again instead of keeping the output
+ *       "recompute": ["features.3"],           forward again instead of keeping the output;
+ *                                              or a number of segments, or "auto"
  *       "batch_norm": "batch",                 statistics of the whole micro-batch, or, with
  *                                              "worker", of each worker's samples in it
  *       "sync": {"method": "ring",             ring | tree | hierarchical | server
@@ -174,11 +175,23 @@ enum status plan_check(const struct plan *plan, const struct graph *graph) MUST_
 enum status plan_copy(const struct plan *plan, struct plan **out) MUST_USE;
 void plan_destroy(struct plan *p); /* NULL is fine */
 
+/* ---- recomputation (segments.c) ---- */
+
+enum { PLAN_SEGMENTS_AUTO = -1, PLAN_MAX_SEGMENTS = 4096 };
+
+/* Splits the layers of every stage into at most n_segments segments (PLAN_SEGMENTS_AUTO: as many as
+ * need the least memory). Forward keeps the last output of each segment alone, backward runs a
+ * segment forward again before it goes through it. One segment keeps nothing but the stage's
+ * inputs, which saves memory only where other micro-batches lie between forward and backward. */
+enum status plan_recompute_segments(struct plan *plan, const struct graph *graph,
+                                    int n_segments) MUST_USE;
+
 /* ---- strategies: functions that write a plan (strategies.c) ---- */
 
 struct plan_request {
     int n_workers;
-    int micro_batches;    /* 0: the strategy's own choice */
+    int micro_batches;    /* 0: the strategy's own choice; with one stage each goes forward and
+                             backward before the next (gradient accumulation) */
     enum plan_sync sync;  /* PLAN_RING by default; PLAN_SERVER: the last workers are servers */
     int64_t bucket_bytes; /* 0: 25 MiB */
     int workers_per_node; /* 0: all in one */
@@ -186,6 +199,7 @@ struct plan_request {
     bool asynchronous;    /* ps */
     int window;           /* pipedream; 0: 4 times the stages */
     enum plan_batch_norm batch_norm;
+    int segments;        /* of plan_recompute_segments; 0: nothing is recomputed */
     const int *replicas; /* pipelines: workers of each stage; NULL: one each */
     int n_stages;        /* pipelines, with replicas */
     int model_workers;   /* hybrid: workers along channels; 0: the divisor of n_workers that is

@@ -297,17 +297,27 @@ static enum status resolve_layer(struct parser *p, int node)
     return STATUS_OK;
 }
 
+/* Names of layers, a number of segments, or "auto". */
 static enum status read_recompute(struct parser *p)
 {
-    struct json_place list = json_member(p->top, "recompute");
-    if (!list.value)
+    struct json_place at = json_member(p->top, "recompute");
+    if (!at.value)
         return STATUS_OK;
-    TRY(json_check_list(list, 0, (size_t)p->graph->n_nodes));
-    for (size_t i = 0; i < json_array_size(list.value); i++) {
+    if (json_is_string(at.value) && strcmp(json_string_value(at.value), "auto") == 0)
+        return plan_recompute_segments(p->plan, p->graph, PLAN_SEGMENTS_AUTO);
+    if (json_is_integer(at.value)) {
+        int n_segments = 0;
+        TRY(json_read_int(at, 1, PLAN_MAX_SEGMENTS, &n_segments));
+        return plan_recompute_segments(p->plan, p->graph, n_segments);
+    }
+    if (!json_is_array(at.value))
+        return json_fail_form(at, "a list of layers, a number of segments or \"auto\"");
+    TRY(json_check_list(at, 0, (size_t)p->graph->n_nodes));
+    for (size_t i = 0; i < json_array_size(at.value); i++) {
         const char *name = NULL;
         int node = 0;
-        TRY(json_read_text(json_element(list, i), &name));
-        TRY(find_layer(p, json_element(list, i), name, &node));
+        TRY(json_read_text(json_element(at, i), &name));
+        TRY(find_layer(p, json_element(at, i), name, &node));
         p->plan->layers[node].recompute = true;
     }
     return STATUS_OK;

@@ -13,6 +13,8 @@ static void take_request(struct plan *p, const struct plan_request *request)
     p->sync = request->sync;
     if (request->micro_batches)
         p->micro_batches = request->micro_batches;
+    if (p->n_stages == 1 && p->micro_batches > 1)
+        p->schedule = PLAN_1F1B; /* gradient accumulation keeps one micro-batch's tensors */
     if (request->bucket_bytes)
         p->bucket_bytes = request->bucket_bytes;
     if (request->workers_per_node)
@@ -442,7 +444,11 @@ enum status plan_build(const char *strategy, const struct graph *graph,
     TRY(served ? build_with_servers(chosen, graph, request, &p)
                : chosen->build(chosen, graph, request, &p));
     p->batch_norm = request->batch_norm;
-    enum status st = plan_check(p, graph);
+    enum status st = STATUS_OK;
+    if (request->segments)
+        st = plan_recompute_segments(p, graph, request->segments);
+    if (st == STATUS_OK)
+        st = plan_check(p, graph);
     if (st != STATUS_OK)
         plan_destroy(p);
     else

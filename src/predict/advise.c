@@ -12,7 +12,7 @@ struct change {
     int workers, micro_batches;
     int64_t batch;
     bool in_turn;   /* schedule 1f1b: a micro-batch goes backward before the next goes forward */
-    bool recompute; /* all layers */
+    bool recompute; /* in as many segments as need the least memory */
 };
 
 struct search {
@@ -56,9 +56,11 @@ static enum status make_plan(const struct search *s, const struct change *c, str
         plan->micro_batches = c->micro_batches;
     if (c->in_turn)
         plan->schedule = PLAN_1F1B;
-    for (int i = 1; c->recompute && i < plan->n_layers; i++)
-        plan->layers[i].recompute = true;
-    enum status st = plan_check(plan, s->predict->graph);
+    enum status st = STATUS_OK;
+    if (c->recompute)
+        st = plan_recompute_segments(plan, s->predict->graph, PLAN_SEGMENTS_AUTO);
+    if (st == STATUS_OK)
+        st = plan_check(plan, s->predict->graph);
     if (st != STATUS_OK)
         plan_destroy(plan);
     else
@@ -180,7 +182,7 @@ static void append(char text[ADVICE_BYTES], const char *format, ...)
  * are, too. */
 static bool needs_file(const struct search *s, const struct change *c)
 {
-    return !s->request->strategy || c->in_turn || c->recompute;
+    return !s->request->strategy || c->in_turn;
 }
 
 static void describe_edits(const struct search *s, const struct change *c, char text[ADVICE_BYTES])
@@ -190,8 +192,8 @@ static void describe_edits(const struct search *s, const struct change *c, char 
         append(edits, ", \"micro_batches\": %d", c->micro_batches);
     if (c->in_turn)
         append(edits, ", \"schedule\": \"1f1b\"");
-    if (c->recompute)
-        append(edits, ", \"recompute\" of all layers");
+    if (c->recompute && needs_file(s, c))
+        append(edits, ", \"recompute\": \"auto\"");
     if (*edits)
         append(text, "%s%s in the plan's file", *text ? " and " : "", edits + 2);
 }
@@ -206,6 +208,8 @@ static void describe(const struct search *s, const struct change *c, int64_t eva
         append(options, " --workers %d", c->workers);
     if (c->micro_batches && !needs_file(s, c))
         append(options, " --micro-batches %d", c->micro_batches);
+    if (c->recompute && !needs_file(s, c))
+        append(options, " --recompute auto");
     if (c->batch)
         append(options, " --batch %lld", (long long)c->batch);
     if (eval_batch)

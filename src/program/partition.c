@@ -167,7 +167,7 @@ static void find_sole_consumers(const struct graph *g, int *consumer)
 static bool runs_together(const struct builder *b, int node, int next)
 {
     const struct plan_layer *x = &b->plan->layers[node], *y = &b->plan->layers[next];
-    return x->stage == y->stage && x->recompute == y->recompute && !b->nodes[node].partial &&
+    return x->stage == y->stage && !b->nodes[node].partial &&
            same_regions(b, b->nodes[node].output, b->nodes[next].output,
                         b->graph->nodes[node].op.output.rank);
 }
@@ -208,6 +208,13 @@ static void extend_group(const struct builder *b, struct part_group *g)
     }
 }
 
+/* A group keeps its last node's output, or none. The host reads the losses, so they are kept. */
+static bool recomputes(const struct builder *b, int last_node)
+{
+    bool is_loss = op_get_info(b->graph->nodes[last_node].op.op)->flags & OP_IS_LOSS;
+    return b->plan->layers[last_node].recompute && !is_loss;
+}
+
 static enum status group_nodes(struct builder *b)
 {
     enum { FREE = -1, FOLDED = -2 };
@@ -223,14 +230,12 @@ static enum status group_nodes(struct builder *b)
     for (int i = 1; i < b->graph->n_nodes; i++) {
         if (group_ending_at[i] != FREE)
             continue;
-        /* The host reads the losses, so they are never recomputed. */
-        bool is_loss = op_get_info(b->graph->nodes[i].op.op)->flags & OP_IS_LOSS;
         found[i] = (struct part_group){.first_node = i,
                                        .last_node = i,
                                        .stage = b->plan->layers[i].stage,
-                                       .recompute = b->plan->layers[i].recompute && !is_loss,
                                        .residual = NO_TENSOR};
         extend_group(b, &found[i]);
+        found[i].recompute = recomputes(b, found[i].last_node);
         for (int k = i; k != found[i].last_node; k = b->consumer[k])
             group_ending_at[k] = FOLDED;
         group_ending_at[found[i].last_node] = i;

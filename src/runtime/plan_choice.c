@@ -18,7 +18,7 @@ bool plan_is_file(const char *text)
 }
 
 /* The parts of a request besides the number of workers, as people write them. */
-enum { N_OPTIONS = 10 };
+enum { N_OPTIONS = 11 };
 struct option {
     const char *name;
     bool given;
@@ -37,6 +37,7 @@ static void list_options(const struct plan_request *r, struct option list[N_OPTI
         {"--window", r->window != 0, PLAN_TAKES_WINDOW},
         {"--model-workers", r->model_workers != 0, PLAN_TAKES_MODEL_WORKERS},
         {"--batch-norm", r->batch_norm != PLAN_NORM_BATCH, 0},
+        {"--recompute", r->segments != 0, 0},
         {"--replicas", r->n_stages != 0, PLAN_TAKES_REPLICAS},
     };
     memcpy(list, options, sizeof options);

@@ -80,6 +80,13 @@ const struct suite_plan suite_plans[] = {
      "\"micro_batches\":2,\"schedule\":\"1f1b\",\"recompute\":[\"conv1\",\"bn1\",\"relu1\","
      "\"layer1.0.conv1\",\"layer1.0.bn1\",\"layer1.0.relu1\",\"layer2.0.conv1\"],"
      "\"sync\":{\"method\":\"tree\",\"bucket_bytes\":5000}}"},
+    {"segments that are recomputed, with shared statistics", "resnet18",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}}],"
+     "\"layers\":{\"layer3.0.conv1\":{\"cut\":{\"k\":3}}},\"recompute\":4}"},
+    {"stages of segments", "mobilenetv2",
+     "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1],\"cut\":{\"height\":2}},"
+     "{\"workers\":[2]}],\"layers\":{\"layers.7.conv1\":{\"stage\":1}},\"micro_batches\":3,"
+     "\"schedule\":\"1f1b\",\"recompute\":\"auto\"}"},
     {"two nodes of two", "lenet5",
      "{" SUITE_FOUR ",\"default\":{\"cut\":{\"n\":4}},\"sync\":{\"method\":\"hierarchical\","
      "\"workers_per_node\":2,\"bucket_bytes\":20000}}"},

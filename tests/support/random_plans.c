@@ -149,6 +149,7 @@ struct sketch draw_sketch(struct draw *d, const struct graph *g)
     s.workers_per_node = draw_number(d, 1, 4);
     s.bucket_bytes = draw_chance(d, 30) ? 1 << 20 : 64LL << draw_number(d, 0, 6);
     s.norms_by_worker = draw_chance(d, 30);
+    s.segments = draw_chance(d, 20) ? draw_number(d, 1, 6) : 0;
     return s;
 }
 
@@ -190,6 +191,10 @@ static void write_layer(FILE *f, const struct graph_node *node, const struct ske
 static void write_recomputed(FILE *f, const struct graph *g, const struct sketch *s)
 {
     const char *comma = "";
+    if (s->segments) {
+        (void)fprintf(f, "  \"recompute\": %d,\n", s->segments);
+        return;
+    }
     (void)fprintf(f, "  \"recompute\": [");
     for (int i = 1; i < s->n_layers; i++)
         if (s->layers[i].recompute) {

@@ -45,6 +45,7 @@ struct sketch {
     long long bucket_bytes;
     const char *schedule, *sync;
     bool norms_by_worker;
+    int segments; /* recomputed so; 0: layers by name are */
 };
 
 /* ---- drawing one ---- */
