@@ -497,6 +497,26 @@ static void test_search_ends(void **state)
     cleave_search_destroy(NULL);
 }
 
+/* ---- groups of weights ---- */
+
+static void test_groups_come_before_plans(void **state)
+{
+    (void)state;
+    cleave_model *model = open_small();
+    cleave_plan *plan;
+    assert_api_ok(cleave_model_freeze(model, "conv1.*"));
+    assert_api_ok(cleave_model_skip_decay(model, "*.bias"));
+    assert_api_ok(cleave_model_scale_rates(model, "fc*=2"));
+    assert_api_fails(cleave_model_freeze(model, "fc9.*"), CLEAVE_USAGE, "fc9.*");
+    assert_api_fails(cleave_model_scale_rates(model, "fc1.*"), CLEAVE_USAGE, "GLOB=FACTOR");
+    assert_api_fails(cleave_model_skip_decay(NULL, "*"), CLEAVE_USAGE, "model is NULL");
+    assert_api_fails(cleave_model_freeze(model, NULL), CLEAVE_USAGE, "patterns is NULL");
+    assert_api_ok(cleave_plan_make(model, "data", 2, NULL, &plan));
+    assert_api_fails(cleave_model_freeze(model, "fc*"), CLEAVE_USAGE, "a plan has been made");
+    cleave_plan_destroy(plan);
+    cleave_model_destroy(model);
+}
+
 /* ---- threads and warnings ---- */
 
 static void *fail_elsewhere(void *user)
@@ -604,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_search),
         cmocka_unit_test(test_search_here),
         cmocka_unit_test(test_search_ends),
+        cmocka_unit_test(test_groups_come_before_plans),
         cmocka_unit_test(test_errors_are_per_thread),
         cmocka_unit_test(test_threads_share_handles),
         cmocka_unit_test(test_log),

@@ -379,11 +379,11 @@ static void draw_frozen(struct draw *d, struct graph *g)
 {
     bool freezes = draw_chance(d, 30), learns = false;
     for (int i = 0; freezes && i < g->n_params; i++)
-        g->params[i].frozen = g->params[i].spec.trained && draw_chance(d, 50);
+        g->params[i].group.frozen = g->params[i].spec.trained && draw_chance(d, 50);
     for (int i = 0; i < g->n_params; i++)
         learns |= graph_param_learns(&g->params[i]);
     for (int i = 0; !learns && i < g->n_params; i++)
-        g->params[i].frozen = false;
+        g->params[i].group.frozen = false;
 }
 
 /* One network, and plans for it until one runs. */

@@ -303,7 +303,7 @@ static void test_frozen(void **state)
                 close &= fabs((double)x[k] - (double)y[k]) <= 1e-5 * fmax(0.1, fabs((double)x[k]));
             }
             assert_true(close);
-            assert_int_equal(same, g->params[i].frozen);
+            assert_int_equal(same, g->params[i].group.frozen);
         }
         if (strcmp(strategies[s], "data") == 0) /* a ring of 3 sends each gradient 4 times */
             assert_true(sent - sent_frozen >= 4 * 8 * graph_count_frozen(g) * 9 / 10);
@@ -323,6 +323,81 @@ static void test_freezing_is_refused(void **state)
     status_clear();
     assert_int_equal(graph_freeze(g, "*"), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "no weight of lenet5 to learn"));
+    graph_destroy(g);
+}
+
+/* ---- groups of weights ---- */
+
+/* By how much one step of SGD moves the weights. */
+static float *move_once(const struct graph *g, double decay)
+{
+    double losses[MOST_STEPS];
+    struct plan *plan;
+    assert_ok(plan_build("serial", g, &(struct plan_request){.n_workers = 1}, &plan));
+    struct team_run run = describe(&exact, g, plan, 1);
+    run.rule.weight_decay = decay;
+    run.weights = malloc((size_t)team_weight_elements(g) * sizeof(float));
+    assert_ok(team_train(&run, losses));
+    float *at = run.weights;
+    for (int i = 0; i < g->n_params; i++)
+        for (int64_t k = 0; k < shape_elements(&g->params[i].spec.shape); k++, at++)
+            *at -= team_weight(&g->params[i], i, k);
+    plan_destroy(plan);
+    return run.weights;
+}
+
+static double largest_difference(const struct graph *g, int param, const float *x, double factor,
+                                 const float *y)
+{
+    double most = 0;
+    x = weights_of(g, x, param);
+    y = weights_of(g, y, param);
+    for (int64_t k = 0; k < shape_elements(&g->params[param].spec.shape); k++)
+        most = fmax(most, fabs(factor * (double)x[k] - (double)y[k]));
+    return most;
+}
+
+/* A step moves weights of half the rate half as far, those without decay by their gradient alone,
+ * and teams move all of them as one worker does. */
+static void test_groups(void **state)
+{
+    (void)state;
+    struct graph *plain = suite_build("lenet5", 8), *g = suite_build("lenet5", 8);
+    assert_ok(graph_scale_rates(g, "fc*=2,fc1.weight=0.5"));
+    assert_ok(graph_skip_decay(g, "*.weight"));
+    float *decays = move_once(plain, 0.1), *gradient = move_once(plain, 0),
+          *moves = move_once(g, 0.1);
+    for (int i = 0; i < g->n_params; i++) {
+        const char *name = g->params[i].name;
+        double factor = strncmp(name, "fc", 2) != 0 ? 1 : strcmp(name, "fc1.weight") == 0 ? 0.5 : 2;
+        bool skips = strstr(name, ".weight") != NULL;
+        assert_true(largest_difference(g, i, skips ? gradient : decays, factor, moves) < 1e-7);
+        if (skips)
+            assert_true(largest_difference(g, i, decays, factor, moves) > 1e-5);
+    }
+    static const char *const strategies[] = {"data", "hybrid", "1f1b", "ps"};
+    int64_t sent;
+    float *serial = train_with(g, "serial", 1, &sent);
+    for (int s = 0; s < 4; s++) {
+        float *team = train_with(g, strategies[s], 3, &sent);
+        for (int i = 0; i < g->n_params; i++)
+            assert_true(largest_difference(g, i, serial, 1, team) < 1e-5);
+        free(team);
+    }
+    free(serial);
+    free(decays);
+    free(gradient);
+    free(moves);
+    static const char *const wrong[] = {"fc1.weight", "fc1.weight=0", "fc1.weight=x", "fc9=2",
+                                        "=2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(graph_scale_rates(g, wrong[i]), STATUS_USAGE);
+        assert_non_null(strstr(status_message(), "--lr-factor"));
+        status_clear();
+    }
+    assert_int_equal(graph_skip_decay(g, "fc9.*"), STATUS_USAGE);
+    status_clear();
+    graph_destroy(plain);
     graph_destroy(g);
 }
 
@@ -548,13 +623,10 @@ int main(void)
         cmocka_unit_test(test_hand_made_plans),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(test_norms_by_worker),
-        cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_freezing_is_refused),
-        cmocka_unit_test(test_more_workers_than_samples),
-        cmocka_unit_test(test_pipedream),
-        cmocka_unit_test(test_asynchronous_server),
-        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_norms_by_worker),           cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_freezing_is_refused),       cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_more_workers_than_samples), cmocka_unit_test(test_pipedream),
+        cmocka_unit_test(test_asynchronous_server),       cmocka_unit_test(test_same_bits),
     };
     const char *only = getenv("CLEAVE_TEST_ONLY");
     int failed = 0;

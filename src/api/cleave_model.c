@@ -144,6 +144,41 @@ void cleave_model_destroy(cleave_model *model)
     free(model);
 }
 
+/* ---- groups of weights ---- */
+
+static enum status change_groups(cleave_model *m, const char *text,
+                                 enum status (*change)(struct graph *, const char *))
+{
+    if (atomic_load(&m->holders) > 1)
+        return status_fail(STATUS_USAGE, "a plan has been made of this model: choose its groups of "
+                                         "weights before");
+    return change(m->graph, text);
+}
+
+enum cleave_status cleave_model_freeze(cleave_model *model, const char *patterns)
+{
+    API_BEGIN();
+    API_NEEDS(model);
+    API_NEEDS(patterns);
+    return api_end(change_groups(model, patterns, graph_freeze));
+}
+
+enum cleave_status cleave_model_skip_decay(cleave_model *model, const char *patterns)
+{
+    API_BEGIN();
+    API_NEEDS(model);
+    API_NEEDS(patterns);
+    return api_end(change_groups(model, patterns, graph_skip_decay));
+}
+
+enum cleave_status cleave_model_scale_rates(cleave_model *model, const char *factors)
+{
+    API_BEGIN();
+    API_NEEDS(model);
+    API_NEEDS(factors);
+    return api_end(change_groups(model, factors, graph_scale_rates));
+}
+
 const struct cleave_model_info *cleave_model_get_info(const cleave_model *model)
 {
     return model ? &model->info : NULL;

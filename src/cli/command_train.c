@@ -30,7 +30,7 @@ enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for:
 
 struct train_options {
     const char *model, *schedule, *checkpoint, *weights, *plan, *trace, *run;
-    const char *tensorboard;
+    const char *tensorboard, *no_decay, *rate_factors;
     int64_t epochs, steps, warmup, seed, checkpoint_every;
     double rate, weight_decay, timeout;
     struct forecast_options forecast; /* data, batches, backend, threads and the rest of the run */
@@ -88,6 +88,11 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
         OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
                     "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
+        OPTION_TEXT("--no-decay", "PATTERN,...", &o->no_decay, NULL,
+                    "weights without it, by name: '*.bias,*bn?.*' [none]"),
+        OPTION_TEXT("--lr-factor", "PATTERN=F,...", &o->rate_factors, NULL,
+                    "factors of the learning rate of some weights: 'features.*=0.1,fc.*=10' "
+                    "[all have 1]"),
         OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, "cosine",
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
         OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
@@ -531,6 +536,14 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     return STATUS_OK;
 }
 
+static enum status build_graph(struct train_options *o, struct graph **out)
+{
+    TRY(forecast_build_graph(&o->forecast, o->model, out)); /* frozen weights change its cost */
+    if (o->no_decay)
+        TRY(graph_skip_decay(*out, o->no_decay));
+    return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
+}
+
 enum status command_train(int argc, char **argv)
 {
     struct train_options o;
@@ -550,8 +563,7 @@ enum status command_train(int argc, char **argv)
     TRY(join_processes(o.timeout, &trainer_options.process));
     struct graph *graph = NULL;
     o.forecast.quiet = o.quiet;
-    enum status st =
-        crew_agree(trainer_options.process, forecast_build_graph(&o.forecast, o.model, &graph));
+    enum status st = crew_agree(trainer_options.process, build_graph(&o, &graph));
     trainer_options.graph = graph;
     if (st == STATUS_OK)
         st = plan_first(&o, &trainer_options);

@@ -2,7 +2,6 @@
 
 #include "base/array.h"
 
-#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,65 +26,6 @@ void graph_destroy(struct graph *g)
 {
     if (g)
         arena_destroy(g->memory); /* the graph itself lies in it */
-}
-
-bool graph_param_learns(const struct graph_param *param)
-{
-    return param->spec.trained && !param->frozen;
-}
-
-unsigned graph_node_learns(const struct graph *g, const struct graph_node *node)
-{
-    unsigned learns = 0;
-    for (int k = 0; k < node->n_params; k++)
-        learns |= (unsigned)graph_param_learns(&g->params[node->first_param + k]) << k;
-    return learns;
-}
-
-int64_t graph_count_frozen(const struct graph *g)
-{
-    int64_t count = 0;
-    for (int i = 0; i < g->n_params; i++)
-        count += g->params[i].frozen ? shape_elements(&g->params[i].spec.shape) : 0;
-    return count;
-}
-
-/* ---- freezing ---- */
-
-static enum status freeze_matching(struct graph *g, const char *pattern)
-{
-    int n = 0;
-    for (int i = 0; i < g->n_params; i++)
-        if (g->params[i].spec.trained && fnmatch(pattern, g->params[i].name, 0) == 0) {
-            g->params[i].frozen = true;
-            n++;
-        }
-    if (n > 0)
-        return STATUS_OK;
-    return status_fail(
-        STATUS_USAGE,
-        "--freeze: no weight of %s is called '%s' (names are like '%s', and * stands "
-        "for any text: 'cleave show %s' lists the layers)",
-        g->name, pattern, g->n_params ? g->params[0].name : "conv1.weight", g->name);
-}
-
-enum status graph_freeze(struct graph *g, const char *globs)
-{
-    char pattern[256];
-    for (const char *at = globs; *at;) {
-        size_t n = strcspn(at, ",");
-        if (n >= sizeof pattern)
-            return status_fail(STATUS_USAGE, "--freeze: a glob has at most %zu characters",
-                               sizeof pattern - 1);
-        memcpy(pattern, at, n);
-        pattern[n] = '\0';
-        TRY(freeze_matching(g, pattern));
-        at += n + (at[n] == ',');
-    }
-    for (int i = 0; i < g->n_params; i++)
-        if (graph_param_learns(&g->params[i]))
-            return STATUS_OK;
-    return status_fail(STATUS_USAGE, "--freeze %s leaves no weight of %s to learn", globs, g->name);
 }
 
 int64_t graph_count_parameters(const struct graph *g)
@@ -351,7 +291,7 @@ enum status graph_resize(const struct graph *g, int64_t batch, struct graph **ou
         }
     }
     for (int i = 0; i < g->n_params; i++)
-        b.graph->params[i].frozen = g->params[i].frozen;
+        b.graph->params[i].group = g->params[i].group;
     *out = b.graph;
     return STATUS_OK;
 }

@@ -31,11 +31,18 @@ struct graph_node {
     int first_param, n_params; /* into graph->params */
 };
 
+/* How a weight learns; zeroed: as the update rule says. */
+struct param_group {
+    bool frozen;        /* training leaves it as it is, see graph_freeze */
+    bool skips_decay;   /* its weight decay is 0 */
+    double rate_factor; /* of the rule's learning rate; 0 stands for 1 */
+};
+
 struct graph_param {
     const char *name;
     int node;
     struct op_param spec;
-    bool frozen; /* a weight that training leaves as it is, see graph_freeze */
+    struct param_group group;
 };
 
 struct graph {
@@ -66,12 +73,18 @@ enum status graph_resize(const struct graph *g, int64_t batch, struct graph **ou
  * STATUS_FAILED names the node. For tests and debug builds. */
 enum status graph_check(const struct graph *g) MUST_USE;
 
-/* Before the graph is used by others: freezes the weights whose names match one of the globs
- * (with commas between them; * ? [] as in a shell: "features.*,*.bias"). A frozen weight has no
- * gradient and no optimizer state, and nothing is sent for it; running statistics go on. The
- * gradient stops behind the last layer whose own and earlier weights are all frozen. STATUS_USAGE
- * for a glob that matches no weight, and if no weight is left to learn. */
+/* ---- parameter groups (param_groups.c) ----
+ *
+ * Set before the graph is used by others. Weights are named by globs, with commas between them
+ * (* ? [] as in a shell: "features.*,*.bias"); STATUS_USAGE for a glob that matches no weight. */
+
+/* A frozen weight has no gradient and no optimizer state, and nothing is sent for it; running
+ * statistics go on. The gradient stops behind the last layer whose own and earlier weights are all
+ * frozen. STATUS_USAGE if no weight is left to learn. */
 enum status graph_freeze(struct graph *g, const char *globs) MUST_USE;
+enum status graph_skip_decay(struct graph *g, const char *globs) MUST_USE;
+/* "features.*=0.1,fc.*=10"; of several globs that match a weight the last one counts. */
+enum status graph_scale_rates(struct graph *g, const char *factors) MUST_USE;
 
 /* Whether a step changes it by its gradient: a weight that is not frozen. */
 bool graph_param_learns(const struct graph_param *param);

@@ -124,9 +124,10 @@ static enum status choose_param_gradients(struct emitter *e, struct backward_wor
     for (int k = 0; k < node->n_params; k++) {
         const struct program_param *param = &p->params[node->first_param + k];
         const struct graph_param *named_param = &p->graph->params[node->first_param + k];
-        bool beside = graph_param_learns(named_param)
-                          ? param->gradient != NO_BUFFER && !first_of_step(e, w->micro)
-                          : named_param->frozen && param->weight != NO_BUFFER && makes_weights(w);
+        bool beside =
+            graph_param_learns(named_param)
+                ? param->gradient != NO_BUFFER && !first_of_step(e, w->micro)
+                : named_param->group.frozen && param->weight != NO_BUFFER && makes_weights(w);
         w->run.param_grad[k] = param->gradient;
         if (beside)
             TRY(emit_tensor(e, named_param->name, BUFFER_GRADIENTS,

@@ -213,7 +213,7 @@ static enum status describe_param(struct emitter *e, int node, int number)
     memcpy(to->region, part->region, sizeof to->region);
     TRY(copy_holders(e, part, to));
     to->saves = server >= 0 ? server == e->me : to->holders[0] == e->me;
-    to->has_state = !p->graph->params[number].frozen && (server < 0 || server == e->me);
+    to->has_state = !p->graph->params[number].group.frozen && (server < 0 || server == e->me);
     return STATUS_OK;
 }
 

@@ -211,12 +211,16 @@ static enum status run_fold(executor *e, const struct program *p, const struct p
 }
 
 static enum status run_update(executor *e, const struct program *p, int number,
-                              const struct update_rule *rule)
+                              const struct update_rule *usual)
 {
     const struct program_param *param = &p->params[number];
+    const struct param_group *own = &p->graph->params[number].group;
+    struct update_rule rule = *usual;
+    rule.learning_rate *= own->rate_factor > 0 ? own->rate_factor : 1;
+    rule.weight_decay = own->skips_decay ? 0 : rule.weight_decay;
     void *const state[2] = {executor_place(e, p, param->state[0]),
                             executor_place(e, p, param->state[1])};
-    return e->backend->update(e->stream, rule, p->buffers[param->weight].n_bytes,
+    return e->backend->update(e->stream, &rule, p->buffers[param->weight].n_bytes,
                               executor_place(e, p, param->weight),
                               executor_place(e, p, param->gradient), state);
 }

@@ -120,7 +120,7 @@ enum status world_find_version(struct world *w, int param, int worker, int m, in
         return STATUS_OK;
     if (!w->graph->params[param].spec.trained)
         return count_statistics(w, node, worker, m, out);
-    if (w->graph->params[param].frozen)
+    if (w->graph->params[param].group.frozen)
         return STATUS_OK;
     if (w->plan->schedule == PLAN_PIPEDREAM)
         *out = m - (w->plan->n_stages - w->plan->layers[node].stage) + 1;

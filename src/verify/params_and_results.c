@@ -31,7 +31,7 @@ static enum status check_param(const struct world *w, int worker, int param)
             return fail_param(p, param, "is held by other workers than the program says");
         first = n++ == 0 ? u : first;
     }
-    bool has_state = !w->graph->params[param].frozen && (server < 0 || server == worker);
+    bool has_state = !w->graph->params[param].group.frozen && (server < 0 || server == worker);
     bool saves = server < 0 ? first == worker : server == worker;
     if (n != here->n_holders || here->saves != saves || here->has_state != has_state)
         return fail_param(p, param,
@@ -75,9 +75,9 @@ static enum status find_last_version(struct world *w, int param, int worker, int
     *out = w->training ? w->n_steps : 0;
     if (!trained)
         return world_find_version(w, param, worker, w->n_steps * w->n_micros, out);
-    if (w->graph->params[param].frozen)
+    if (w->graph->params[param].group.frozen)
         *out = 0;
-    if (!w->training || !w->plan->asynchronous || w->graph->params[param].frozen)
+    if (!w->training || !w->plan->asynchronous || w->graph->params[param].group.frozen)
         return STATUS_OK;
     for (int u = 0; u < w->n_workers; u++) {
         struct range region[SHAPE_MAX_RANK];
@@ -99,7 +99,7 @@ static enum status check_last_param(struct world *w, int worker, int param)
     TRY(find_last_version(w, param, worker, &version));
     if (!holds_symbol(w, worker, here->weight, world_weight(w, param, worker, version)))
         return fail_param(p, param, "is not what all its updates make of it");
-    if (w->graph->params[param].frozen && w->updates[worker][param] > 0)
+    if (w->graph->params[param].group.frozen && w->updates[worker][param] > 0)
         return fail_param(p, param, "is frozen, and is updated");
     if (!here->has_state || !w->training || !w->graph->params[param].spec.trained)
         return STATUS_OK;
