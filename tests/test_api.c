@@ -510,7 +510,7 @@ static void test_groups_come_before_plans(void **state)
     assert_api_fails(cleave_model_freeze(model, "fc9.*"), CLEAVE_USAGE, "fc9.*");
     assert_api_fails(cleave_model_scale_rates(model, "fc1.*"), CLEAVE_USAGE, "GLOB=FACTOR");
     assert_api_fails(cleave_model_skip_decay(NULL, "*"), CLEAVE_USAGE, "model is NULL");
-    assert_api_fails(cleave_model_freeze(model, NULL), CLEAVE_USAGE, "patterns is NULL");
+    assert_api_fails(cleave_model_freeze(model, NULL), CLEAVE_USAGE, "globs is NULL");
     assert_api_ok(cleave_plan_make(model, "data", 2, NULL, &plan));
     assert_api_fails(cleave_model_freeze(model, "fc*"), CLEAVE_USAGE, "a plan has been made");
     cleave_plan_destroy(plan);

@@ -126,14 +126,14 @@ CLEAVE_API enum cleave_status cleave_model_open(const char *network, const char 
 CLEAVE_API void cleave_model_destroy(cleave_model *model);
 
 /* Groups of weights that learn otherwise than the rest, before a plan is made of the model
- * (CLEAVE_USAGE afterwards, and for a pattern that matches no weight). Weights are named by patterns
+ * (CLEAVE_USAGE afterwards, and for a glob that matches no weight). Weights are named by globs
  * with commas between them, as in a shell: "features.*,*.bias". A frozen weight stays as it is: no
  * gradient is computed, kept or sent for it. */
 CLEAVE_API enum cleave_status cleave_model_freeze(cleave_model *model,
-                                                  const char *patterns) CLEAVE_MUST_USE;
+                                                  const char *globs) CLEAVE_MUST_USE;
 /* Their weight decay is 0. */
 CLEAVE_API enum cleave_status cleave_model_skip_decay(cleave_model *model,
-                                                      const char *patterns) CLEAVE_MUST_USE;
+                                                      const char *globs) CLEAVE_MUST_USE;
 /* Their learning rate is the run's times a factor: "features.*=0.1,fc.*=10". */
 CLEAVE_API enum cleave_status cleave_model_scale_rates(cleave_model *model,
                                                        const char *factors) CLEAVE_MUST_USE;

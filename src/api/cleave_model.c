@@ -155,20 +155,20 @@ static enum status change_groups(cleave_model *m, const char *text,
     return change(m->graph, text);
 }
 
-enum cleave_status cleave_model_freeze(cleave_model *model, const char *patterns)
+enum cleave_status cleave_model_freeze(cleave_model *model, const char *globs)
 {
     API_BEGIN();
     API_NEEDS(model);
-    API_NEEDS(patterns);
-    return api_end(change_groups(model, patterns, graph_freeze));
+    API_NEEDS(globs);
+    return api_end(change_groups(model, globs, graph_freeze));
 }
 
-enum cleave_status cleave_model_skip_decay(cleave_model *model, const char *patterns)
+enum cleave_status cleave_model_skip_decay(cleave_model *model, const char *globs)
 {
     API_BEGIN();
     API_NEEDS(model);
-    API_NEEDS(patterns);
-    return api_end(change_groups(model, patterns, graph_skip_decay));
+    API_NEEDS(globs);
+    return api_end(change_groups(model, globs, graph_skip_decay));
 }
 
 enum cleave_status cleave_model_scale_rates(cleave_model *model, const char *factors)
