@@ -713,7 +713,8 @@ static void test_estimates(void **state)
         struct predict_request r;
         struct prediction *p;
         const struct candidate *c = &list.list[i];
-        assert_ok(plan_price(d.graph, c->plan, d.machine, (struct cost_scales){0}, &e));
+        assert_ok(
+            plan_price(d.graph, c->plan, d.machine, PRECISION_FLOAT, (struct cost_scales){0}, &e));
         assert_ok(prepare(&d, c->plan, &r));
         assert_ok(predict_plan(&r, &p));
         assert_that(e.bound_s <= p->clock.step_s, "%s: bound %g, clock %g", c->name, e.bound_s,

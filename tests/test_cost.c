@@ -30,7 +30,7 @@ static double sum_s(struct bench *b, enum comm_method method, int node_size, int
                                    .reduces = true,
                                    .method = method,
                                    .node_size = node_size,
-                                   .element_bytes = 4,
+                                   .type = ELEMENT_F32,
                                    .n_bytes = (int64_t)n_bytes,
                                    .n_members = n};
     int devices[16];
@@ -121,7 +121,7 @@ static void test_on_a_host(void **state)
     const struct cost_call call = {.transport = "threads",
                                    .reduces = true,
                                    .method = COMM_RING,
-                                   .element_bytes = 4,
+                                   .type = ELEMENT_F32,
                                    .n_bytes = MB,
                                    .n_members = 4};
     double seconds = sum_s(&b, COMM_RING, 0, 4, MB, 1);

@@ -16,7 +16,7 @@ static const layout *chosen_layout(const struct opdevice *d, const struct shape 
     struct group_layouts io = {0};
     group *g;
     assert_ok(op_infer_shape(&spec.op));
-    assert_ok(d->backend->layout_plain(d->device, shape, &io.input[0]));
+    assert_ok(d->backend->layout_plain(d->device, ELEMENT_F32, shape, &io.input[0]));
     io.input[1] = io.input[0];
     assert_ok(d->backend->group_create(d->device, &spec, &io, &g));
     d->backend->group_destroy(g);
@@ -89,10 +89,7 @@ static void compare_case(const struct opdevice *cpu, const struct opdevice *refe
 
 static void open_cpu(struct opdevice *d, int threads)
 {
-    struct device_options options = {.threads = threads};
-    d->backend = &backend_cpu;
-    assert_ok(backend_cpu.device_open(&options, &d->device));
-    assert_ok(backend_cpu.stream_create(d->device, &d->stream));
+    opdevice_open(d, &backend_cpu, PRECISION_FLOAT, threads);
 }
 
 /* Cases without a shape of their output yet, each with the activations before `end`. */
@@ -258,13 +255,13 @@ static void test_threads_stay(void **state)
     (void)state;
     static float weights[1 << 18], gradients[1 << 18];
     const struct update_rule rule = {.kind = UPDATE_SGD, .learning_rate = 0.1};
-    void *const none[2] = {NULL, NULL};
     struct opdevice cpu;
     open_cpu(&cpu, 4);
     int64_t before = 0;
-    for (size_t floats = 1 << 18; floats >= 1 << 14; floats /= 2) {
-        int64_t n_bytes = (int64_t)(floats * sizeof *weights);
-        assert_ok(backend_cpu.update(cpu.stream, &rule, n_bytes, weights, gradients, none));
+    for (int64_t count = 1 << 18; count >= 1 << 14; count /= 2) {
+        const struct update_args args = {
+            .count = count, .type = ELEMENT_F32, .weight = weights, .gradient = gradients};
+        assert_ok(backend_cpu.update(cpu.stream, &rule, &args));
         assert_ok(backend_cpu.stream_synchronize(cpu.stream));
         if (!before)
             before = sum_of_thread_ids();
@@ -276,9 +273,10 @@ static void test_threads_stay(void **state)
 static void test_double_is_refused(void **state)
 {
     (void)state;
-    device *d;
-    struct device_options options = {.precision = PRECISION_DOUBLE};
-    assert_fails(backend_cpu.device_open(&options, &d), STATUS_USAGE, "reference");
+    assert_fails(backend_check_precision(&backend_cpu, PRECISION_DOUBLE), STATUS_USAGE,
+                 "the cpu backend computes in float; for double use --backend reference");
+    assert_fails(backend_check_precision(&backend_cpu, PRECISION_TF32), STATUS_USAGE,
+                 "tf32 is for the predictions of other devices");
 }
 
 int main(void)

@@ -157,8 +157,8 @@ static group *create(device *d, const struct group_spec *spec, struct group_layo
 {
     group *g;
     *io = (struct group_layouts){0};
-    assert_ok(backend_cpu.layout_transfer(d, &spec->op.input[0], 0, spec->op.input[0].dim[1],
-                                          &io->input[0]));
+    assert_ok(backend_cpu.layout_transfer(d, ELEMENT_F32, &spec->op.input[0], 0,
+                                          spec->op.input[0].dim[1], &io->input[0]));
     assert_ok(backend_cpu.group_create(d, spec, io, &g));
     return g;
 }
@@ -236,11 +236,11 @@ static void test_layouts_and_statistics_make_another_group(void **state)
     struct group_needs mine, theirs;
     struct shape weight = SHAPE4(32, 16, 1, 1);
     group *g = create(d, &spec, &io), *other;
-    assert_ok(backend_cpu.layout_plain(d, &spec.op.input[0], &plain.input[0]));
+    assert_ok(backend_cpu.layout_plain(d, ELEMENT_F32, &spec.op.input[0], &plain.input[0]));
     assert_ok(backend_cpu.group_create(d, &spec, &plain, &other));
     assert_ptr_not_equal(other, g);
     given.input[0] = io.input[0];
-    assert_ok(backend_cpu.layout_plain(d, &weight, &given.param[0]));
+    assert_ok(backend_cpu.layout_plain(d, ELEMENT_F32, &weight, &given.param[0]));
     assert_ok(backend_cpu.group_create(d, &spec, &given, &other));
     assert_ptr_not_equal(other, g);
     spec.op = (struct op_case){.op = OP_BATCH_NORM,

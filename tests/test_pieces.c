@@ -222,6 +222,7 @@ static const layout *weights_layout(const struct opdevice *d, struct dice *dice,
     struct group_spec spec = {
         .training = true,
         .input_gradient = roll(dice, 2),
+        .precision = d->precision,
         .op = {.op = OP_CONV2D,
                .n_inputs = 1,
                .input = {SHAPE4(2, c, 12, 12)},
@@ -384,11 +385,11 @@ static void test_transfer_layouts(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const layout *l, *again, *plain;
         struct shape lanes = cases[i].region;
-        assert_ok(
-            b->layout_transfer(both[0].device, &lanes, cases[i].first, cases[i].channels, &l));
-        assert_ok(
-            b->layout_transfer(both[0].device, &lanes, cases[i].first, cases[i].channels, &again));
-        assert_ok(b->layout_plain(both[0].device, &lanes, &plain));
+        assert_ok(b->layout_transfer(both[0].device, ELEMENT_F32, &lanes, cases[i].first,
+                                     cases[i].channels, &l));
+        assert_ok(b->layout_transfer(both[0].device, ELEMENT_F32, &lanes, cases[i].first,
+                                     cases[i].channels, &again));
+        assert_ok(b->layout_plain(both[0].device, ELEMENT_F32, &lanes, &plain));
         assert_ptr_equal(l, again);
         /* with blocks of 16 channels the second has half a block too few, but ends the tensor */
         assert_that((l != plain) == (blocks && cases[i].blocked), "case %zu", i);
@@ -407,7 +408,8 @@ static void test_memory_runs(void **state)
     for (int d = 0; d < 2; d++) {
         const struct backend *b = both[d].backend;
         stream *s = both[d].stream;
-        int64_t size = b->device_precision(both[d].device) == PRECISION_DOUBLE ? 8 : 4;
+        enum element type = precision_get_info(both[d].precision)->activation;
+        int64_t size = element_bytes(type);
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
             int64_t n = counts[i];
             struct shape shape = SHAPE1(n + 3);
@@ -416,7 +418,7 @@ static void test_memory_runs(void **state)
             struct tensor x = random_tensor(&both[d], &dice, l);
             struct tensor y = random_tensor(&both[d], &dice, l);
             float *a = tensor_read(&x), *c = tensor_read(&y);
-            assert_ok(b->accumulate(s, x.memory, y.memory, n * size));
+            assert_ok(b->accumulate(s, type, n, x.memory, y.memory));
             float *sum = tensor_read(&y);
             assert_ok(b->copy(s, x.memory, y.memory, n * size));
             float *copied = tensor_read(&y);

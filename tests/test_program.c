@@ -589,11 +589,11 @@ static enum status poison_fold(stream *s, const layout *l, int n_addends,
     return poison.real->fold(s, l, n_addends, addends, activation, output, to);
 }
 
-static enum status poison_update(stream *s, const struct update_rule *rule, int64_t n_bytes,
-                                 void *weight, const void *gradient, void *const states[2])
+static enum status poison_update(stream *s, const struct update_rule *rule,
+                                 const struct update_args *args)
 {
     spoil();
-    return poison.real->update(s, rule, n_bytes, weight, gradient, states);
+    return poison.real->update(s, rule, args);
 }
 
 static void poison_backend(const struct backend *real)

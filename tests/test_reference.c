@@ -594,11 +594,14 @@ static void check_update(struct update_rule rule, int n_steps, const double *gra
                          const double *weights)
 {
     double weight = 1, first = 0, second = 0;
-    void *const state[2] = {&first, &second};
     for (int i = 0; i < n_steps; i++) {
+        const struct update_args args = {.count = 1,
+                                         .type = ELEMENT_F64,
+                                         .weight = &weight,
+                                         .gradient = &gradients[i],
+                                         .state = {&first, &second}};
         rule.step = i + 1;
-        assert_ok(backend_reference.update(in_double.stream, &rule, sizeof weight, &weight,
-                                           &gradients[i], state));
+        assert_ok(backend_reference.update(in_double.stream, &rule, &args));
         assert_near(weight, weights[i], 1e-12);
     }
     assert_true(update_rule_states(&rule) > 1 || second == 0);
@@ -641,7 +644,11 @@ static void test_updates_keep_zero(void **state)
     (void)state;
     const double zero[1] = {0};
     double weight = 0, first = 0, second = 0;
-    void *const moments[2] = {&first, &second};
+    const struct update_args args = {.count = 1,
+                                     .type = ELEMENT_F64,
+                                     .weight = &weight,
+                                     .gradient = zero,
+                                     .state = {&first, &second}};
     const struct update_rule rules[] = {
         {.kind = UPDATE_SGD, .learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1},
         {.kind = UPDATE_ADAMW,
@@ -651,8 +658,7 @@ static void test_updates_keep_zero(void **state)
          .epsilon = 1e-8,
          .step = 1}};
     for (int i = 0; i < 2; i++) {
-        assert_ok(backend_reference.update(in_double.stream, &rules[i], sizeof weight, &weight,
-                                           zero, moments));
+        assert_ok(backend_reference.update(in_double.stream, &rules[i], &args));
         assert_true(weight == 0 && first == 0 && second == 0);
     }
 }
@@ -666,7 +672,7 @@ static void test_fold_in_place(void **state)
     const double output[3] = {0, 0.5, 6};
     const struct shape shape = SHAPE1(3);
     const layout *l = NULL;
-    assert_ok(backend_reference.layout_plain(in_double.device, &shape, &l));
+    assert_ok(backend_reference.layout_plain(in_double.device, ELEMENT_F64, &shape, &l));
     const void *addends[2] = {a, b};
     assert_ok(backend_reference.fold(in_double.stream, l, 2, addends, ACTIVATION_RELU6, output, b));
     assert_values(b, (const double[]){0, 22, 0}, 3);
@@ -679,15 +685,23 @@ static void test_layouts_are_interned(void **state)
     (void)state;
     const struct shape a = SHAPE4(2, 3, 4, 5), b = SHAPE2(6, 20);
     const layout *first = NULL, *again = NULL, *other = NULL;
-    assert_ok(backend_reference.layout_plain(in_float.device, &a, &first));
-    assert_ok(backend_reference.layout_plain(in_float.device, &b, &other));
-    assert_ok(backend_reference.layout_plain(in_float.device, &a, &again));
+    assert_ok(backend_reference.layout_plain(in_float.device, ELEMENT_F32, &a, &first));
+    assert_ok(backend_reference.layout_plain(in_float.device, ELEMENT_F32, &b, &other));
+    assert_ok(backend_reference.layout_plain(in_float.device, ELEMENT_F32, &a, &again));
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, other);
     assert_int_equal(backend_reference.layout_bytes(first), 480);
     assert_true(shape_equal(backend_reference.layout_shape(first), &a));
-    assert_ok(backend_reference.layout_plain(in_double.device, &a, &first));
-    assert_int_equal(backend_reference.layout_bytes(first), 960);
+    char text[160];
+    assert_string_equal(backend_reference.layout_text(first, text, sizeof text), "plain 2x3x4x5");
+    assert_ok(backend_reference.layout_plain(in_float.device, ELEMENT_F64, &a, &other));
+    assert_ptr_not_equal(first, other); /* the same shape in another type */
+    assert_int_equal(backend_reference.layout_bytes(other), 960);
+    assert_int_equal(backend_reference.layout_type(other), ELEMENT_F64);
+    assert_string_equal(backend_reference.layout_text(other, text, sizeof text),
+                        "plain:f64 2x3x4x5");
+    assert_ok(backend_reference.layout_plain(in_float.device, ELEMENT_BF16, &a, &other));
+    assert_int_equal(backend_reference.layout_bytes(other), 240);
 }
 
 static void test_memory(void **state)
@@ -723,9 +737,15 @@ static void test_refusals(void **state)
     const struct shape wrong = SHAPE4(2, 3, 7, 6);
     struct group_layouts layouts = r.layouts;
     group *g = NULL;
-    assert_ok(backend_reference.layout_plain(in_double.device, &wrong, &layouts.input[0]));
+    assert_ok(
+        backend_reference.layout_plain(in_double.device, ELEMENT_F64, &wrong, &layouts.input[0]));
     assert_fails(backend_reference.group_create(in_double.device, &r.c.spec, &layouts, &g),
                  STATUS_FAILED, "its input should be 2x3x7x5, but the layout is 2x3x7x6");
+    struct shape right = r.c.spec.op.input[0];
+    assert_ok(
+        backend_reference.layout_plain(in_double.device, ELEMENT_F32, &right, &layouts.input[0]));
+    assert_fails(backend_reference.group_create(in_double.device, &r.c.spec, &layouts, &g),
+                 STATUS_FAILED, "its input should be f64, but the layout is f32");
     struct group_spec nothing = {.op = {.op = OP_INPUT}};
     assert_fails(backend_reference.group_create(in_double.device, &nothing, &layouts, &g),
                  STATUS_FAILED, "input computes nothing");

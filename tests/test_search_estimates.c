@@ -19,7 +19,7 @@ static struct plan *build_plan(const struct subject *s, const char *strategy, in
 static struct plan_price estimate(const struct subject *s, const struct plan *plan)
 {
     struct plan_price e;
-    assert_ok(plan_price(s->graph, plan, s->machine, (struct cost_scales){0}, &e));
+    assert_ok(plan_price(s->graph, plan, s->machine, PRECISION_FLOAT, (struct cost_scales){0}, &e));
     return e;
 }
 

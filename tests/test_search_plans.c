@@ -146,7 +146,8 @@ static void test_price_of_a_plan(void **state)
         struct plan_price priced;
         take_network(&s, networks[i], 48, places[i]);
         struct layers_answer *a = search(&s, 0);
-        assert_ok(plan_price(s.graph, a->plan, s.machine, (struct cost_scales){0}, &priced));
+        assert_ok(plan_price(s.graph, a->plan, s.machine, PRECISION_FLOAT, (struct cost_scales){0},
+                             &priced));
         assert_true(priced.step_s <= a->step_s * (1 + 1e-9));
         assert_that(priced.step_s >= (a->step_s - priced.sync_s) * (1 - 1e-9),
                     "%s: price %g, of which %g sums; search %g", networks[i], priced.step_s,

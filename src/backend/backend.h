@@ -18,12 +18,11 @@
 #ifndef CLEAVE_BACKEND_BACKEND_H
 #define CLEAVE_BACKEND_BACKEND_H
 
+#include "base/precision.h"
 #include "base/status.h"
 #include "model/op.h"
 
 enum { GROUP_MAX_ADDENDS = 8 };
-
-enum precision { PRECISION_FLOAT, PRECISION_DOUBLE };
 
 typedef struct device device;
 typedef struct stream stream;
@@ -32,7 +31,6 @@ typedef struct layout layout;
 typedef struct group group;
 
 struct device_options {
-    enum precision precision;
     int threads; /* CPU threads of this device; 0: all cores of the process */
     /* Groups give the layouts and needs that those of a real device would, but no code is made for
      * them: running one is STATUS_FAILED. For programs that are looked at, not run. */
@@ -45,6 +43,7 @@ enum { BACKEND_MAX_THREADS = 4096 };
 /* A group computes:  output = activation(op(inputs) + residual). */
 struct group_spec {
     struct op_case op;
+    enum precision precision; /* says the types of its tensors */
     enum activation activation;
     bool residual;          /* shape of the output */
     bool training;          /* false: evaluation (running statistics, no dropout, nothing saved) */
@@ -64,7 +63,9 @@ struct group_spec {
 
 /* Layouts in and out of a group. The caller fixes inputs and residual and leaves the output NULL.
  * That one, and params that are NULL, are chosen by the backend and set; params that are given are
- * kept (converted inside if need be). The gradient of a tensor has the layout of the tensor. */
+ * kept (converted inside if need be). The gradient of a tensor has the layout of the tensor.
+ * Types are the precision's: of inputs, the residual and the output its activation's, and of the
+ * rest what group_param_type and group_output_type say. */
 struct group_layouts {
     const layout *input[OP_MAX_INPUTS];
     const layout *residual;
@@ -120,7 +121,7 @@ struct group_args {
     void *param_grad[OP_MAX_PARAMS];
 };
 
-/* A box of a tensor, copied into a box of another of the same extents and precision, or added to
+/* A box of a tensor, copied into a box of another of the same extents and type, or added to
  * it. Layouts may differ; rank is that of both. */
 struct region_copy {
     const layout *from_layout, *to_layout;
@@ -144,17 +145,28 @@ struct update_rule {
     int64_t step;                 /* AdamW: 1 for the first update */
 };
 
+/* An update of `count` elements. state[i] has as many (SGD: the momentum buffer; AdamW: first and
+ * second moments). Added elements are zero and stay zero. */
+struct update_args {
+    int64_t count;
+    enum element type; /* of all of them */
+    void *weight;
+    const void *gradient;
+    void *state[2];
+};
+
 struct backend {
     const char *name;
     const char *about; /* one line for people */
     /* Several threads may ask one device for layouts and groups at the same time. */
     bool describes_together;
+    /* Whether its kernels compute in this precision. A device that only describes knows all. */
+    bool (*computes_in)(enum precision precision);
 
     /* -- devices -- */
     enum status (*device_open)(const struct device_options *options, device **out);
     void (*device_close)(device *d);
     int (*device_threads)(const device *d);
-    enum precision (*device_precision)(const device *d);
     /* library versions and instruction set, for run records: "oneDNN 2.6.3 avx2" */
     const char *(*device_describe)(const device *d);
 
@@ -172,29 +184,33 @@ struct backend {
     enum status (*event_wait)(event *e, stream *s); /* s goes on when e was reached */
 
     /* -- layouts: owned by the device, equal layouts are the same pointer -- */
-    enum status (*layout_plain)(device *d, const struct shape *shape, const layout **out);
+    enum status (*layout_plain)(device *d, enum element type, const struct shape *shape,
+                                const layout **out);
     int64_t (*layout_bytes)(const layout *l);
+    enum element (*layout_type)(const layout *l);
     const struct shape *(*layout_shape)(const layout *l);
     /* Canonical and short, into a buffer of `size` bytes, which is returned; 160 always suffice.
-     * Other places of elements, other text: "plain 64x10", "blocked16 64x128x28x28". The first
-     * word says the kind, the second the shape. */
+     * Other places or types of elements, other text: "plain 64x10", "blocked16 64x128x28x28",
+     * "plain:f64 64x10". The first word says the kind, and the type unless it is f32; the second
+     * the shape. */
     const char *(*layout_text)(const layout *l, char *text, size_t size);
 
     /* The layout in which a region of a tensor travels between workers. Depends on nothing but the
      * region's shape, the channel it begins at and the channels of the whole tensor (rank 4), so
      * that both sides come to the same one; as near to the layouts of activations as possible. */
-    enum status (*layout_transfer)(device *d, const struct shape *region, int64_t first_channel,
-                                   int64_t channels, const layout **out);
+    enum status (*layout_transfer)(device *d, enum element type, const struct shape *region,
+                                   int64_t first_channel, int64_t channels, const layout **out);
 
     /* Elements outside the box keep their values. Rounded-up channels stay zero, and a copy whose
      * box reaches the last channel of `to` makes them zero at its places, whatever was there. */
     enum status (*copy_region)(stream *s, const struct region_copy *c, const void *from, void *to);
     enum status (*clear)(stream *s, void *to, int64_t n_bytes);
-    /* to += from, n_bytes of elements of the device's precision. */
-    enum status (*accumulate)(stream *s, const void *from, void *to, int64_t n_bytes);
+    /* to += from */
+    enum status (*accumulate)(stream *s, enum element type, int64_t count, const void *from,
+                              void *to);
     enum status (*copy)(stream *s, const void *from, void *to, int64_t n_bytes);
 
-    /* Whole tensors between host (plain layout, float) and device. Also convert precision. */
+    /* Whole tensors between host (plain layout, float) and device. Also convert the type. */
     enum status (*upload)(stream *s, const float *host, void *to, const layout *to_layout);
     enum status (*download)(stream *s, const void *from, const layout *from_layout, float *host);
     enum status (*upload_labels)(stream *s, const int32_t *host, int64_t count, int32_t *to);
@@ -212,10 +228,8 @@ struct backend {
     enum status (*fold)(stream *s, const layout *l, int n_addends, const void *const *addends,
                         enum activation activation, const void *output, void *to);
 
-    /* One optimizer update of n_bytes / element size elements; state[i] as many (SGD: the momentum
-     * buffer; AdamW: first and second moments). Padding elements are zero and stay zero. */
-    enum status (*update)(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
-                          const void *gradient, void *const state[2]);
+    enum status (*update)(stream *s, const struct update_rule *rule,
+                          const struct update_args *args);
 
     /* Optional (NULL: unknown). The floor under a training group: the sum of the least times that
      * the vendor's own primitives need for its passes, each alone in its favourite layout; 0 for
@@ -228,7 +242,15 @@ struct backend {
 const struct backend *const *backend_list(void);
 enum status backend_find(const char *name, const struct backend **out) MUST_USE;
 
+/* STATUS_USAGE if it does not compute in this precision, naming those that it does compute in and
+ * another backend for this one. */
+enum status backend_check_precision(const struct backend *b, enum precision precision) MUST_USE;
+
 /* How many state tensors an update rule keeps per weight: 0, 1 or 2. */
 int update_rule_states(const struct update_rule *rule);
+
+/* The type of a group's output, and of its params. */
+enum element group_output_type(const struct group_spec *spec);
+enum element group_param_type(enum precision precision, enum op_kind op);
 
 #endif

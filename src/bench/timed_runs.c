@@ -23,8 +23,7 @@ enum status bench_device_open(const struct bench_backend *backend, struct bench_
         TRY(backend_find(backend->name, &out->backend));
     else
         out->backend = backend_list()[0];
-    struct device_options options = {.precision = PRECISION_FLOAT,
-                                     .threads = (int)backend->threads};
+    struct device_options options = {.threads = (int)backend->threads};
     TRY(out->backend->device_open(&options, &out->device));
     enum status st = out->backend->stream_create(out->device, &out->stream);
     if (st != STATUS_OK)
@@ -161,7 +160,7 @@ static enum status product_open(const struct bench_device *d, const struct bench
     };
     TRY(op_infer_shape(&spec.op));
     struct group_layouts layouts = {0};
-    TRY(b->layout_plain(d->device, &spec.op.input[0], &layouts.input[0]));
+    TRY(b->layout_plain(d->device, ELEMENT_F32, &spec.op.input[0], &layouts.input[0]));
     TRY(b->group_create(d->device, &spec, &layouts, &out->group));
     struct group_needs needs;
     b->group_get_needs(out->group, &needs);

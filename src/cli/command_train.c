@@ -417,11 +417,11 @@ static void close_tensorboard(struct train_view *v, enum status st)
 static void begin_record(struct train_view *v, const struct trainer_options *options)
 {
     const struct train_options *o = v->options;
-    const struct run_record_about about = {
-        .options = options,
-        .info = v->info,
-        .optimizer = run_optimizer_names[o->forecast.run.optimizer],
-        .precision = run_precision_names[o->forecast.run.precision]};
+    const struct run_record_about about = {.options = options,
+                                           .info = v->info,
+                                           .optimizer =
+                                               run_optimizer_names[o->forecast.run.optimizer],
+                                           .precision = precision_names[o->forecast.run.precision]};
     v->described = (struct run_description){.forecast = &o->forecast,
                                             .search = o->planned.search,
                                             .predict = o->run || v->info->workers <= MOST_TRACED};

@@ -4,5 +4,3 @@
 
 const char *const run_optimizer_names[] = {
     [UPDATE_SGD] = "sgd", [UPDATE_ADAMW] = "adamw", [UPDATE_KIND_COUNT] = NULL};
-const char *const run_precision_names[] = {
-    [PRECISION_FLOAT] = "float", [PRECISION_DOUBLE] = "double", NULL};

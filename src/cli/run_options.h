@@ -7,7 +7,6 @@
 #include "predict/forecast.h"
 
 extern const char *const run_optimizer_names[]; /* by enum update_kind; NULL at the end */
-extern const char *const run_precision_names[]; /* by enum precision; likewise */
 
 /* Of a struct forecast_run that was forecast_usual_run before. */
 #define RUN_OPTIONS(r)                                                                            \
@@ -18,8 +17,7 @@ extern const char *const run_precision_names[]; /* by enum precision; likewise *
                     "replaces every dropout's probability [the network's own]"),                  \
         OPTION_TEXT("--freeze", "PATTERN,...", &(r)->freeze, NULL,                                \
                     "weights that do not learn, by name: 'features.*,*.bias' [none]"),            \
-        OPTION_CHOICE("--precision", &(r)->precision, run_precision_names, "float",               \
-                      "of the numbers")
+        OPTION_CHOICE("--precision", &(r)->precision, precision_names, "float", "of the numbers")
 #define RUN_LIMIT_OPTION(r)                                         \
     OPTION_INTEGER("--limit", "N", &(r)->limit, 1, INT64_MAX, NULL, \
                    "train on the first N images only [all]")

@@ -46,8 +46,8 @@ enum status demands_find(struct clock_run *c, struct transfer *m)
         call.reduces = true;
         call.method = r->method;
         call.node_size = r->node_size;
-        call.element_bytes = r->type == COMM_DOUBLE ? 8 : 4;
-        call.n_bytes = r->count * call.element_bytes;
+        call.type = r->type;
+        call.n_bytes = r->count * element_bytes(r->type);
     }
     for (int i = 0; i < (m->reduces ? r->n_members : 2); i++)
         c->devices[i] = c->workers[members[i]].device;

@@ -31,12 +31,12 @@
 #ifndef CLEAVE_COMM_COMM_H
 #define CLEAVE_COMM_COMM_H
 
+#include "base/element.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum comm_type { COMM_FLOAT, COMM_DOUBLE };
 enum comm_method { COMM_GATHER, COMM_RING, COMM_TREE, COMM_HIERARCHICAL, COMM_METHOD_COUNT };
 
 const char *comm_method_name(enum comm_method method);
@@ -44,7 +44,7 @@ const char *comm_method_name(enum comm_method method);
 /* A sum over the same array of several workers, left in each of them. */
 struct comm_reduction {
     enum comm_method method;
-    enum comm_type type;
+    enum element type; /* F32 or F64 */
     int n_members;
     const int *members; /* worker numbers, ascending; this worker is one of them. Read until the
                            operation is done */

@@ -14,9 +14,9 @@
  * cache, and what 16 members have there in the second. */
 enum { BLOCK_BYTES = 8192 };
 
-void order_add(enum comm_type type, int64_t n, void *sum, const void *term)
+void order_add(enum element type, int64_t n, void *sum, const void *term)
 {
-    if (type == COMM_DOUBLE) {
+    if (type == ELEMENT_F64) {
         double *restrict a = sum;
         const double *restrict b = term;
         for (int64_t i = 0; i < n; i++)
@@ -112,7 +112,7 @@ int order_sum(const struct comm_reduction *r, void *const *parts, int64_t first,
 
 void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n)
 {
-    int64_t type_bytes = order_type_bytes(r->type);
+    int64_t type_bytes = element_bytes(r->type);
     int64_t block = BLOCK_BYTES / type_bytes;
     void *at[r->n_members];
     for (int64_t done = 0, length; done < n; done += length) {
@@ -180,7 +180,7 @@ int64_t comm_reduce_sent_bytes(const struct comm_reduction *r, int position)
     default:
         elements = r->count * (n - 1);
     }
-    return elements * order_type_bytes(r->type);
+    return elements * element_bytes(r->type);
 }
 
 int64_t order_sent_messages(const struct comm_reduction *r, int position)

@@ -19,11 +19,6 @@ static inline struct order_range order_cut(int64_t count, int n, int i)
     return (struct order_range){i * count / n, (i + 1) * count / n};
 }
 
-static inline int64_t order_type_bytes(enum comm_type type)
-{
-    return type == COMM_DOUBLE ? 8 : 4;
-}
-
 /* Nodes of a hierarchical reduction; the last may have fewer members. */
 static inline int order_nodes(const struct comm_reduction *r)
 {
@@ -31,7 +26,7 @@ static inline int order_nodes(const struct comm_reduction *r)
 }
 
 /* sum[i] += term[i], vectorised; the arrays are apart. */
-void order_add(enum comm_type type, int64_t n, void *sum, const void *term);
+void order_add(enum element type, int64_t n, void *sum, const void *term);
 
 /* Adds elements [first, first + n) of all members in the method's order. parts[position] points at
  * element `first` of that member's array and is used as room for partial sums. In the end all parts

@@ -163,7 +163,7 @@ struct machine_point cost_on_host(const struct machine *machine, const struct co
  */
 static void call_on_host(const struct machine *m, const struct cost_call *call, struct cost *c)
 {
-    int64_t size = call->reduces ? call->element_bytes : 1;
+    int64_t size = call->reduces ? element_bytes(call->type) : 1;
     struct machine_point p = cost_on_host(m, call, (double)call->n_bytes);
     struct machine_point nothing = cost_on_host(m, call, 0);
     int64_t count = call->n_bytes / size;
@@ -280,10 +280,10 @@ double cost_core_s(const struct cost_call *call, const struct cost *cost, int i)
         /* Each member's bytes out, and as many in; a message's go out here and in there. */
         const struct comm_reduction r = {
             .method = call->method,
-            .type = call->element_bytes == 8 ? COMM_DOUBLE : COMM_FLOAT,
+            .type = call->type,
             .n_members = call->n_members,
             .node_size = call->node_size,
-            .count = call->reduces ? call->n_bytes / call->element_bytes : 0,
+            .count = call->reduces ? call->n_bytes / element_bytes(call->type) : 0,
         };
         double n_bytes =
             call->reduces ? 2.0 * (double)comm_reduce_sent_bytes(&r, i) : (double)call->n_bytes;

@@ -32,9 +32,6 @@
 #include "comm/comm.h"
 #include "machine/machine.h"
 
-/* Of plans that are priced without being lowered: a float. */
-enum { COST_ELEMENT_BYTES = 4 };
-
 /* The roofline: so many operations, and so many bytes to and from memory.
  *
  *     launch_s + scale * max(flops / reached_flops_per_s, bytes / reached_bytes_per_s)
@@ -51,7 +48,7 @@ struct cost_call {
     bool reduces;
     enum comm_method method;
     int node_size;     /* COMM_HIERARCHICAL */
-    int element_bytes; /* of a sum */
+    enum element type; /* of a sum */
     int64_t n_bytes;   /* of the message, or of the array */
     int n_members;
 };

@@ -106,7 +106,7 @@ enum status survey_finish(comm *end, comm_op *op)
 static struct comm_reduction reduction(const struct survey_case *c, const int *members)
 {
     return (struct comm_reduction){.method = c->method,
-                                   .type = COMM_FLOAT,
+                                   .type = ELEMENT_F32,
                                    .n_members = c->n_members,
                                    .members = members,
                                    .node_size = c->n_members,

@@ -60,6 +60,7 @@ static enum status open_costs(struct forecast *f)
     f->backend = backend_list()[0];
     if (f->options->backend)
         TRY(backend_find(f->options->backend, &f->backend));
+    TRY(backend_check_precision(f->backend, (enum precision)f->options->run.precision));
     return open_profile(f);
 }
 
@@ -332,21 +333,21 @@ static int count_states(const struct forecast_run *run)
 struct predict_request forecast_request(struct forecast *f, const struct plan *plan,
                                         bool keep_times)
 {
-    struct predict_request r = {
-        .graph = f->graph,
-        .plan = plan,
-        .machine = f->machine,
-        .backend = f->backend,
-        .transport = f->transport,
-        .device = {.precision = (enum precision)f->options->run.precision, .threads = f->threads},
-        .n_states = count_states(&f->options->run),
-        .local = f->local,
-        .kinds_here = f->kinds_here,
-        .profile = f->profile,
-        .measure = measuring(f),
-        .scales = f->scales,
-        .feed = f->feed,
-        .keep_times = keep_times};
+    struct predict_request r = {.graph = f->graph,
+                                .plan = plan,
+                                .machine = f->machine,
+                                .backend = f->backend,
+                                .transport = f->transport,
+                                .device = {.threads = f->threads},
+                                .precision = (enum precision)f->options->run.precision,
+                                .n_states = count_states(&f->options->run),
+                                .local = f->local,
+                                .kinds_here = f->kinds_here,
+                                .profile = f->profile,
+                                .measure = measuring(f),
+                                .scales = f->scales,
+                                .feed = f->feed,
+                                .keep_times = keep_times};
     if (plan->schedule == PLAN_PIPEDREAM && plan->window > 1)
         add_other(&r, f->graph, true);
     add_other(&r, f->train_short, true);

@@ -16,6 +16,7 @@ static struct program_options describe(const struct predict_request *r, const st
     return (struct program_options){
         .backend = r->backend,
         .device = p->device,
+        .precision = r->precision,
         .training = true,
         .n_states = r->n_states,
         .plan = r->plan,

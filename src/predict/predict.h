@@ -36,9 +36,10 @@ struct predict_request {
     const struct machine *machine;
     const struct backend *backend; /* whose layouts and kernels count */
     const char *transport;         /* "threads" or "mpi" */
-    struct device_options device;  /* of each worker: threads and precision */
-    int n_states;                  /* of the optimizer, per trained parameter */
-    bool local; /* this host has the machine's devices: measured costs of this backend count */
+    struct device_options device;  /* of each worker */
+    enum precision precision;
+    int n_states; /* of the optimizer, per trained parameter */
+    bool local;   /* this host has the machine's devices: measured costs of this backend count */
     /* By kind of device: whether this host has such ones; others get rooflines. NULL: the machine
      * is this host, and workers beyond its devices take turns. */
     const bool *kinds_here;

@@ -101,14 +101,14 @@ static enum status open_player(struct rounds_player *p)
     const struct rounds *r = p->shared->rounds;
     const struct program *like = r->programs[r->workers[p->place]];
     const struct plan *plan = like->plan;
-    struct device_options wanted = {.precision = like->backend->device_precision(like->device),
-                                    .threads = like->backend->device_threads(like->device)};
+    struct device_options wanted = {.threads = like->backend->device_threads(like->device)};
     if (plan->n_workers > 1)
         (void)pin_thread(p->place, r->n_places, wanted.threads);
     TRY(like->backend->device_open(&wanted, &p->device));
     /* Of an asynchronous pipeline's window, enough steps to have every kind of instruction. */
     struct program_options o = {.backend = like->backend,
                                 .device = p->device,
+                                .precision = like->precision,
                                 .training = true,
                                 .n_states = like->n_states,
                                 .plan = plan,

@@ -173,7 +173,7 @@ static enum status emit_pass(struct emitter *e, const struct backward_work *w, e
 static enum status add_workspace(struct emitter *e, struct backward_work *w)
 {
     w->run.workspace = NO_BUFFER;
-    return emit_buffer(e, w->made->name, BUFFER_WORKSPACE, NULL,
+    return emit_buffer(e, w->made->name, BUFFER_WORKSPACE, ELEMENT_U8,
                        w->made->needs.backward_workspace_bytes, &w->run.workspace);
 }
 
@@ -187,9 +187,8 @@ static enum status emit_passes(struct emitter *e, struct backward_work *w)
         return STATUS_OK;
     }
     if (w->made->spec.shared_statistics) {
-        TRY(emit_buffer(e, w->made->name, BUFFER_ACTIVATIONS, NULL,
-                        w->made->needs.statistics_count * (int64_t)sizeof(double),
-                        &w->run.statistics));
+        TRY(emit_buffer(e, w->made->name, BUFFER_ACTIVATIONS, ELEMENT_F64,
+                        w->made->needs.statistics_count, &w->run.statistics));
         TRY(emit_pass(e, w, PASS_BACKWARD_STATISTICS));
         TRY(emit_statistics(e, w->group_number, w->micro, w->k, w->run.statistics, true, false));
         TRY(emit_delayed_weights(e)); /* something to do while the sum is under way */

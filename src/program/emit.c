@@ -14,8 +14,8 @@ enum status emit_append(struct emitter *e, void *array, int *n, int *capacity, s
     return STATUS_OK;
 }
 
-enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
-                        const layout *l, int64_t n_bytes, int *out)
+static enum status add_buffer(struct emitter *e, const struct buffer *like, int64_t n_bytes,
+                              int *out)
 {
     struct program *p = e->p;
     *out = NO_BUFFER;
@@ -26,16 +26,27 @@ enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class c
     int none = 0, n = p->n_buffers;
     TRY(emit_append(e, &e->in_lists, &n, &e->in_lists_capacity, sizeof none, &none));
     TRY(arrays_extend(e->arrays, p, ARRAY_BUFFERS, &b));
-    *b = (struct buffer){
-        .name = name, .class = class, .layout = l, .n_bytes = padded, .parent = NO_BUFFER};
+    *b = *like;
+    b->n_bytes = padded;
+    b->parent = NO_BUFFER;
     *out = p->n_buffers - 1;
     return STATUS_OK;
+}
+
+enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
+                        enum element type, int64_t count, int *out)
+{
+    const struct buffer like = {.name = name, .class = class, .type = type};
+    return add_buffer(e, &like, count * element_bytes(type), out);
 }
 
 enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int *out)
 {
-    return emit_buffer(e, name, class, l, e->p->backend->layout_bytes(l), out);
+    const struct backend *b = e->p->backend;
+    const struct buffer like = {
+        .name = name, .class = class, .layout = l, .type = b->layout_type(l)};
+    return add_buffer(e, &like, b->layout_bytes(l), out);
 }
 
 static enum status copy_list(struct emitter *e, struct list *l, int *n, const int **items)
@@ -132,7 +143,7 @@ enum status emit_reduction(struct emitter *e, const struct comm_reduction *spec,
     struct program_reduction *to;
     int workspace;
     int64_t n_bytes = p->transport ? p->transport->reduce_workspace_bytes(spec) : 0;
-    TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, NULL, n_bytes, &workspace));
+    TRY(emit_buffer(e, p->buffers[buffer].name, BUFFER_TRANSFER, ELEMENT_U8, n_bytes, &workspace));
     emit_reads(e, buffer);
     emit_writes(e, buffer);
     emit_writes(e, workspace);
@@ -181,7 +192,8 @@ enum status emit_natural_layout(struct emitter *e, int tensor, const struct shap
 {
     const struct part_tensor *t = &e->part->tensors[tensor];
     bool images = tensor == TENSOR_IMAGES || t->source == TENSOR_IMAGES;
+    enum element type = precision_get_info(e->p->precision)->activation;
     if (shape->rank < 4 || images)
-        return e->p->backend->layout_plain(e->p->device, shape, out);
-    return e->p->backend->layout_transfer(e->p->device, shape, 0, shape->dim[1], out);
+        return e->p->backend->layout_plain(e->p->device, type, shape, out);
+    return e->p->backend->layout_transfer(e->p->device, type, shape, 0, shape->dim[1], out);
 }

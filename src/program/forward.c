@@ -37,7 +37,8 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
         return STATUS_OK;
     const layout **l = &e->layouts[TENSOR_IMAGES][size];
     struct shape shape = region_shape(region, images->rank);
-    TRY(e->p->backend->layout_plain(e->p->device, &shape, l));
+    TRY(e->p->backend->layout_plain(e->p->device, precision_get_info(e->p->precision)->activation,
+                                    &shape, l));
     TRY(emit_tensor(e, "images", BUFFER_ACTIVATIONS, *l, &load->images));
     emit_instance(e, TENSOR_IMAGES, micro)->buffer = load->images;
     load->image_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
@@ -53,8 +54,7 @@ static enum status load_labels(struct emitter *e, int stage, int micro, struct p
     if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, 1))
         return STATUS_OK;
     int64_t n = region->axis[0].end - region->axis[0].begin;
-    TRY(emit_buffer(e, "labels", BUFFER_ACTIVATIONS, NULL, n * (int64_t)sizeof(int32_t),
-                    &load->labels));
+    TRY(emit_buffer(e, "labels", BUFFER_ACTIVATIONS, ELEMENT_I32, n, &load->labels));
     emit_group_instance(e, last, micro)->run.labels = load->labels;
     load->label_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
     return STATUS_OK;
@@ -116,7 +116,7 @@ enum status emit_statistics(struct emitter *e, int group_number, int micro, stru
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
     struct comm_reduction r = {
         .method = COMM_GATHER,
-        .type = COMM_DOUBLE,
+        .type = ELEMENT_F64,
         .n_members = k->n_members,
         .members = k->members,
         .count = e->p->groups[k->group].needs.statistics_count,
@@ -220,8 +220,8 @@ static enum status run_forward(struct emitter *e, int group_number, int micro, s
     const struct program_group *g = &p->groups[k->group];
     const struct graph_node *node = &p->graph->nodes[g->first_node];
     if (g->spec.shared_statistics) {
-        TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, NULL,
-                        g->needs.statistics_count * (int64_t)sizeof(double), &run->statistics));
+        TRY(emit_buffer(e, g->name, BUFFER_ACTIVATIONS, ELEMENT_F64, g->needs.statistics_count,
+                        &run->statistics));
         for (int i = 0; i < g->spec.op.n_inputs; i++)
             emit_reads(e, run->input[i]);
         emit_writes(e, run->statistics);
@@ -282,9 +282,9 @@ enum status emit_forward(struct emitter *e, int group_number, int micro, bool ag
             const layout *l = e->layouts[g->output][size];
             TRY(emit_tensor(e, e->part->tensors[g->output].name, BUFFER_ACTIVATIONS, l,
                             &run->output));
-            TRY(emit_buffer(e, made->name, BUFFER_ACTIVATIONS, NULL, made->needs.saved_bytes,
+            TRY(emit_buffer(e, made->name, BUFFER_ACTIVATIONS, ELEMENT_U8, made->needs.saved_bytes,
                             &run->saved));
-            TRY(emit_buffer(e, made->name, BUFFER_WORKSPACE, NULL,
+            TRY(emit_buffer(e, made->name, BUFFER_WORKSPACE, ELEMENT_U8,
                             made->needs.forward_workspace_bytes, &run->workspace));
             out->buffer = run->output;
             TRY(run_forward(e, group_number, micro, k, run));

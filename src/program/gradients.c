@@ -32,25 +32,28 @@ static struct instr about_param(const struct emitter *e, int number, int step)
 
 /* ---- buckets ---- */
 
-static bool same_members(const struct bucket *b, const struct program_param *p)
+static bool suits(const struct program *program, const struct bucket *b,
+                  const struct program_param *p)
 {
-    if (b->n_members != p->n_holders)
+    if (b->n_members != p->n_holders || b->type != program->buffers[p->gradient].type)
         return false;
     return b->members == p->holders ||
            memcmp(b->members, p->holders, (size_t)b->n_members * sizeof *b->members) == 0;
 }
 
-/* Into the open bucket of the parameter's holders. */
+/* Into the open bucket of the parameter's holders and type. */
 static enum status put_into_bucket(struct emitter *e, int number)
 {
     struct program *p = e->p;
     const struct program_param *param = &p->params[number];
     int at = 0;
-    while (at < e->n_buckets && (e->buckets[at].closed || !same_members(&e->buckets[at], param)))
+    while (at < e->n_buckets && (e->buckets[at].closed || !suits(p, &e->buckets[at], param)))
         at++;
     if (at == e->n_buckets) {
-        struct bucket new = {
-            .n_members = param->n_holders, .members = param->holders, .buffer = NO_BUFFER};
+        struct bucket new = {.n_members = param->n_holders,
+                             .members = param->holders,
+                             .type = p->buffers[param->gradient].type,
+                             .buffer = NO_BUFFER};
         TRY(emit_append(e, &e->buckets, &e->n_buckets, &e->bucket_capacity, sizeof new, &new));
     }
     struct bucket *b = &e->buckets[at];
@@ -77,7 +80,8 @@ enum status emit_buckets(struct emitter *e)
     for (int i = 0; i < e->n_buckets; i++) {
         struct bucket *b = &e->buckets[i];
         b->closed = true;
-        TRY(emit_buffer(e, "gradients", BUFFER_GRADIENTS, NULL, b->n_bytes, &b->buffer));
+        TRY(emit_buffer(e, "gradients", BUFFER_GRADIENTS, b->type,
+                        b->n_bytes / element_bytes(b->type), &b->buffer));
         for (int k = 0; k < b->n_params; k++)
             p->buffers[p->params[b->params[k]].gradient].parent = b->buffer;
     }
@@ -99,14 +103,13 @@ static enum comm_method method_of(const struct plan *plan)
 static enum status reduce_bucket(struct emitter *e, const struct bucket *b, int step)
 {
     struct program *p = e->p;
-    bool wide = p->backend->device_precision(p->device) == PRECISION_DOUBLE;
     struct comm_reduction r = {
         .method = method_of(p->plan),
-        .type = wide ? COMM_DOUBLE : COMM_FLOAT,
+        .type = b->type,
         .n_members = b->n_members,
         .members = b->members,
         .node_size = p->plan->workers_per_node,
-        .count = b->n_bytes / (int64_t)(wide ? sizeof(double) : sizeof(float)),
+        .count = b->n_bytes / element_bytes(b->type),
         .tag = emit_tag(TAG_BUCKET, (int64_t)step * p->graph->n_params + b->params[0])};
     return emit_reduction(e, &r, b->buffer, about_param(e, b->params[0], step));
 }

@@ -39,6 +39,7 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
     const struct program *p = e->p;
     const struct plan *plan = p->plan;
     *spec = (struct group_spec){.op = piece->op,
+                                .precision = p->precision,
                                 .activation = g->activation,
                                 .residual = g->residual_sum,
                                 .training = p->training,

@@ -124,6 +124,7 @@ struct bucket {
     const int *members;
     int n_params, *params, param_capacity;
     int64_t n_bytes;
+    enum element type;
     int buffer;
     bool closed;
 };
@@ -188,8 +189,9 @@ static inline void emit_writes(struct emitter *e, int buffer)
 enum status emit_append(struct emitter *e, void *array, int *n, int *capacity, size_t item_bytes,
                         const void *item) MUST_USE;
 
+/* Of so many elements without a shape; NO_BUFFER for none. */
 enum status emit_buffer(struct emitter *e, const char *name, enum buffer_class class,
-                        const layout *l, int64_t n_bytes, int *out) MUST_USE;
+                        enum element type, int64_t count, int *out) MUST_USE;
 enum status emit_tensor(struct emitter *e, const char *name, enum buffer_class class,
                         const layout *l, int *out) MUST_USE;
 /* The instruction, with what emit_reads and emit_writes have gathered for it. */

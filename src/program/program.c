@@ -83,6 +83,7 @@ static enum status start(const struct lowering *given, arena *memory, struct pro
                              .backend = o->backend,
                              .device = o->device,
                              .transport = o->transport,
+                             .precision = o->precision,
                              .training = o->training,
                              .n_states = o->n_states};
     return STATUS_OK;

@@ -54,7 +54,8 @@ enum { BUFFER_ALIGNMENT = 64, NO_BUFFER = -1 };
 
 struct buffer {
     const char *name;
-    const layout *layout; /* NULL for bytes without a shape (saved, workspace, labels) */
+    const layout *layout; /* NULL for data without a shape (saved, workspace, labels) */
+    enum element type;    /* the layout's; U8: bytes that only kernels know */
     enum buffer_class class;
     int parent;            /* the buffer it is a part of, or NO_BUFFER */
     int64_t parent_offset; /* where in its parent */
@@ -175,6 +176,7 @@ struct program {
     const struct backend *backend;
     device *device;
     const struct comm_table *transport; /* NULL: none */
+    enum precision precision;
     bool training;
     int n_states; /* optimizer tensors per trained parameter */
     int n_steps;  /* batches one run of the program trains on; 1 except between two flushes of an
@@ -201,6 +203,7 @@ struct program {
 struct program_options {
     const struct backend *backend;
     device *device;
+    enum precision precision;
     bool training;
     int n_states;
     /* How the step is split, and which worker this is; NULL: one worker. Must outlive the program.

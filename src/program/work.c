@@ -105,6 +105,15 @@ static void put_layout(struct writer *w, const layout *l)
     put(w, w->p->backend->layout_text(l, text, sizeof text));
 }
 
+/* " bf16", where a size alone says nothing of the type; nothing for the usual one. */
+static void put_type(struct writer *w, enum element type)
+{
+    if (type == ELEMENT_F32)
+        return;
+    put(w, " ");
+    put(w, element_name(type));
+}
+
 static void put_buffer(struct writer *w, int buffer)
 {
     if (buffer != NO_BUFFER)
@@ -303,12 +312,15 @@ static void put_instr(struct writer *w, const struct instr *instr)
         put(w, kind_words[instr->kind]);
         put(w, " ");
         put_number(w, p->buffers[p->copies[instr->index].to].n_bytes);
+        if (instr->kind == INSTR_ACCUMULATE)
+            put_type(w, p->buffers[p->copies[instr->index].to].type);
         break;
     case INSTR_UPDATE:
         put(w, "update ");
         put_number(w, count_states(&p->params[instr->param]));
         put(w, " ");
         put_number(w, p->buffers[p->params[instr->param].weight].n_bytes);
+        put_type(w, p->buffers[p->params[instr->param].weight].type);
         break;
     case INSTR_SEND: /* these do not compute */
     case INSTR_RECEIVE:
@@ -328,11 +340,6 @@ const char *program_instr_key(const struct program *p, int i, char *key, size_t 
 }
 
 /* ---- amounts ---- */
-
-static double element_bytes(const struct program *p)
-{
-    return p->backend->device_precision(p->device) == PRECISION_DOUBLE ? 8 : 4;
-}
 
 static double elements(const struct shape *s)
 {
@@ -412,19 +419,22 @@ static struct amount amount_of_folded(const struct group_spec *spec, enum pass p
 }
 
 static struct work_amount amount_of_group(const struct group_spec *spec, enum pass pass,
-                                          int n_gradients, double element_size)
+                                          int n_gradients)
 {
+    const struct precision_info *types = precision_get_info(spec->precision);
     struct amount op = amount_of_pass(spec, pass);
     struct amount folded = amount_of_folded(spec, pass, n_gradients);
     return (struct work_amount){.flops = op.flops + folded.flops,
-                                .bytes = (op.elements + folded.elements) * element_size,
+                                .bytes = (op.elements + folded.elements) *
+                                         (double)element_bytes(types->activation),
                                 .convolves = spec->op.op == OP_CONV2D};
 }
 
 static struct work_amount amount_of_fold(int n_addends, bool activates, double n_bytes,
-                                         double element_size)
+                                         enum element type)
 {
-    return (struct work_amount){.flops = (n_addends - 1 + activates) * n_bytes / element_size,
+    double count = n_bytes / (double)element_bytes(type);
+    return (struct work_amount){.flops = (n_addends - 1 + activates) * count,
                                 .bytes = (n_addends + activates + 1) * n_bytes};
 }
 
@@ -434,7 +444,9 @@ static struct work_amount amount_of_copy(const struct program *p, const struct r
     for (int a = 0; a < p->backend->layout_shape(c->from_layout)->rank; a++)
         n *= (double)c->extent[a];
     return (struct work_amount){.flops = c->add ? n : 0,
-                                .bytes = (c->add ? 3 : 2) * n * element_bytes(p)};
+                                .bytes =
+                                    (c->add ? 3 : 2) * n *
+                                    (double)element_bytes(p->backend->layout_type(c->to_layout))};
 }
 
 static struct work_amount amount_of_load(const struct program *p, const struct program_load *load)
@@ -453,9 +465,9 @@ static struct work_amount amount_of_bytes(const struct program *p, int buffer, i
     return (struct work_amount){.bytes = tensors * (double)p->buffers[buffer].n_bytes};
 }
 
-static struct work_amount amount_of_update(int states, double n_bytes, double element_size)
+static struct work_amount amount_of_update(int states, double n_bytes, enum element type)
 {
-    return (struct work_amount){.flops = (2 + 3 * states) * n_bytes / element_size,
+    return (struct work_amount){.flops = (2 + 3 * states) * n_bytes / (double)element_bytes(type),
                                 .bytes = (3 + 2 * states) * n_bytes};
 }
 
@@ -476,26 +488,29 @@ struct work_amount program_instr_amount(const struct program *p, int i)
         if (program_instr_is_free(p, i))
             return none;
         return amount_of_group(&p->groups[instr->group].spec, instr->pass,
-                               p->runs[instr->index].n_output_grads, element_bytes(p));
-    case INSTR_FOLD:
-        return amount_of_fold(
-            p->folds[instr->index].n_addends, p->folds[instr->index].activation != ACTIVATION_NONE,
-            (double)p->buffers[p->folds[instr->index].to].n_bytes, element_bytes(p));
+                               p->runs[instr->index].n_output_grads);
+    case INSTR_FOLD: {
+        const struct program_fold *fold = &p->folds[instr->index];
+        const struct buffer *to = &p->buffers[fold->to];
+        return amount_of_fold(fold->n_addends, fold->activation != ACTIVATION_NONE,
+                              (double)to->n_bytes, to->type);
+    }
     case INSTR_COPY:
         return amount_of_copy(p, &p->copies[instr->index].region);
     case INSTR_CLEAR:
         return amount_of_bytes(p, p->copies[instr->index].to, 1);
     case INSTR_ACCUMULATE: {
         struct work_amount a = amount_of_bytes(p, p->copies[instr->index].to, 3);
-        a.flops = a.bytes / 3 / element_bytes(p);
+        a.flops = a.bytes / 3 / (double)element_bytes(p->buffers[p->copies[instr->index].to].type);
         return a;
     }
     case INSTR_STASH:
         return amount_of_bytes(p, p->copies[instr->index].to, 2);
-    case INSTR_UPDATE:
-        return amount_of_update(count_states(&p->params[instr->param]),
-                                (double)p->buffers[p->params[instr->param].weight].n_bytes,
-                                element_bytes(p));
+    case INSTR_UPDATE: {
+        const struct buffer *weight = &p->buffers[p->params[instr->param].weight];
+        return amount_of_update(count_states(&p->params[instr->param]), (double)weight->n_bytes,
+                                weight->type);
+    }
     case INSTR_SEND:
     case INSTR_RECEIVE:
     case INSTR_REDUCE:
@@ -523,6 +538,7 @@ static void name_group_family(const struct group_spec *spec, enum pass pass,
     put_flag(&w, " twice", reads_twice(spec)); /* profiles may have older times without it */
     put(&w, " ");
     put(&w, pass_words[pass]);
+    put_type(&w, precision_get_info(spec->precision)->activation);
     (void)hand_over(&w, work->family, sizeof work->family);
 }
 
@@ -544,9 +560,30 @@ static void name_copy_family(const struct program *p, const struct region_copy *
     (void)hand_over(&w, work->family, sizeof work->family);
 }
 
-static void name_update_family(int states, struct instr_work *work)
+static void name_family(const char *word, enum element type, struct instr_work *work)
 {
-    (void)snprintf(work->family, sizeof work->family, "update %d", states);
+    bool usual = type == ELEMENT_F32;
+    (void)snprintf(work->family, sizeof work->family, "%s%s%s", word, usual ? "" : " ",
+                   usual ? "" : element_name(type));
+}
+
+static void name_update_family(int states, enum element type, struct instr_work *work)
+{
+    char words[16];
+    (void)snprintf(words, sizeof words, "update %d", states);
+    name_family(words, type, work);
+}
+
+/* Of those instructions that are named by their kind; F32 where only bytes count. */
+static enum element type_of(const struct program *p, const struct instr *instr)
+{
+    if (instr->kind == INSTR_FOLD)
+        return p->buffers[p->folds[instr->index].to].type;
+    if (instr->kind == INSTR_ACCUMULATE)
+        return p->buffers[p->copies[instr->index].to].type;
+    if (instr->kind == INSTR_LOAD && p->loads[instr->index].images != NO_BUFFER)
+        return p->buffers[p->loads[instr->index].images].type;
+    return ELEMENT_F32;
 }
 
 static void name_instr_family(const struct program *p, const struct instr *instr,
@@ -557,9 +594,10 @@ static void name_instr_family(const struct program *p, const struct instr *instr
     else if (instr->kind == INSTR_COPY)
         name_copy_family(p, &p->copies[instr->index].region, work);
     else if (instr->kind == INSTR_UPDATE)
-        name_update_family(count_states(&p->params[instr->param]), work);
+        name_update_family(count_states(&p->params[instr->param]),
+                           p->buffers[p->params[instr->param].weight].type, work);
     else if (kind_words[instr->kind])
-        (void)snprintf(work->family, sizeof work->family, "%s", kind_words[instr->kind]);
+        name_family(kind_words[instr->kind], type_of(p, instr), work);
 }
 
 /* ---- work ---- */
@@ -572,23 +610,23 @@ static void set_amount(struct instr_work *work, struct work_amount amount)
 }
 
 void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
-                   double element_size, struct instr_work *work)
+                   struct instr_work *work)
 {
     name_group_family(spec, pass, work);
-    set_amount(work, amount_of_group(spec, pass, n_gradients, element_size));
+    set_amount(work, amount_of_group(spec, pass, n_gradients));
 }
 
-void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
+void work_of_fold(int n_addends, bool activates, double n_bytes, enum element type,
                   struct instr_work *work)
 {
-    (void)snprintf(work->family, sizeof work->family, "fold");
-    set_amount(work, amount_of_fold(n_addends, activates, n_bytes, element_size));
+    name_family(kind_words[INSTR_FOLD], type, work);
+    set_amount(work, amount_of_fold(n_addends, activates, n_bytes, type));
 }
 
-void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work)
+void work_of_update(int states, double n_bytes, enum element type, struct instr_work *work)
 {
-    name_update_family(states, work);
-    set_amount(work, amount_of_update(states, n_bytes, element_size));
+    name_update_family(states, type, work);
+    set_amount(work, amount_of_update(states, n_bytes, type));
 }
 
 void program_instr_work(const struct program *p, int i, struct instr_work *work)

@@ -33,10 +33,10 @@ const char *program_instr_key(const struct program *p, int i, char *key, size_t 
 /* The same without a program, for pieces that were not lowered: one pass of a group that gets so
  * many gradients; the sum of gradients, times an activation's slope; an update. Fill *work. */
 void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
-                   double element_size, struct instr_work *work);
-void work_of_fold(int n_addends, bool activates, double n_bytes, double element_size,
+                   struct instr_work *work);
+void work_of_fold(int n_addends, bool activates, double n_bytes, enum element type,
                   struct instr_work *work);
-void work_of_update(int states, double n_bytes, double element_size, struct instr_work *work);
+void work_of_update(int states, double n_bytes, enum element type, struct instr_work *work);
 
 enum cost_origin { COST_NONE, COST_MEASURED, COST_FITTED, COST_ROOFLINE, COST_ORIGIN_COUNT };
 

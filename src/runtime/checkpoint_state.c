@@ -14,8 +14,6 @@
 /* Reals are printed with 17 digits (jansson's default), which give the same double back. */
 enum { PRINT_FLAGS = JSON_INDENT(2) | JSON_REAL_PRECISION(17) };
 
-static const char *const precision_names[] = {
-    [PRECISION_FLOAT] = "float", [PRECISION_DOUBLE] = "double", NULL};
 static const char *const rule_names[UPDATE_KIND_COUNT + 1] = {
     [UPDATE_SGD] = "sgd", [UPDATE_ADAMW] = "adamw"};
 

@@ -52,6 +52,7 @@ static enum status create_program(struct crew_worker *w, enum crew_program which
     const struct crew_options *o = &w->crew->options;
     struct program_options options = {.backend = o->backend,
                                       .device = w->device,
+                                      .precision = o->precision,
                                       .training = crew_trains(which),
                                       .n_states = o->n_states,
                                       .plan = o->plan,
@@ -70,7 +71,7 @@ static enum status lower_worker(int number, void *user)
 {
     const crew *c = user;
     struct crew_worker *w = &c->workers[number];
-    struct device_options wanted = {.precision = c->options.precision, .threads = c->threads};
+    struct device_options wanted = {.threads = c->threads};
     bind_to_cores(w);
     TRY(c->options.backend->device_open(&wanted, &w->device));
     for (int p = 0; p < CREW_PROGRAM_COUNT; p++)
@@ -254,6 +255,7 @@ static enum status build(crew *c)
         return status_fail(STATUS_USAGE, "the plan is for %d worker%s, but there are %d processes",
                            o->plan->n_workers, o->plan->n_workers == 1 ? "" : "s",
                            o->process->size);
+    TRY(backend_check_precision(o->backend, o->precision));
     TRY(crew_agree(o->process, make_workers(c)));
     TRY(crew_agree(o->process, check_alike(c)));
     TRY(crew_agree(o->process, crew_check_memory(c)));

@@ -214,15 +214,18 @@ static enum status run_update(executor *e, const struct program *p, int number,
                               const struct update_rule *usual)
 {
     const struct program_param *param = &p->params[number];
+    const struct buffer *weight = &p->buffers[param->weight];
     const struct param_group *own = &p->graph->params[number].group;
     struct update_rule rule = *usual;
     rule.learning_rate *= own->rate_factor > 0 ? own->rate_factor : 1;
     rule.weight_decay = own->skips_decay ? 0 : rule.weight_decay;
-    void *const state[2] = {executor_place(e, p, param->state[0]),
-                            executor_place(e, p, param->state[1])};
-    return e->backend->update(e->stream, &rule, p->buffers[param->weight].n_bytes,
-                              executor_place(e, p, param->weight),
-                              executor_place(e, p, param->gradient), state);
+    const struct update_args args = {
+        .count = weight->n_bytes / element_bytes(weight->type),
+        .type = weight->type,
+        .weight = executor_place(e, p, param->weight),
+        .gradient = executor_place(e, p, param->gradient),
+        .state = {executor_place(e, p, param->state[0]), executor_place(e, p, param->state[1])}};
+    return e->backend->update(e->stream, &rule, &args);
 }
 
 static enum status run_copy(executor *e, const struct program *p, const struct instr *instr)
@@ -230,14 +233,16 @@ static enum status run_copy(executor *e, const struct program *p, const struct i
     const struct program_copy *c = &p->copies[instr->index];
     const void *from = executor_place(e, p, c->from);
     void *to = executor_place(e, p, c->to);
-    int64_t n_bytes = p->buffers[c->to].n_bytes;
+    const struct buffer *target = &p->buffers[c->to];
+    int64_t n_bytes = target->n_bytes;
     switch (instr->kind) {
     case INSTR_COPY:
         return e->backend->copy_region(e->stream, &c->region, from, to);
     case INSTR_CLEAR:
         return e->backend->clear(e->stream, to, n_bytes);
     case INSTR_ACCUMULATE:
-        return e->backend->accumulate(e->stream, from, to, n_bytes);
+        return e->backend->accumulate(e->stream, target->type,
+                                      n_bytes / element_bytes(target->type), from, to);
     default:
         return e->backend->copy(e->stream, from, to, n_bytes);
     }

@@ -12,11 +12,12 @@ enum { REHEARSAL_NUMBERS = 1 << 16 };
 /* Writes the numbers of a round over device memory, again and again. */
 static enum status fill_memory(executor *e, void *to, int64_t n_bytes)
 {
-    int64_t element = e->backend->device_precision(e->device) == PRECISION_DOUBLE ? 8 : 4;
+    enum element type = precision_get_info(e->programs[0].program->precision)->activation;
+    int64_t element = element_bytes(type);
     for (int64_t at = 0, n = n_bytes / element; at < n; at += REHEARSAL_NUMBERS) {
         struct shape part = SHAPE1(n - at < REHEARSAL_NUMBERS ? n - at : REHEARSAL_NUMBERS);
         const layout *plain;
-        TRY(e->backend->layout_plain(e->device, &part, &plain));
+        TRY(e->backend->layout_plain(e->device, type, &part, &plain));
         TRY(e->backend->upload(e->stream, e->numbers, (char *)to + at * element, plain));
     }
     return STATUS_OK;

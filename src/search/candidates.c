@@ -121,7 +121,8 @@ static enum status estimate_from(struct finder *f, int first)
     for (int i = first; i < f->list.n; i++) {
         struct candidate *c = &f->list.list[i];
         struct plan_price e;
-        TRY(plan_price(f->request->graph, c->plan, f->request->machine, f->request->scales, &e));
+        TRY(plan_price(f->request->graph, c->plan, f->request->machine, f->request->precision,
+                       f->request->scales, &e));
         c->bound_s = e.bound_s;
         c->estimate_s = c->step_s = e.step_s;
         c->fits = true;

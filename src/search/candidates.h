@@ -85,6 +85,7 @@ struct candidate_request {
     bool named_only;                 /* no searches */
     int64_t micro_batches;           /* of pipelines; 0: tried */
     enum plan_batch_norm batch_norm; /* of all plans */
+    enum precision precision;
     struct cost_scales scales;
     double limit_s;       /* of the whole search; 0: none */
     double most_worker_s; /* workers * step: a plan above it may not win; 0: no limit */

@@ -234,6 +234,7 @@ static enum status list_with(const struct candidate_request *request,
     struct pricing_request pricing = {.graph = request->graph,
                                       .machine = request->machine,
                                       .transport = costs->transport,
+                                      .precision = request->precision,
                                       .n_workers = request->n_workers,
                                       .n_states = costs->n_states,
                                       .norms_by_worker = request->batch_norm == PLAN_NORM_WORKER};

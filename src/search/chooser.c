@@ -207,23 +207,24 @@ static void show(void *user, int done, int all, const char *name)
 static struct candidate_request request_of(struct chooser *c, int n_workers)
 {
     const struct chooser_options *o = c->options;
-    return (struct candidate_request){.graph = c->forecast->graph,
-                                      .machine = c->forecast->machine,
-                                      .n_workers = n_workers,
-                                      .fewer = o->fewer || o->most_worker_hours > 0,
-                                      .allow_stale = o->allow_stale,
-                                      .named_only = o->named_only,
-                                      .micro_batches = o->micro_batches,
-                                      .batch_norm = o->batch_norm,
-                                      .scales = c->forecast->scales,
-                                      .limit_s = find_limit(c, n_workers),
-                                      .most_worker_s =
-                                          o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
-                                      .prepare = prepare,
-                                      .try_plans = can_try(c) ? try_plans : NULL,
-                                      .on_progress = o->quiet && !o->on_candidate ? NULL : show,
-                                      .stops = is_stopped,
-                                      .user = c};
+    return (struct candidate_request){
+        .graph = c->forecast->graph,
+        .machine = c->forecast->machine,
+        .n_workers = n_workers,
+        .fewer = o->fewer || o->most_worker_hours > 0,
+        .allow_stale = o->allow_stale,
+        .named_only = o->named_only,
+        .micro_batches = o->micro_batches,
+        .batch_norm = o->batch_norm,
+        .precision = (enum precision)c->forecast->options->run.precision,
+        .scales = c->forecast->scales,
+        .limit_s = find_limit(c, n_workers),
+        .most_worker_s = o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
+        .prepare = prepare,
+        .try_plans = can_try(c) ? try_plans : NULL,
+        .on_progress = o->quiet && !o->on_candidate ? NULL : show,
+        .stops = is_stopped,
+        .user = c};
 }
 
 enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set **out)

@@ -136,6 +136,7 @@ static enum status price_stage(struct stage_view *v, const struct known_costs *c
     struct pricing_request r = {.graph = graph,
                                 .machine = v->request->machine,
                                 .transport = v->request->transport,
+                                .precision = v->request->precision,
                                 .first_device = stage->workers[0],
                                 .n_workers = stage->n_workers,
                                 .samples = (graph->batch + micros - 1) / micros,

@@ -134,7 +134,7 @@ static double find_memory(const struct pipeline_search *p, const struct stage_co
 {
     int in_flight = count_in_flight(p, behind);
     int versions = p->schedule == PLAN_PIPEDREAM ? behind : 0;
-    double weights = (2 + p->request->pricing.n_states + versions) * c->weight_bytes;
+    double weights = pricing_weights_bytes(&p->request->pricing, c->weight_bytes, versions);
     double kept = recompute ? c->kept_bytes + in_flight * c->input_bytes
                             : in_flight * (c->kept_bytes + c->input_bytes);
     return weights + KEPT_MARGIN * kept;

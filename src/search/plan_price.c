@@ -9,7 +9,6 @@
 
 /* Of backward, behind which sums of gradients go on. */
 static const double HIDING = 0.8;
-static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
 
 /* Of one micro-batch, but sync_s and update_s, which are of a step. */
 struct stage_sum {
@@ -21,6 +20,7 @@ struct plan_pricer {
     const struct graph *graph;
     const struct plan *plan;
     const struct machine *machine;
+    enum precision precision;
     struct cost_scales scales;
     arena *memory;
     struct topology whole; /* all workers */
@@ -153,20 +153,21 @@ static enum status price_edge(struct plan_pricer *p, int to, int input)
 {
     int from = p->graph->nodes[to].input[input];
     const struct plan_layer *maker = &p->plan->layers[from], *reader = &p->plan->layers[to];
+    double each = (double)element_bytes(precision_get_info(p->precision)->activation);
     struct sharding own, read;
     if (from == 0) /* the images: every worker loads what it reads */
         return STATUS_OK;
     if (maker->stage == reader->stage) {
         TRY(find_sharding(p, from, -1, &own));
         TRY(find_sharding(p, to, input, &read));
-        p->sums[p->stage].moves_s += sharding_move_s(&p->topology, &own, &read, ELEMENT_BYTES);
+        p->sums[p->stage].moves_s += sharding_move_s(&p->topology, &own, &read, each);
         return STATUS_OK;
     }
     const struct plan_stage *a = &p->plan->stages[maker->stage];
     const struct plan_stage *b = &p->plan->stages[reader->stage];
     const struct shape *shape = &p->graph->nodes[to].op.input[input];
     int64_t n_elements = shape_elements(shape) / shape->dim[0] * p->readers.samples;
-    double n_bytes = (double)n_elements * ELEMENT_BYTES;
+    double n_bytes = (double)n_elements * each;
     p->sums[p->stage].moves_s += 2 * stage_cross_s(&p->whole, a->workers[0], a->n_workers,
                                                    b->workers[0], b->n_workers, n_bytes);
     return STATUS_OK;
@@ -263,6 +264,7 @@ static enum status price(struct plan_pricer *p, struct plan_price *out)
                                           .machine = p->machine,
                                           .transport = "threads",
                                           .sources = sources,
+                                          .precision = p->precision,
                                           .samples = samples,
                                           .n_states = 1,
                                           .bucket_bytes = plan->bucket_bytes,
@@ -287,8 +289,8 @@ static enum status price(struct plan_pricer *p, struct plan_price *out)
 }
 
 enum status plan_price(const struct graph *graph, const struct plan *plan,
-                       const struct machine *machine, struct cost_scales scales,
-                       struct plan_price *out)
+                       const struct machine *machine, enum precision precision,
+                       struct cost_scales scales, struct plan_price *out)
 {
     struct plan_pricer *p;
     arena *memory;
@@ -299,6 +301,7 @@ enum status plan_price(const struct graph *graph, const struct plan *plan,
         p->graph = graph;
         p->plan = plan;
         p->machine = machine;
+        p->precision = precision;
         p->scales = scales;
         p->memory = memory;
         st = price(p, out);

@@ -26,7 +26,7 @@ struct plan_price {
 };
 
 enum status plan_price(const struct graph *graph, const struct plan *plan,
-                       const struct machine *machine, struct cost_scales scales,
-                       struct plan_price *out) MUST_USE;
+                       const struct machine *machine, enum precision precision,
+                       struct cost_scales scales, struct plan_price *out) MUST_USE;
 
 #endif

@@ -14,8 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
-
 double pricing_total(const struct pricing_request *request, const struct pricing_cost *cost)
 {
     return cost->forward_s + cost->backward_s + cost->update_s + cost->statistics_s +
@@ -24,7 +22,23 @@ double pricing_total(const struct pricing_request *request, const struct pricing
 
 double pricing_bytes(const struct pricing_request *request, const struct pricing_cost *cost)
 {
-    return (2 + request->n_states) * cost->weight_bytes + cost->kept_bytes;
+    return pricing_weights_bytes(request, cost->weight_bytes, 0) + cost->kept_bytes;
+}
+
+double pricing_weights_bytes(const struct pricing_request *request, double weight_bytes,
+                             int versions)
+{
+    const struct precision_info *types = precision_get_info(request->precision);
+    int64_t weight = element_bytes(types->weight), master = element_bytes(types->master);
+    int64_t gradient = element_bytes(types->gradient);
+    int64_t each = (1 + versions) * weight + (master > weight ? master : 0) + gradient +
+                   request->n_states * master;
+    return weight_bytes / (double)gradient * (double)each;
+}
+
+static double activation_bytes(const struct pricing_request *request)
+{
+    return (double)element_bytes(precision_get_info(request->precision)->activation);
 }
 
 /* ---- different layers ---- */
@@ -142,8 +156,8 @@ static enum status price_edge(struct builder *m, const struct distinct_layer *fr
     *out = table;
     for (int x = 0; x < rows; x++)
         for (int y = 0; y < columns; y++)
-            *table++ =
-                sharding_move_s(&m->topology, &from->own[x], &to->reads[input][y], ELEMENT_BYTES);
+            *table++ = sharding_move_s(&m->topology, &from->own[x], &to->reads[input][y],
+                                       activation_bytes(&m->p->request));
     return STATUS_OK;
 }
 
@@ -169,7 +183,7 @@ static enum status add_edge(struct builder *m, int to, int input)
     struct pricing_edge e = {.from = from, .to = to, .node = node, .input = input};
     struct shape s = reader->op.input[input];
     s.dim[0] = m->choices.samples;
-    e.tensor_bytes = (double)shape_elements(&s) * ELEMENT_BYTES;
+    e.tensor_bytes = (double)shape_elements(&s) * activation_bytes(&p->request);
     e.table = find_equal_edge(m, &e);
     if (!e.table) {
         if (is_stopped(m))

@@ -27,6 +27,7 @@ struct pricing_request {
     const char *transport; /* whose curves count on CPU hosts: "threads", "mpi" */
     /* The costs of computing, by kind of device. */
     const struct cost_source *sources;
+    enum precision precision;
     int first_device, n_workers; /* worker w is on device (first_device + w) % n_devices */
     int64_t samples;             /* of a (micro-)batch; 0: the graph's batch */
     int n_states;                /* of the optimizer, per weight */
@@ -45,7 +46,7 @@ struct pricing_cost {
     double forward_s, backward_s, update_s, statistics_s;
     double sync_s;       /* all of it; (1 - hidden_sync) counts */
     double inside_s;     /* moves between the layer's own nodes (partial sums) */
-    double weight_bytes; /* parameters it holds */
+    double weight_bytes; /* of the gradients of all parameters it holds */
     double kept_bytes;   /* activations and gradients of one (micro-)batch, none freed */
 };
 
@@ -54,6 +55,11 @@ double pricing_total(const struct pricing_request *request, const struct pricing
 
 /* A worker's memory for it: weights, gradients and the optimizer's state, and kept activations. */
 double pricing_bytes(const struct pricing_request *request, const struct pricing_cost *cost);
+
+/* The part of parameters of weight_bytes: weights and so many older versions of them, masters,
+ * gradients, the optimizer's state. */
+double pricing_weights_bytes(const struct pricing_request *request, double weight_bytes,
+                             int versions);
 
 struct pricing_layer {
     struct choice_layer nodes;

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double ELEMENT_BYTES = COST_ELEMENT_BYTES;
-
 /* ---- pieces ---- */
 
 /* Of the longest parts, the one in the middle: it has a halo on both sides. */
@@ -69,13 +67,24 @@ static double seconds_of(const struct cost_source *source, const struct group_sp
                          enum pass pass, int n_gradients)
 {
     struct instr_work work;
-    work_of_group(spec, pass, n_gradients, ELEMENT_BYTES, &work);
+    work_of_group(spec, pass, n_gradients, &work);
     return costs_estimate(source, &work);
 }
 
 static double elements(const struct shape *s)
 {
     return (double)shape_elements(s);
+}
+
+static const struct precision_info *types_of(const struct layer_pricer *p)
+{
+    return precision_get_info(p->request->precision);
+}
+
+/* Of an element of an activation. */
+static double activation_bytes(const struct layer_pricer *p)
+{
+    return (double)element_bytes(types_of(p)->activation);
 }
 
 /* The sum of several gradients, or an activation's slope, where the op does not do it itself. */
@@ -86,8 +95,9 @@ static double folding_s(const struct cost_source *source, const struct group_spe
     struct instr_work work;
     if (op_get_info(spec->op.op)->flags & OP_FOLDS_GRADIENTS || (!activates && n_gradients < 2))
         return 0;
-    work_of_fold(n_gradients, activates, elements(&spec->op.output) * ELEMENT_BYTES, ELEMENT_BYTES,
-                 &work);
+    enum element type = precision_get_info(spec->precision)->activation;
+    double n_bytes = elements(&spec->op.output) * (double)element_bytes(type);
+    work_of_fold(n_gradients, activates, n_bytes, type, &work);
     return costs_estimate(source, &work);
 }
 
@@ -139,7 +149,8 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
     bool is_last = i + activates + 1 >= c->n_nodes;
     TRY(op_get_piece(&c->op[i], box, &piece));
     if (i == 0 && c->folded_sum) { /* one more tensor passes, each way */
-        double s = elements(&piece.op.output) * ELEMENT_BYTES / source->kind->reached_bytes_per_s;
+        double n_bytes = elements(&piece.op.output) * activation_bytes(p);
+        double s = n_bytes / source->kind->reached_bytes_per_s;
         out->forward_s += s;
         out->backward_s += s;
         return STATUS_OK;
@@ -148,6 +159,7 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
         return STATUS_OK;
     struct group_spec spec = {
         .op = piece.op,
+        .precision = p->request->precision,
         .activation = activates ? op_get_info(c->op[i + 1].op)->activation : ACTIVATION_NONE,
         .training = true,
         .input_gradient = i > 0 || c->input_gradient,
@@ -265,9 +277,9 @@ static struct param_loops find_param_loops(const struct plan_layer *layer,
     return l;
 }
 
-static double region_bytes(const struct range *region, int rank)
+static double region_bytes(const struct range *region, int rank, enum element type)
 {
-    double volume = ELEMENT_BYTES;
+    double volume = (double)element_bytes(type);
     for (int a = 0; a < rank; a++)
         volume *= (double)(region[a].end - region[a].begin);
     return volume;
@@ -289,14 +301,15 @@ static double sync_s(const struct layer_pricer *p, const struct plan_layer *laye
     if (n < 2)
         return 0;
     int alike = count_alike(p, layer, n, loops.alone);
-    const struct topology_sum sum = {methods[p->request->sync], p->request->node_size, n, alike};
+    const struct topology_sum sum = {methods[p->request->sync], p->request->node_size,
+                                     types_of(p)->sum, n, alike};
     return topology_sum_s(p->topology, &sum, p->members, bucket) * n_bytes / bucket;
 }
 
 static double kind_update_s(const struct layer_pricer *p, int kind, double n_bytes)
 {
     struct instr_work work;
-    work_of_update(p->request->n_states, n_bytes, ELEMENT_BYTES, &work);
+    work_of_update(p->request->n_states, n_bytes, types_of(p)->master, &work);
     return costs_estimate(&p->request->sources[kind], &work);
 }
 
@@ -327,7 +340,9 @@ static double update_s(const struct layer_pricer *p, const struct loop_nest *nes
             continue;
         plan_piece_box(layer, nest, piece, &box);
         op_get_piece_region(nest, param, &box, region);
-        longest_s = fmax(longest_s, kind_update_s(p, kind, region_bytes(region, param->rank)));
+        longest_s =
+            fmax(longest_s,
+                 kind_update_s(p, kind, region_bytes(region, param->rank, types_of(p)->master)));
     }
     return longest_s;
 }
@@ -344,7 +359,7 @@ static void price_params(const struct layer_pricer *p, const struct layer_case *
     for (int k = 0; k < n; k++) {
         struct param_loops loops = find_param_loops(layer, nest, &nest->param[k]);
         op_get_piece_region(nest, &nest->param[k], &box, regions[k]);
-        double n_bytes = region_bytes(regions[k], nest->param[k].rank);
+        double n_bytes = region_bytes(regions[k], nest->param[k].rank, types_of(p)->gradient);
         out->weight_bytes += n_bytes;
         if (!(c->learns[i] >> k & 1))
             continue;
@@ -370,7 +385,7 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     double channels = (double)(box.range[1].end - box.range[1].begin);
     int n = find_members(layer, over, p->members);
     double wake_s = p->topology->on_cpu ? p->topology->machine->wake_s : 0;
-    const struct topology_sum sum = {COMM_GATHER, 0, n, count_alike(p, layer, n, 0)};
+    const struct topology_sum sum = {COMM_GATHER, 0, ELEMENT_F64, n, count_alike(p, layer, n, 0)};
     out->statistics_s += 2 * (wake_s + topology_sum_s(p->topology, &sum, p->members,
                                                       2 * channels * (double)sizeof(double)));
 }
@@ -379,9 +394,10 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
 
 /* Outputs of all nodes that are not folded, and inputs of which a worker reads more than its part
  * of the whole: those are copies. */
-static void count_kept(const struct layer_case *c, bool partial, const struct plan_layer *cuts,
-                       struct pricing_cost *out)
+static void count_kept(const struct layer_pricer *p, const struct layer_case *c, bool partial,
+                       const struct plan_layer *cuts, struct pricing_cost *out)
 {
+    const enum element type = types_of(p)->activation;
     struct range region[SHAPE_MAX_RANK];
     struct box box;
     for (int i = 0; i < c->n_nodes; i++) {
@@ -389,14 +405,14 @@ static void count_kept(const struct layer_case *c, bool partial, const struct pl
             continue;
         largest_box(&cuts[i], &c->nest[i], &box);
         op_get_piece_region(&c->nest[i], &c->nest[i].output, &box, region);
-        out->kept_bytes += region_bytes(region, c->nest[i].output.rank);
+        out->kept_bytes += region_bytes(region, c->nest[i].output.rank, type);
     }
     largest_box(&cuts[0], &c->nest[0], &box);
     for (int k = 0; k < c->op[0].n_inputs; k++) {
         const struct tensor_map *map = &c->nest[0].input[k];
         op_get_piece_region(&c->nest[0], map, &box, region);
-        double read = region_bytes(region, map->rank);
-        double part = elements(&c->op[0].input[k]) * ELEMENT_BYTES / cuts[0].n_pieces;
+        double read = region_bytes(region, map->rank, type);
+        double part = elements(&c->op[0].input[k]) * activation_bytes(p) / cuts[0].n_pieces;
         if (read > 1.05 * part)
             out->kept_bytes += read;
     }
@@ -411,7 +427,7 @@ static enum status price_inside(const struct layer_pricer *p, const struct layer
     struct sharding own, read;
     TRY(sharding_make(p->maker, &c->nest[0], &c->nest[0].output, &cuts[0], &own));
     TRY(sharding_make(p->maker, &c->nest[1], &c->nest[1].input[0], &cuts[1], &read));
-    out->inside_s = sharding_move_s(p->topology, &own, &read, ELEMENT_BYTES);
+    out->inside_s = sharding_move_s(p->topology, &own, &read, activation_bytes(p));
     return STATUS_OK;
 }
 
@@ -427,7 +443,7 @@ enum status layer_price_cuts(const struct layer_pricer *p, const struct layer_ca
         price_params(p, c, i, &cuts[i], out);
         price_statistics(p, &c->nest[i], &cuts[i], out);
     }
-    count_kept(c, partial, cuts, out);
+    count_kept(p, c, partial, cuts, out);
     return partial && c->n_nodes > 1 ? price_inside(p, c, cuts, out) : STATUS_OK;
 }
 

@@ -184,7 +184,7 @@ double topology_sum_s(const struct topology *t, const struct topology_sum *sum, 
                                    .reduces = true,
                                    .method = sum->method,
                                    .node_size = sum->node_size,
-                                   .element_bytes = COST_ELEMENT_BYTES,
+                                   .type = sum->type,
                                    .n_bytes = (int64_t)n_bytes,
                                    .n_members = sum->n};
     for (int i = 0; i < sum->n; i++)

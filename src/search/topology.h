@@ -57,6 +57,7 @@ double topology_host_message_s(const struct topology *t, double n_bytes);
 struct topology_sum {
     enum comm_method method;
     int node_size; /* COMM_HIERARCHICAL */
+    enum element type;
     int n, alike;
 };
 double topology_sum_s(const struct topology *t, const struct topology_sum *sum, const int *members,

@@ -168,7 +168,8 @@ static enum status list_fold(const struct program *p, int number, struct lists *
 static bool box_fits(const struct program *p, int b, const layout *l, const int64_t *begin,
                      const int64_t *extent)
 {
-    if (!l || p->backend->layout_bytes(l) > p->buffers[b].n_bytes)
+    if (!l || p->backend->layout_bytes(l) > p->buffers[b].n_bytes ||
+        p->backend->layout_type(l) != p->buffers[b].type)
         return false;
     const struct shape *shape = p->backend->layout_shape(l);
     for (int i = 0; i < shape->rank; i++)
@@ -259,19 +260,18 @@ static bool is_member(const struct program *p, const struct comm_reduction *r)
     return member;
 }
 
-/* All of it: a batch norm's statistics, or a bucket of gradients in the device's precision. */
+/* All of it: a batch norm's statistics, or a bucket of gradients. */
 static bool reduces_all(const struct program *p, const struct instr *instr,
                         const struct program_reduction *r)
 {
-    bool wide = p->backend->device_precision(p->device) == PRECISION_DOUBLE;
-    int64_t n_bytes =
-        r->spec.count * (int64_t)(r->spec.type == COMM_DOUBLE ? sizeof(double) : sizeof(float));
+    int64_t n_bytes = r->spec.count * element_bytes(r->spec.type);
+    if (r->spec.type != p->buffers[r->buffer].type)
+        return false;
     if (instr->group >= 0)
-        return instr->group < p->n_groups && r->spec.type == COMM_DOUBLE &&
+        return instr->group < p->n_groups && r->spec.type == ELEMENT_F64 &&
                r->spec.count == p->groups[instr->group].needs.statistics_count &&
                holds(p, r->buffer, n_bytes);
-    return r->spec.type == (wide ? COMM_DOUBLE : COMM_FLOAT) &&
-           n_bytes == p->buffers[r->buffer].n_bytes;
+    return n_bytes == p->buffers[r->buffer].n_bytes;
 }
 
 static enum status list_reduction(const struct program *p, int number, struct lists *l)

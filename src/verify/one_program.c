@@ -55,7 +55,8 @@ static enum status check_place(const struct program *p, int i)
                            "of %lld",
                            i, b->name, (long long)b->n_bytes, (long long)b->offset,
                            buffer_class_name(b->class), (long long)p->slab_bytes[b->class]);
-    if (b->layout && p->backend->layout_bytes(b->layout) > b->n_bytes)
+    if (b->layout && (p->backend->layout_bytes(b->layout) > b->n_bytes ||
+                      p->backend->layout_type(b->layout) != b->type))
         return status_fail(STATUS_FAILED, "program check: buffer %d (%s) is too small", i, b->name);
     return STATUS_OK;
 }

@@ -31,25 +31,25 @@ static double cases_number(int worker, int64_t i, int64_t round, bool whole)
     return ((double)(h >> 20) / 17592186044416.0 - 0.5) * (double)(1 << (h & 15));
 }
 
-static void cases_set(void *data, enum comm_type type, int64_t i, double value)
+static void cases_set(void *data, enum element type, int64_t i, double value)
 {
-    if (type == COMM_DOUBLE)
+    if (type == ELEMENT_F64)
         ((double *)data)[i] = value;
     else
         ((float *)data)[i] = (float)value;
 }
 
-static double cases_add(enum comm_type type, double a, double b)
+static double cases_add(enum element type, double a, double b)
 {
-    if (type == COMM_DOUBLE)
+    if (type == ELEMENT_F64)
         return a + b;
     float sum = (float)a + (float)b;
     return (double)sum;
 }
 
-static int64_t cases_type_bytes(enum comm_type type)
+static int64_t cases_type_bytes(enum element type)
 {
-    return type == COMM_DOUBLE ? 8 : 4;
+    return type == ELEMENT_F64 ? 8 : 4;
 }
 
 /* The s with i in [s*count/n, (s+1)*count/n). */
@@ -120,12 +120,12 @@ static bool cases_compare(const comm *c, const struct comm_reduction *r, bool wh
         for (int p = 0; p < r->n_members; p++) {
             x[p] = cases_number(r->members[p], i, r->tag, whole);
             exact += x[p];
-            if (r->type == COMM_FLOAT)
+            if (r->type == ELEMENT_F32)
                 x[p] = (double)(float)x[p];
         }
         double expected = whole ? exact : cases_serial_sum(r, x, i);
         double actual =
-            r->type == COMM_DOUBLE ? ((const double *)data)[i] : (double)((const float *)data)[i];
+            r->type == ELEMENT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
         CASES_CHECK(report, memcmp(&actual, &expected, sizeof actual) == 0,
                     "worker %d: %s of %d members, %lld elements, node %d: element %lld is %.17g, "
                     "not %.17g",
@@ -222,7 +222,7 @@ bool cases_run_reductions(comm *c, int64_t large, struct cases_report *report)
                 for (int variant = 0; variant < 4; variant++) {
                     struct comm_reduction r = {
                         .method = (enum comm_method)method,
-                        .type = variant & 1 ? COMM_DOUBLE : COMM_FLOAT,
+                        .type = variant & 1 ? ELEMENT_F64 : ELEMENT_F32,
                         .n_members = n,
                         .members = members,
                         .node_size = 1 + (int)(tag % 3),

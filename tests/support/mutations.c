@@ -527,7 +527,7 @@ static bool change_reduction(struct mutant *m)
         r->method = r->method == COMM_RING ? COMM_TREE : COMM_RING;
         break;
     case 2:
-        r->type = r->type == COMM_FLOAT ? COMM_DOUBLE : COMM_FLOAT;
+        r->type = r->type == ELEMENT_F32 ? ELEMENT_F64 : ELEMENT_F32;
         break;
     case 3:
         r->node_size++;

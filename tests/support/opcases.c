@@ -254,7 +254,8 @@ const struct opcase *opcase_find(const char *name)
 void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,
                    int threads)
 {
-    struct device_options options = {.precision = precision, .threads = threads};
+    struct device_options options = {.threads = threads};
+    d->precision = precision;
     d->backend = backend;
     assert_ok(backend->device_open(&options, &d->device));
     assert_ok(backend->stream_create(d->device, &d->stream));
@@ -396,13 +397,16 @@ void oprun_open(struct oprun *r, const struct opdevice *on, const struct opcase 
 {
     const struct backend *b = on->backend;
     *r = (struct oprun){.on = on, .c = *c, .step = {.seed = 7, .step = 2}};
+    const enum element type = precision_get_info(on->precision)->activation;
+    r->c.spec.precision = on->precision;
     if (given)
         r->layouts = *given;
     for (int i = 0; i < c->spec.op.n_inputs; i++)
         if (!r->layouts.input[i])
-            assert_ok(b->layout_plain(on->device, &c->spec.op.input[i], &r->layouts.input[i]));
+            assert_ok(
+                b->layout_plain(on->device, type, &c->spec.op.input[i], &r->layouts.input[i]));
     if (c->spec.residual && !r->layouts.residual)
-        assert_ok(b->layout_plain(on->device, &c->spec.op.output, &r->layouts.residual));
+        assert_ok(b->layout_plain(on->device, type, &c->spec.op.output, &r->layouts.residual));
     assert_ok(b->group_create(on->device, &r->c.spec, &r->layouts, &r->group));
     b->group_get_needs(r->group, &r->needs);
     r->n_params = op_get_params(&c->spec.op, r->param);

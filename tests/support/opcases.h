@@ -74,6 +74,7 @@ struct opdevice {
     const struct backend *backend;
     device *device;
     stream *stream;
+    enum precision precision;
 };
 
 void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,

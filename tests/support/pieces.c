@@ -25,7 +25,7 @@ void open_both(struct opdevice *fast, struct opdevice *exact, int threads)
 
 static double tolerance_of(const struct opdevice *d)
 {
-    return d->backend->device_precision(d->device) == PRECISION_DOUBLE ? 1e-6 : 3e-5;
+    return d->precision == PRECISION_DOUBLE ? 1e-6 : 3e-5;
 }
 
 /* ---- tensors on a device ---- */
@@ -34,10 +34,11 @@ static double tolerance_of(const struct opdevice *d)
 const layout *choose_layout(const struct opdevice *d, const struct shape *shape, bool plain)
 {
     const layout *l;
+    const enum element type = precision_get_info(d->precision)->activation;
     if (plain || shape->rank != 4)
-        assert_ok(d->backend->layout_plain(d->device, shape, &l));
+        assert_ok(d->backend->layout_plain(d->device, type, shape, &l));
     else
-        assert_ok(d->backend->layout_transfer(d->device, shape, 0, shape->dim[1], &l));
+        assert_ok(d->backend->layout_transfer(d->device, type, shape, 0, shape->dim[1], &l));
     return l;
 }
 
@@ -72,7 +73,7 @@ float *tensor_read(const struct tensor *t)
 
 void assert_padding_is_zero(const char *name, const struct tensor *t)
 {
-    if (t->on->backend->device_precision(t->on->device) != PRECISION_FLOAT)
+    if (t->on->precision != PRECISION_FLOAT)
         return;
     float *host = tensor_read(t);
     const float *raw = t->memory;

@@ -22,8 +22,8 @@ void session_open(struct session *s, const char *backend, enum precision precisi
         skip_because("this build has no backend '%s'", backend);
     *s = (struct session){0};
     assert_ok(backend_find(backend, &s->backend));
-    assert_ok(
-        s->backend->device_open(&(struct device_options){.precision = precision}, &s->device));
+    s->precision = precision;
+    assert_ok(s->backend->device_open(&(struct device_options){0}, &s->device));
 }
 
 struct program *session_add(struct session *s, const char *model,
@@ -32,6 +32,7 @@ struct program *session_add(struct session *s, const char *model,
     int i = s->n_programs++;
     struct program_options options = {.backend = s->backend,
                                       .device = s->device,
+                                      .precision = s->precision,
                                       .training = training,
                                       .n_states = n_states,
                                       .shares_params_of = i ? s->program[0] : NULL};

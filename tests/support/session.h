@@ -21,6 +21,7 @@ enum { SESSION_MAX_PROGRAMS = 4 };
 struct session {
     const struct backend *backend;
     device *device;
+    enum precision precision;
     int n_programs;
     struct graph *graph[SESSION_MAX_PROGRAMS];
     struct program *program[SESSION_MAX_PROGRAMS];

@@ -152,10 +152,11 @@ static enum status team_next_batch(void *user, struct executor_batch *batch)
 static enum status team_build_worker(struct team_worker *w)
 {
     const struct team_run *r = w->run;
-    struct device_options d = {.precision = r->precision, .threads = r->threads ? r->threads : 1};
+    struct device_options d = {.threads = r->threads ? r->threads : 1};
     TRY(w->backend->device_open(&d, &w->device));
     struct program_options o = {.backend = w->backend,
                                 .device = w->device,
+                                .precision = r->precision,
                                 .training = true,
                                 .n_states = update_rule_states(&r->rule),
                                 .plan = r->plan,

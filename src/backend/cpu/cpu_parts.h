@@ -212,7 +212,8 @@ enum status cpu_measure_floor(device *d, const struct group_spec *spec, double *
 enum status cpu_copy_region(stream *s, const struct region_copy *c, const void *from,
                             void *to) MUST_USE;
 enum status cpu_clear(stream *s, void *to, int64_t n_bytes) MUST_USE;
-enum status cpu_accumulate(stream *s, const void *from, void *to, int64_t n_bytes) MUST_USE;
+enum status cpu_accumulate(stream *s, enum element type, int64_t count, const void *from,
+                           void *to) MUST_USE;
 enum status cpu_copy(stream *s, const void *from, void *to, int64_t n_bytes) MUST_USE;
 
 /* ---- elementwise.c ---- */
@@ -220,7 +221,7 @@ enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *cons
                      enum activation activation, const void *output, void *to) MUST_USE;
 
 /* ---- update.c ---- */
-enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
-                       const void *gradient, void *const state[2]) MUST_USE;
+enum status cpu_update(stream *s, const struct update_rule *rule,
+                       const struct update_args *args) MUST_USE;
 
 #endif

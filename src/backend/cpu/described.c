@@ -14,9 +14,10 @@ struct described {
  * and by how many a mean is divided are numbers that kernels use when they run. */
 static bool same_spec(const struct group_spec *a, const struct group_spec *b)
 {
-    return a->activation == b->activation && a->residual == b->residual &&
-           a->training == b->training && a->input_gradient == b->input_gradient &&
-           a->shared_statistics == b->shared_statistics && op_equal(&a->op, &b->op);
+    return a->precision == b->precision && a->activation == b->activation &&
+           a->residual == b->residual && a->training == b->training &&
+           a->input_gradient == b->input_gradient && a->shared_statistics == b->shared_statistics &&
+           op_equal(&a->op, &b->op);
 }
 
 /* Those that the caller may fix. */

@@ -87,9 +87,6 @@ static enum status open_engine(device *d)
 
 static enum status device_open(const struct device_options *options, device **out)
 {
-    if (options->precision != PRECISION_FLOAT)
-        return status_fail(STATUS_USAGE, "the cpu backend computes in float; "
-                                         "for double use --backend reference");
     device *d = calloc(1, sizeof *d);
     if (!d)
         return status_no_memory(sizeof *d);
@@ -115,10 +112,9 @@ static int device_threads(const device *d)
     return d->threads;
 }
 
-static enum precision device_precision(const device *d)
+static bool computes_in(enum precision precision)
 {
-    (void)d;
-    return PRECISION_FLOAT;
+    return precision == PRECISION_FLOAT;
 }
 
 static const char *device_describe(const device *d)
@@ -205,6 +201,33 @@ static int64_t layout_bytes(const layout *l)
     return l->n_bytes;
 }
 
+static enum element layout_type(const layout *l)
+{
+    (void)l;
+    return ELEMENT_F32;
+}
+
+static enum status check_type(enum element type)
+{
+    if (type == ELEMENT_F32)
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED, "the cpu backend has no tensors of %s", element_name(type));
+}
+
+static enum status layout_plain(device *d, enum element type, const struct shape *shape,
+                                const layout **out)
+{
+    TRY(check_type(type));
+    return layout_get_plain(d, shape, out);
+}
+
+static enum status layout_transfer(device *d, enum element type, const struct shape *region,
+                                   int64_t first_channel, int64_t channels, const layout **out)
+{
+    TRY(check_type(type));
+    return layout_get_transfer(d, region, first_channel, channels, out);
+}
+
 static const struct shape *layout_shape(const layout *l)
 {
     return &l->shape;
@@ -241,10 +264,10 @@ static enum status upload_labels(stream *s, const int32_t *host, int64_t count, 
 const struct backend backend_cpu = {
     .name = "cpu",
     .about = "oneDNN and vectorised loops on the cores of this machine",
+    .computes_in = computes_in,
     .device_open = device_open,
     .device_close = device_close,
     .device_threads = device_threads,
-    .device_precision = device_precision,
     .device_describe = device_describe,
     .memory_alloc = cpu_memory_alloc,
     .memory_free = memory_free,
@@ -255,11 +278,12 @@ const struct backend backend_cpu = {
     .event_destroy = event_destroy,
     .event_record = event_reached,
     .event_wait = event_reached,
-    .layout_plain = layout_get_plain,
+    .layout_plain = layout_plain,
     .layout_bytes = layout_bytes,
+    .layout_type = layout_type,
     .layout_shape = layout_shape,
     .layout_text = layout_text,
-    .layout_transfer = layout_get_transfer,
+    .layout_transfer = layout_transfer,
     .copy_region = cpu_copy_region,
     .clear = cpu_clear,
     .accumulate = cpu_accumulate,

@@ -25,20 +25,19 @@ static update_function *const updates[] = {
 };
 static_assert(sizeof updates / sizeof updates[0] == UPDATE_KIND_COUNT, "one each");
 
-enum status cpu_update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
-                       const void *gradient, void *const state[2])
+enum status cpu_update(stream *s, const struct update_rule *rule, const struct update_args *args)
 {
     enum { PIECE = 1 << 14 }; /* floats: a few pages of each array, enough to share out */
     const device *d = s->device;
-    int64_t n = n_bytes / (int64_t)sizeof(float), pieces = (n + PIECE - 1) / PIECE;
+    int64_t n = args->count, pieces = (n + PIECE - 1) / PIECE;
+    float *const state[2] = {args->state[0], args->state[1]};
     /* All threads or one: those that a smaller team leaves out end, and are made anew later. */
 #pragma omp parallel for num_threads(pieces > 1 ? d->threads : 1) schedule(static)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t at = i * PIECE, count = n - at < PIECE ? n - at : PIECE;
-        float *const here[2] = {state[0] ? (float *)state[0] + at : NULL,
-                                state[1] ? (float *)state[1] + at : NULL};
-        updates[rule->kind](d->loops, rule, count, (float *)weight + at,
-                            (const float *)gradient + at, here);
+        float *const here[2] = {state[0] ? state[0] + at : NULL, state[1] ? state[1] + at : NULL};
+        updates[rule->kind](d->loops, rule, count, (float *)args->weight + at,
+                            (const float *)args->gradient + at, here);
     }
     return STATUS_OK;
 }

@@ -10,10 +10,9 @@
 static enum status device_open(const struct device_options *options, device **out)
 {
     device *d = calloc(1, sizeof *d);
+    (void)options;
     if (!d)
         return status_no_memory(sizeof *d);
-    d->precision = options->precision;
-    d->kernels = options->precision == PRECISION_DOUBLE ? &kernels_double : &kernels_float;
     pthread_mutex_init(&d->lock, NULL);
     *out = d;
     return STATUS_OK;
@@ -38,14 +37,24 @@ static int device_threads(const device *d)
     return 1;
 }
 
-static enum precision device_precision(const device *d)
+bool reference_computes_in(enum precision precision)
 {
-    return d->precision;
+    return precision == PRECISION_FLOAT || precision == PRECISION_DOUBLE;
+}
+
+enum status reference_find_kernels(enum element type, const struct kernel_table **out)
+{
+    *out = type == ELEMENT_F64 ? &kernels_double : type == ELEMENT_F32 ? &kernels_float : NULL;
+    if (*out)
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED, "the reference backend does not compute in %s",
+                       element_name(type));
 }
 
 static const char *device_describe(const device *d)
 {
-    return d->precision == PRECISION_DOUBLE ? "reference double" : "reference float";
+    (void)d;
+    return "reference";
 }
 
 /* ---- memory ---- */
@@ -134,41 +143,46 @@ static struct layout *_Atomic *bucket_of(device *d, const struct shape *shape)
     return &d->layouts[(h >> 32) % LAYOUT_BUCKETS];
 }
 
-static const layout *find_layout(struct layout *_Atomic *bucket, const struct shape *shape)
+static const layout *find_layout(struct layout *_Atomic *bucket, enum element type,
+                                 const struct shape *shape)
 {
     const struct layout *l = atomic_load_explicit(bucket, memory_order_acquire);
-    while (l && !shape_equal(&l->shape, shape))
+    while (l && (l->type != type || !shape_equal(&l->shape, shape)))
         l = l->next;
     return l;
 }
 
-static enum status add_layout(const device *d, struct layout *_Atomic *bucket,
+static enum status add_layout(struct layout *_Atomic *bucket, enum element type,
                               const struct shape *shape, const layout **out)
 {
     char extents[64];
+    bool usual = type == ELEMENT_F32;
     struct layout *l = calloc(1, sizeof *l);
     if (!l)
         return status_no_memory(sizeof *l);
+    l->type = type;
     l->shape = *shape;
-    l->n_bytes = shape_elements(shape) * d->kernels->element_bytes;
-    (void)snprintf(l->text, sizeof l->text, "plain %s", shape_text(extents, sizeof extents, shape));
+    l->n_bytes = shape_elements(shape) * element_bytes(type);
+    (void)snprintf(l->text, sizeof l->text, "plain%s%s %s", usual ? "" : ":",
+                   usual ? "" : element_name(type), shape_text(extents, sizeof extents, shape));
     l->next = atomic_load_explicit(bucket, memory_order_relaxed);
     atomic_store_explicit(bucket, l, memory_order_release);
     *out = l;
     return STATUS_OK;
 }
 
-enum status reference_layout_plain(device *d, const struct shape *shape, const layout **out)
+enum status reference_layout_plain(device *d, enum element type, const struct shape *shape,
+                                   const layout **out)
 {
     struct layout *_Atomic *bucket = bucket_of(d, shape);
-    *out = find_layout(bucket, shape);
+    *out = find_layout(bucket, type, shape);
     if (*out)
         return STATUS_OK;
     enum status st = STATUS_OK;
     pthread_mutex_lock(&d->lock);
-    *out = find_layout(bucket, shape); /* another thread may have been quicker */
+    *out = find_layout(bucket, type, shape); /* another thread may have been quicker */
     if (!*out)
-        st = add_layout(d, bucket, shape, out);
+        st = add_layout(bucket, type, shape, out);
     pthread_mutex_unlock(&d->lock);
     return st;
 }
@@ -176,6 +190,11 @@ enum status reference_layout_plain(device *d, const struct shape *shape, const l
 static int64_t layout_bytes(const layout *l)
 {
     return l->n_bytes;
+}
+
+static enum element layout_type(const layout *l)
+{
+    return l->type;
 }
 
 static const struct shape *layout_shape(const layout *l)
@@ -192,12 +211,12 @@ static const char *layout_text(const layout *l, char *text, size_t size)
     return text;
 }
 
-static enum status layout_transfer(device *d, const struct shape *region, int64_t first_channel,
-                                   int64_t channels, const layout **out)
+static enum status layout_transfer(device *d, enum element type, const struct shape *region,
+                                   int64_t first_channel, int64_t channels, const layout **out)
 {
     (void)first_channel;
     (void)channels;
-    return reference_layout_plain(d, region, out);
+    return reference_layout_plain(d, type, region, out);
 }
 
 /* ---- transfers and whole-tensor arithmetic ---- */
@@ -229,9 +248,14 @@ static int64_t row_place(const struct shape *s, const int64_t *begin, const int6
 
 static enum status copy_region(stream *s, const struct region_copy *c, const void *from, void *to)
 {
-    const struct kernel_table *kernels = s->device->kernels;
+    const struct kernel_table *kernels;
     const struct shape *f = &c->from_layout->shape, *t = &c->to_layout->shape;
-    const int64_t bytes = kernels->element_bytes;
+    const int64_t bytes = element_bytes(c->to_layout->type);
+    (void)s;
+    TRY(reference_find_kernels(c->to_layout->type, &kernels));
+    if (c->from_layout->type != c->to_layout->type)
+        return status_fail(STATUS_FAILED, "a region of %s cannot go into one of %s",
+                           element_name(c->from_layout->type), element_name(c->to_layout->type));
     if (f->rank != t->rank)
         return status_fail(STATUS_FAILED, "a region of %d axes cannot go into one of %d", f->rank,
                            t->rank);
@@ -258,10 +282,13 @@ static enum status clear(stream *s, void *to, int64_t n_bytes)
     return STATUS_OK;
 }
 
-static enum status accumulate(stream *s, const void *from, void *to, int64_t n_bytes)
+static enum status accumulate(stream *s, enum element type, int64_t count, const void *from,
+                              void *to)
 {
-    const struct kernel_table *kernels = s->device->kernels;
-    kernels->add(n_bytes / kernels->element_bytes, from, to);
+    const struct kernel_table *kernels;
+    (void)s;
+    TRY(reference_find_kernels(type, &kernels));
+    kernels->add(count, from, to);
     return STATUS_OK;
 }
 
@@ -274,13 +301,19 @@ static enum status copy(stream *s, const void *from, void *to, int64_t n_bytes)
 
 static enum status upload(stream *s, const float *host, void *to, const layout *to_layout)
 {
-    s->device->kernels->from_float(shape_elements(&to_layout->shape), host, to);
+    const struct kernel_table *kernels;
+    (void)s;
+    TRY(reference_find_kernels(to_layout->type, &kernels));
+    kernels->from_float(shape_elements(&to_layout->shape), host, to);
     return STATUS_OK;
 }
 
 static enum status download(stream *s, const void *from, const layout *from_layout, float *host)
 {
-    s->device->kernels->to_float(shape_elements(&from_layout->shape), from, host);
+    const struct kernel_table *kernels;
+    (void)s;
+    TRY(reference_find_kernels(from_layout->type, &kernels));
+    kernels->to_float(shape_elements(&from_layout->shape), from, host);
     return STATUS_OK;
 }
 
@@ -294,15 +327,19 @@ static enum status upload_labels(stream *s, const int32_t *host, int64_t count, 
 static enum status fold(stream *s, const layout *l, int n_addends, const void *const *addends,
                         enum activation activation, const void *output, void *to)
 {
-    s->device->kernels->fold(shape_elements(&l->shape), n_addends, addends, activation, output, to);
+    const struct kernel_table *kernels;
+    (void)s;
+    TRY(reference_find_kernels(l->type, &kernels));
+    kernels->fold(shape_elements(&l->shape), n_addends, addends, activation, output, to);
     return STATUS_OK;
 }
 
-static enum status update(stream *s, const struct update_rule *rule, int64_t n_bytes, void *weight,
-                          const void *gradient, void *const state[2])
+static enum status update(stream *s, const struct update_rule *rule, const struct update_args *args)
 {
-    const struct kernel_table *kernels = s->device->kernels;
-    kernels->update(rule, n_bytes / kernels->element_bytes, weight, gradient, state);
+    const struct kernel_table *kernels;
+    (void)s;
+    TRY(reference_find_kernels(args->type, &kernels));
+    kernels->update(rule, args->count, args->weight, args->gradient, args->state);
     return STATUS_OK;
 }
 
@@ -310,10 +347,10 @@ const struct backend backend_reference = {
     .name = "reference",
     .about = "plain C, one thread, float or double: slow, and easy to believe",
     .describes_together = true,
+    .computes_in = reference_computes_in,
     .device_open = device_open,
     .device_close = device_close,
     .device_threads = device_threads,
-    .device_precision = device_precision,
     .device_describe = device_describe,
     .memory_alloc = memory_alloc,
     .memory_free = memory_free,
@@ -326,6 +363,7 @@ const struct backend backend_reference = {
     .event_wait = event_wait,
     .layout_plain = reference_layout_plain,
     .layout_bytes = layout_bytes,
+    .layout_type = layout_type,
     .layout_shape = layout_shape,
     .layout_text = layout_text,
     .layout_transfer = layout_transfer,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct group {
-    struct device *device;
+    const struct kernel_table *kernels; /* NULL: it is described, not run */
     struct group_spec spec;
     struct group_needs needs;
 };
@@ -102,15 +102,19 @@ static void set_needs(const struct group_spec *spec, struct group_needs *needs)
 
 /* ---- creation ---- */
 
-/* A layout that is given must have the shape that the op says; one that is not is made. */
-static enum status settle_layout(device *d, const char *op, const char *tensor,
+/* A layout that is given must have the type and the shape that the op says; one that is not is
+ * made. */
+static enum status settle_layout(device *d, const char *op, const char *tensor, enum element type,
                                  const struct shape *shape, bool is_given, const layout **l)
 {
     char expected[64], actual[64];
     if (!*l && !is_given)
-        return reference_layout_plain(d, shape, l);
+        return reference_layout_plain(d, type, shape, l);
     if (!*l)
         return status_fail(STATUS_FAILED, "%s: the layout of its %s is missing", op, tensor);
+    if ((*l)->type != type)
+        return status_fail(STATUS_FAILED, "%s: its %s should be %s, but the layout is %s", op,
+                           tensor, element_name(type), element_name((*l)->type));
     if (shape_equal(&(*l)->shape, shape))
         return STATUS_OK;
     return status_fail(STATUS_FAILED, "%s: its %s should be %s, but the layout is %s", op, tensor,
@@ -122,29 +126,39 @@ static enum status settle_layouts(device *d, const struct group_spec *spec, stru
 {
     const char *name = op_get_info(spec->op.op)->name;
     const struct op_case *op = &spec->op;
+    const enum element type = precision_get_info(spec->precision)->activation;
+    const enum element of_params = group_param_type(spec->precision, op->op);
     for (int i = 0; i < op->n_inputs; i++)
-        TRY(settle_layout(d, name, "input", &op->input[i], true, &l->input[i]));
+        TRY(settle_layout(d, name, "input", type, &op->input[i], true, &l->input[i]));
     if (spec->residual)
-        TRY(settle_layout(d, name, "residual", &op->output, true, &l->residual));
-    TRY(settle_layout(d, name, "output", &op->output, false, &l->output));
+        TRY(settle_layout(d, name, "residual", type, &op->output, true, &l->residual));
+    TRY(settle_layout(d, name, "output", group_output_type(spec), &op->output, false, &l->output));
     struct op_param params[OP_MAX_PARAMS];
     const int n_params = op_get_params(op, params);
     for (int i = 0; i < n_params; i++)
-        TRY(settle_layout(d, name, params[i].name, &params[i].shape, false, &l->param[i]));
+        TRY(settle_layout(d, name, params[i].name, of_params, &params[i].shape, false,
+                          &l->param[i]));
     return STATUS_OK;
 }
 
 enum status reference_group_create(device *d, const struct group_spec *spec,
                                    struct group_layouts *layouts, group **out)
 {
-    if (!d->kernels->op[spec->op.op].forward)
+    if (!kernels_float.op[spec->op.op].forward)
         return status_fail(STATUS_FAILED, "%s computes nothing, so it cannot be a group",
                            op_get_info(spec->op.op)->name);
     TRY(settle_layouts(d, spec, layouts));
     group *g = calloc(1, sizeof *g);
     if (!g)
         return status_no_memory(sizeof *g);
-    g->device = d;
+    if (reference_computes_in(spec->precision)) {
+        enum status st =
+            reference_find_kernels(precision_get_info(spec->precision)->activation, &g->kernels);
+        if (st != STATUS_OK) {
+            free(g);
+            return st;
+        }
+    }
     g->spec = *spec;
     set_needs(spec, &g->needs);
     *out = g;
@@ -165,7 +179,7 @@ void reference_group_get_needs(const group *g, struct group_needs *needs)
 
 static kernel *choose_kernel(const group *g, enum pass pass)
 {
-    const struct op_kernels *kernels = &g->device->kernels->op[g->spec.op.op];
+    const struct op_kernels *kernels = &g->kernels->op[g->spec.op.op];
     const bool splits = op_get_info(g->spec.op.op)->flags & OP_SPLIT_GRADIENT;
     if (pass == PASS_FORWARD)
         return kernels->forward;
@@ -222,9 +236,8 @@ static enum status fold_output_grad(const group *g, const struct group_args *arg
         return STATUS_OK;
     if (!args->folded_grad)
         return status_fail(STATUS_FAILED, "%s: has no place for its folded gradient", info->name);
-    g->device->kernels->fold(shape_elements(&g->spec.op.output), args->n_output_grads,
-                             args->output_grad, g->spec.activation, args->output,
-                             args->folded_grad);
+    g->kernels->fold(shape_elements(&g->spec.op.output), args->n_output_grads, args->output_grad,
+                     g->spec.activation, args->output, args->folded_grad);
     call->output_grad = args->folded_grad;
     return STATUS_OK;
 }
@@ -236,6 +249,9 @@ enum status reference_group_run(group *g, enum pass pass, stream *s, const struc
         "forward",          "backward",           "backward-data",
         "backward-weights", "forward-statistics", "backward-statistics"};
     (void)s;
+    if (!g->kernels)
+        return status_fail(STATUS_FAILED, "the reference backend does not compute in %s",
+                           precision_get_info(g->spec.precision)->name);
     kernel *run = choose_kernel(g, pass);
     if (!run)
         return status_fail(STATUS_FAILED, "%s: a group for %s has no %s pass",

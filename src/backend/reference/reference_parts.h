@@ -11,6 +11,7 @@
 enum { LAYOUT_BUCKETS = 2048 };
 
 struct layout {
+    enum element type;
     struct shape shape;
     int64_t n_bytes;
     struct layout *next; /* in its bucket */
@@ -18,9 +19,8 @@ struct layout {
 };
 
 struct device {
-    enum precision precision;
-    const struct kernel_table *kernels;
-    /* One per shape asked for so far. They are looked up without the lock, which is for adding. */
+    /* One per type and shape asked for so far. They are looked up without the lock, which is for
+     * adding. */
     struct layout *_Atomic layouts[LAYOUT_BUCKETS];
     pthread_mutex_t lock;
 };
@@ -44,7 +44,10 @@ enum status reference_group_run(group *g, enum pass pass, stream *s, const struc
 
 /* ---- device.c ---- */
 
-enum status reference_layout_plain(device *d, const struct shape *shape,
+enum status reference_layout_plain(device *d, enum element type, const struct shape *shape,
                                    const layout **out) MUST_USE;
+bool reference_computes_in(enum precision precision);
+/* The kernels that compute in this type. */
+enum status reference_find_kernels(enum element type, const struct kernel_table **out) MUST_USE;
 
 #endif

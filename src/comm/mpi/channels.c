@@ -21,12 +21,12 @@ static bool is_empty(struct order_range range)
 
 static void *element(const struct comm_reduction *r, void *data, int64_t i)
 {
-    return (char *)data + i * order_type_bytes(r->type);
+    return (char *)data + i * element_bytes(r->type);
 }
 
 static int range_bytes(const struct comm_reduction *r, struct order_range range)
 {
-    return (int)((range.end - range.begin) * order_type_bytes(r->type));
+    return (int)((range.end - range.begin) * element_bytes(r->type));
 }
 
 static void *channel_room(const struct channels_op *op, const struct channel *channel)
@@ -150,7 +150,7 @@ static int64_t requests_bytes(const struct comm_reduction *r)
 
 static int64_t array_bytes(const struct comm_reduction *r)
 {
-    return r->count * order_type_bytes(r->type);
+    return r->count * element_bytes(r->type);
 }
 
 static void *gather_array(const struct gather_op *op, int position)
@@ -208,7 +208,7 @@ int64_t messages_workspace_bytes(const struct comm_reduction *r)
 {
     if (r->method == COMM_GATHER)
         return requests_bytes(r) + r->n_members * array_bytes(r);
-    return MPI_CHANNELS * reduce_segment(r) * order_type_bytes(r->type);
+    return MPI_CHANNELS * reduce_segment(r) * element_bytes(r->type);
 }
 
 enum status messages_start(struct mpi_rank *self, const struct comm_reduction *r, int position,

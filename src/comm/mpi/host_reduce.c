@@ -152,7 +152,7 @@ static bool same_reduction(const struct reduction *d, const struct comm_reductio
 
 static int64_t array_bytes(const struct comm_reduction *r)
 {
-    return r->count * order_type_bytes(r->type);
+    return r->count * element_bytes(r->type);
 }
 
 static int take_small_slot(struct shared *s, int reduction, const struct comm_reduction *r)
@@ -283,7 +283,7 @@ static void sum_small(const struct host *h, struct reduction *d, const struct co
     void *parts[MAX_RANKS];
     for (int i = 0; i < r->n_members; i++)
         parts[i] = small_room(h, d->small_slot, i);
-    int64_t type_bytes = order_type_bytes(r->type);
+    int64_t type_bytes = element_bytes(r->type);
     for (int64_t first = 0, end; first < r->count; first = end) {
         end = order_slice_end(r, first);
         void *at[MAX_RANKS];
@@ -302,12 +302,12 @@ static void sum_small(const struct host *h, struct reduction *d, const struct co
 /* Elements of a piece: a member has room for ROUNDS rounds of n_members pieces. */
 static int64_t piece_elements(const struct comm_reduction *r)
 {
-    int64_t line = 64 / order_type_bytes(r->type);
-    int64_t most = SLOT_BYTES / ROUNDS / r->n_members / order_type_bytes(r->type) / line * line;
+    int64_t line = 64 / element_bytes(r->type);
+    int64_t most = SLOT_BYTES / ROUNDS / r->n_members / element_bytes(r->type) / line * line;
     int64_t slice = (r->count + r->n_members - 1) / r->n_members;
     /* Arrays that are not much larger than a piece are cut, too, so that phases overlap. */
     int64_t piece = (slice / ROUNDS + line - 1) / line * line;
-    int64_t least = BLOCK_BYTES / order_type_bytes(r->type);
+    int64_t least = BLOCK_BYTES / element_bytes(r->type);
     piece = piece < least ? least : piece;
     return piece < most ? piece : most;
 }
@@ -337,17 +337,17 @@ static char *piece_room(const struct host *h, int slot, const struct comm_reduct
 {
     char *room = h->staging + ((int64_t)slot * h->size + position) * SLOT_BYTES;
     int64_t place = round % ROUNDS * r->n_members + slice;
-    return room + place * piece_elements(r) * order_type_bytes(r->type);
+    return room + place * piece_elements(r) * element_bytes(r->type);
 }
 
 static char *element(const struct host_op *op, int64_t i)
 {
-    return (char *)op->data + i * order_type_bytes(op->r.type);
+    return (char *)op->data + i * element_bytes(op->r.type);
 }
 
 static size_t range_bytes(const struct comm_reduction *r, struct order_range range)
 {
-    return (size_t)((range.end - range.begin) * order_type_bytes(r->type));
+    return (size_t)((range.end - range.begin) * element_bytes(r->type));
 }
 
 static void copy_in(const struct host *h, int slot, const struct host_op *op)
@@ -365,7 +365,7 @@ static void sum_own(const struct host *h, int slot, const struct host_op *op)
 {
     const struct comm_reduction *r = &op->r;
     int own = op->position;
-    int64_t type_bytes = order_type_bytes(r->type), block = BLOCK_BYTES / type_bytes;
+    int64_t type_bytes = element_bytes(r->type), block = BLOCK_BYTES / type_bytes;
     struct order_range range = piece_of(r, own, op->rounds[PHASE_SUM]);
     char *rooms[MAX_RANKS];
     for (int i = 0; i < r->n_members; i++)

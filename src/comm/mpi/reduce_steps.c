@@ -18,7 +18,7 @@ static int64_t slice_elements(const struct comm_reduction *r)
 
 int64_t reduce_segment(const struct comm_reduction *r)
 {
-    int64_t type_bytes = order_type_bytes(r->type);
+    int64_t type_bytes = element_bytes(r->type);
     int64_t n_bytes = slice_elements(r) * type_bytes / SEGMENTS;
     n_bytes = n_bytes < LEAST_SEGMENT_BYTES ? LEAST_SEGMENT_BYTES : n_bytes;
     n_bytes = n_bytes > LARGEST_SEGMENT_BYTES ? LARGEST_SEGMENT_BYTES : n_bytes;

@@ -40,9 +40,9 @@ static void free_rendezvous(struct rendezvous *m)
     }
 }
 
-static int64_t element_bytes(const struct rendezvous *m)
+static int64_t unit_bytes(const struct rendezvous *m)
 {
-    return m->kind == RENDEZVOUS_REDUCE ? order_type_bytes(m->r.type) : 1;
+    return m->kind == RENDEZVOUS_REDUCE ? element_bytes(m->r.type) : 1;
 }
 
 static void open_rendezvous(struct rendezvous *m, enum rendezvous_kind kind,
@@ -59,7 +59,7 @@ static void open_rendezvous(struct rendezvous *m, enum rendezvous_kind kind,
     atomic_store_explicit(&m->n_left, 0, memory_order_relaxed);
     atomic_store_explicit(&m->next_chunk, 0, memory_order_relaxed);
     atomic_store_explicit(&m->chunks_done, 0, memory_order_relaxed);
-    m->chunks = comm_cut(r->count, element_bytes(m), r->n_members);
+    m->chunks = comm_cut(r->count, unit_bytes(m), r->n_members);
 }
 
 static bool same_key(const struct rendezvous *m, enum rendezvous_kind kind,
@@ -172,7 +172,7 @@ static void do_chunk(const struct rendezvous *m, int64_t number)
     }
     void *at[m->r.n_members];
     for (int i = 0; i < m->r.n_members; i++)
-        at[i] = (char *)m->parts[i] + first * element_bytes(m);
+        at[i] = (char *)m->parts[i] + first * unit_bytes(m);
     order_sum_to_all(&m->r, at, first, n);
 }
 
