@@ -19,6 +19,18 @@ static const char *const method_names[] = {
 _Static_assert(sizeof method_names / sizeof *method_names == COMM_METHOD_COUNT,
                "one name per method");
 
+static const char *const kind_names[] = {
+    [COMM_ALL_REDUCE] = "all-reduce",
+    [COMM_REDUCE_SCATTER] = "reduce-scatter",
+    [COMM_ALL_GATHER] = "all-gather",
+};
+_Static_assert(sizeof kind_names / sizeof *kind_names == COMM_KIND_COUNT, "one name per kind");
+
+const char *comm_kind_name(enum comm_kind kind)
+{
+    return (unsigned)kind < COMM_KIND_COUNT ? kind_names[kind] : "unknown";
+}
+
 const char *comm_method_name(enum comm_method method)
 {
     return (unsigned)method < COMM_METHOD_COUNT ? method_names[method] : "unknown";

@@ -41,8 +41,21 @@ enum comm_method { COMM_GATHER, COMM_RING, COMM_TREE, COMM_HIERARCHICAL, COMM_ME
 
 const char *comm_method_name(enum comm_method method);
 
-/* A sum over the same array of several workers, left in each of them. */
+/* What the members are left with. Member i owns slice i of N even ones (element i*count/N on). */
+enum comm_kind {
+    COMM_ALL_REDUCE,     /* each: the sum */
+    COMM_REDUCE_SCATTER, /* member i: slice i of the sum; its other slices hold anything */
+    COMM_ALL_GATHER,     /* each: slice i of every member i; nothing is added */
+    COMM_KIND_COUNT
+};
+
+const char *comm_kind_name(enum comm_kind kind);
+
+/* A collective over the same array of several workers. A reduce-scatter and an all-gather are the
+ * halves of a ring, and have no other method: one after the other they give the bits of an
+ * all-reduce. */
 struct comm_reduction {
+    enum comm_kind kind;
     enum comm_method method;
     enum element type; /* F32 or F64 */
     int n_members;

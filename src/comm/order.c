@@ -41,8 +41,7 @@ static int slice_count(const struct comm_reduction *r)
     }
 }
 
-/* The i with i*count/n <= first < (i+1)*count/n. */
-static int slice_of(const struct comm_reduction *r, int64_t first)
+int order_slice_of(const struct comm_reduction *r, int64_t first)
 {
     int n = slice_count(r);
     int i = (int)(first * n / r->count);
@@ -53,7 +52,7 @@ static int slice_of(const struct comm_reduction *r, int64_t first)
 
 int64_t order_slice_end(const struct comm_reduction *r, int64_t first)
 {
-    return order_cut(r->count, slice_count(r), slice_of(r, first)).end;
+    return order_cut(r->count, slice_count(r), order_slice_of(r, first)).end;
 }
 
 /* ((x(s+1) + x(s+2)) + ..) + x(s), where x(i) is the part at position i * stride of n. */
@@ -100,17 +99,17 @@ int order_sum(const struct comm_reduction *r, void *const *parts, int64_t first,
 {
     switch (r->method) {
     case COMM_RING:
-        return add_ring(r, parts, slice_of(r, first), r->n_members, 1, n);
+        return add_ring(r, parts, order_slice_of(r, first), r->n_members, 1, n);
     case COMM_TREE:
         return add_tree(r, parts, n);
     case COMM_HIERARCHICAL:
-        return add_hierarchical(r, parts, slice_of(r, first), n);
+        return add_hierarchical(r, parts, order_slice_of(r, first), n);
     default:
         return add_in_turn(r, parts, 0, r->n_members, n);
     }
 }
 
-void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n)
+void order_run(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n)
 {
     int64_t type_bytes = element_bytes(r->type);
     int64_t block = BLOCK_BYTES / type_bytes;
@@ -121,12 +120,18 @@ void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_
         length = in_slice < length ? in_slice : length;
         for (int i = 0; i < r->n_members; i++)
             at[i] = (char *)parts[i] + done * type_bytes;
-        int at_sum = order_sum(r, at, first + done, length);
-        const char *sum = (const char *)parts[at_sum] + done * type_bytes;
-        for (int i = 0; i < r->n_members; i++) {
-            if (i != at_sum)
-                memcpy(at[i], sum, (size_t)(length * type_bytes));
+        /* Slices of halves of a ring are those of the members that own them. */
+        int owner = r->kind == COMM_ALL_REDUCE ? 0 : order_slice_of(r, first + done);
+        int from = r->kind == COMM_ALL_GATHER ? owner : order_sum(r, at, first + done, length);
+        size_t n_bytes = (size_t)(length * type_bytes);
+        if (r->kind == COMM_REDUCE_SCATTER) {
+            if (from != owner)
+                memcpy(at[owner], at[from], n_bytes);
+            continue;
         }
+        for (int i = 0; i < r->n_members; i++)
+            if (i != from)
+                memcpy(at[i], at[from], n_bytes);
     }
 }
 
@@ -144,11 +149,12 @@ static int tree_children(int position, int n)
 
 /* A ring sends every slice but its own while adding, and every one but its successor's while
  * handing out. */
-static int64_t ring_elements(int64_t count, int n, int position)
+static int64_t ring_elements(enum comm_kind kind, int64_t count, int n, int position)
 {
     struct order_range own = order_cut(count, n, position);
     struct order_range next = order_cut(count, n, (position + 1) % n);
-    return 2 * count - (own.end - own.begin) - (next.end - next.begin);
+    int64_t adding = count - (own.end - own.begin), handing_out = count - (next.end - next.begin);
+    return (kind == COMM_ALL_GATHER ? 0 : adding) + (kind == COMM_REDUCE_SCATTER ? 0 : handing_out);
 }
 
 static int node_members(const struct comm_reduction *r, int position)
@@ -163,7 +169,7 @@ int64_t comm_reduce_sent_bytes(const struct comm_reduction *r, int position)
     int64_t elements = 0;
     switch (r->method) {
     case COMM_RING:
-        elements = n > 1 ? ring_elements(r->count, n, position) : 0;
+        elements = n > 1 ? ring_elements(r->kind, r->count, n, position) : 0;
         break;
     case COMM_TREE:
         elements = r->count * (tree_children(position, n) + (position > 0));
@@ -174,7 +180,8 @@ int64_t comm_reduce_sent_bytes(const struct comm_reduction *r, int position)
         } else {
             elements = r->count * (node_members(r, position) - 1);
             if (order_nodes(r) > 1)
-                elements += ring_elements(r->count, order_nodes(r), position / r->node_size);
+                elements += ring_elements(COMM_ALL_REDUCE, r->count, order_nodes(r),
+                                          position / r->node_size);
         }
         break;
     default:
@@ -188,7 +195,7 @@ int64_t order_sent_messages(const struct comm_reduction *r, int position)
     int n = r->n_members;
     switch (r->method) {
     case COMM_RING:
-        return 2 * (n - 1);
+        return (r->kind == COMM_ALL_REDUCE ? 2 : 1) * (n - 1);
     case COMM_TREE:
         return tree_children(position, n) + (position > 0);
     case COMM_HIERARCHICAL:
@@ -206,6 +213,9 @@ enum status order_check(const struct comm *c, const struct comm_reduction *r, in
         (unsigned)r->method >= COMM_METHOD_COUNT)
         return status_fail(STATUS_USAGE, "reduction %lld: %d members, %lld elements, method %d",
                            (long long)r->tag, r->n_members, (long long)r->count, (int)r->method);
+    if ((unsigned)r->kind >= COMM_KIND_COUNT || (r->kind && r->method != COMM_RING))
+        return status_fail(STATUS_USAGE, "collective %lld: kind %d, method %d: halves are rings",
+                           (long long)r->tag, (int)r->kind, (int)r->method);
     if (r->method == COMM_HIERARCHICAL && r->node_size < 1)
         return status_fail(STATUS_USAGE, "reduction %lld: a node of %d members", (long long)r->tag,
                            r->node_size);

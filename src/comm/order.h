@@ -28,16 +28,18 @@ static inline int order_nodes(const struct comm_reduction *r)
 /* sum[i] += term[i], vectorised; the arrays are apart. */
 void order_add(enum element type, int64_t n, void *sum, const void *term);
 
-/* Adds elements [first, first + n) of all members in the method's order. parts[position] points at
- * element `first` of that member's array and is used as room for partial sums. In the end all parts
- * hold the sum. Works in blocks that stay in the first cache. */
-void order_sum_to_all(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n);
+/* Does elements [first, first + n) of a collective. parts[position] points at element `first` of
+ * that member's array and is used as room for partial sums, which are added in the method's order.
+ * Works in blocks that stay in the first cache. */
+void order_run(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n);
 
-/* The same, but only one part holds the sum in the end; returns its position. The elements must be
- * of one slice: see order_slice_end. */
+/* The sum alone, which one part holds in the end; returns its position. The elements must be of one
+ * slice: see order_slice_end. */
 int order_sum(const struct comm_reduction *r, void *const *parts, int64_t first, int64_t n);
 
-/* Where the slice that holds element `first` ends. */
+/* The slice that holds element `first`: the i with i*count/n <= first < (i+1)*count/n; and where it
+ * ends. */
+int order_slice_of(const struct comm_reduction *r, int64_t first);
 int64_t order_slice_end(const struct comm_reduction *r, int64_t first);
 
 /* Messages that member number `position` sends; bytes: comm_reduce_sent_bytes. */

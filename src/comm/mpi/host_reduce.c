@@ -75,7 +75,7 @@ struct reduction {
     int next; /* in its bucket, in the line for slots, or among the free ones */
     int next_ready;
     int64_t tag, count;
-    int method, type, node_size;
+    int kind, method, type, node_size;
     uint64_t members, posted; /* bits of host ranks */
     int n_members, n_posted, n_left;
     atomic_int slot;        /* NONE until it has one */
@@ -146,7 +146,8 @@ static int bucket_of(int64_t tag, uint64_t members)
 
 static bool same_reduction(const struct reduction *d, const struct comm_reduction *r)
 {
-    return d->count == r->count && d->method == (int)r->method && d->type == (int)r->type &&
+    return d->count == r->count && d->kind == (int)r->kind && d->method == (int)r->method &&
+           d->type == (int)r->type &&
            (r->method != COMM_HIERARCHICAL || d->node_size == r->node_size);
 }
 
@@ -180,6 +181,7 @@ static enum status open_reduction(struct shared *s, const struct comm_reduction 
     d->next = d->next_ready = NONE;
     d->tag = r->tag;
     d->count = r->count;
+    d->kind = (int)r->kind;
     d->method = (int)r->method;
     d->type = (int)r->type;
     d->node_size = r->node_size;
@@ -211,10 +213,11 @@ static enum status find_or_open(const struct host *h, const struct comm_reductio
             continue;
         if (!same_reduction(d, r))
             return status_fail(STATUS_FAILED,
-                               "reduction %lld: the members disagree: %s of %lld elements, and %s "
-                               "of %lld",
-                               (long long)r->tag, comm_method_name((enum comm_method)d->method),
-                               (long long)d->count, comm_method_name(r->method),
+                               "reduction %lld: the members disagree: %s by %s of %lld elements, "
+                               "and %s by %s of %lld",
+                               (long long)r->tag, comm_kind_name((enum comm_kind)d->kind),
+                               comm_method_name((enum comm_method)d->method), (long long)d->count,
+                               comm_kind_name(r->kind), comm_method_name(r->method),
                                (long long)r->count);
         *out = i;
         return STATUS_OK;
@@ -277,7 +280,7 @@ static void *small_room(const struct host *h, int small_slot, int position)
 }
 
 /* The last one has come: adds in the members' places. The slices of a ring end in different ones,
- * so all are copied to that of position 0. */
+ * so all are copied to that of position 0. Of an all-gather each slice is taken from its owner. */
 static void sum_small(const struct host *h, struct reduction *d, const struct comm_reduction *r)
 {
     void *parts[MAX_RANKS];
@@ -289,7 +292,8 @@ static void sum_small(const struct host *h, struct reduction *d, const struct co
         void *at[MAX_RANKS];
         for (int i = 0; i < r->n_members; i++)
             at[i] = (char *)parts[i] + first * type_bytes;
-        int sum = order_sum(r, at, first, end - first);
+        int owner = order_slice_of(r, first);
+        int sum = r->kind == COMM_ALL_GATHER ? owner : order_sum(r, at, first, end - first);
         if (sum != 0)
             memcpy(at[0], at[sum], (size_t)((end - first) * type_bytes));
     }
@@ -352,6 +356,8 @@ static size_t range_bytes(const struct comm_reduction *r, struct order_range ran
 
 static void copy_in(const struct host *h, int slot, const struct host_op *op)
 {
+    if (op->r.kind == COMM_ALL_GATHER)
+        return; /* the owners' own pieces are all there is */
     for (int k = 1; k < op->r.n_members; k++) {
         int slice = (op->position + k) % op->r.n_members;
         struct order_range range = piece_of(&op->r, slice, op->rounds[PHASE_IN]);
@@ -380,7 +386,8 @@ static void sum_own(const struct host *h, int slot, const struct host_op *op)
         void *result = at[own];
         at[own] = element(op, first);
         size_t n_bytes = (size_t)((end - first) * type_bytes);
-        int sum = order_sum(r, at, first, end - first);
+        bool adds = r->kind != COMM_ALL_GATHER;
+        int sum = adds ? order_sum(r, at, first, end - first) : own;
         memcpy(result, at[sum], n_bytes);
         if (sum != own)
             memcpy(at[own], at[sum], n_bytes);
@@ -389,6 +396,8 @@ static void sum_own(const struct host *h, int slot, const struct host_op *op)
 
 static void copy_out(const struct host *h, int slot, const struct host_op *op)
 {
+    if (op->r.kind == COMM_REDUCE_SCATTER)
+        return;
     for (int k = 1; k < op->r.n_members; k++) {
         int slice = (op->position + k) % op->r.n_members;
         struct order_range range = piece_of(&op->r, slice, op->rounds[PHASE_OUT]);

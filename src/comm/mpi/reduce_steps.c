@@ -49,11 +49,13 @@ static int modulo(int i, int n)
 }
 
 /* The first n - 1 steps add: slice s goes from member s + 1 all the way round to member s. The last
- * n - 1 hand it out from there. */
+ * n - 1 hand it out from there. A reduce-scatter has the first ones alone, an all-gather the last.
+ */
 static bool ring_step(const struct comm_reduction *r, int n, int p, int64_t segment, int number,
                       struct reduce_step *out)
 {
-    if (number >= 2 * (n - 1))
+    number += r->kind == COMM_ALL_GATHER ? n - 1 : 0;
+    if (number >= (r->kind == COMM_REDUCE_SCATTER ? 1 : 2) * (n - 1))
         return false;
     out->to = modulo(p + 1, n);
     out->from = modulo(p - 1, n);

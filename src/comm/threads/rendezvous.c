@@ -80,15 +80,17 @@ static struct bucket *bucket_of(struct thread_group *group, enum rendezvous_kind
 
 static enum status check_same(const struct rendezvous *m, const struct comm_reduction *r)
 {
-    if (m->r.count == r->count && m->r.method == r->method && m->r.type == r->type &&
-        m->r.node_size == r->node_size)
+    if (m->r.count == r->count && m->r.kind == r->kind && m->r.method == r->method &&
+        m->r.type == r->type && m->r.node_size == r->node_size)
         return STATUS_OK;
     if (m->kind == RENDEZVOUS_REDUCE)
         return status_fail(STATUS_FAILED,
-                           "reduction %lld: the members disagree: %s of %lld elements, and %s of "
-                           "%lld",
-                           (long long)r->tag, comm_method_name(m->r.method), (long long)m->r.count,
-                           comm_method_name(r->method), (long long)r->count);
+                           "reduction %lld: the members disagree: %s by %s of %lld elements, and "
+                           "%s by %s of %lld",
+                           (long long)r->tag, comm_kind_name(m->r.kind),
+                           comm_method_name(m->r.method), (long long)m->r.count,
+                           comm_kind_name(r->kind), comm_method_name(r->method),
+                           (long long)r->count);
     return status_fail(STATUS_FAILED,
                        "transfer %lld from worker %d to worker %d: one side has %lld bytes, the "
                        "other %lld",
@@ -173,7 +175,7 @@ static void do_chunk(const struct rendezvous *m, int64_t number)
     void *at[m->r.n_members];
     for (int i = 0; i < m->r.n_members; i++)
         at[i] = (char *)m->parts[i] + first * unit_bytes(m);
-    order_sum_to_all(&m->r, at, first, n);
+    order_run(&m->r, at, first, n);
 }
 
 /* Claims and does up to `most` chunks. Between `working` and the look at `aborted` the order is
