@@ -23,11 +23,12 @@ static void bench_open(struct bench *b, const char *shape)
     assert_ok(cost_create(b->machine, b->machine->memory, &b->cost));
 }
 
-static double sum_s(struct bench *b, enum comm_method method, int node_size, int n, double n_bytes,
-                    int alike)
+static double collective_s(struct bench *b, enum comm_kind kind, enum comm_method method,
+                           int node_size, int n, double n_bytes, int alike)
 {
     const struct cost_call call = {.transport = "threads",
                                    .reduces = true,
+                                   .kind = kind,
                                    .method = method,
                                    .node_size = node_size,
                                    .type = ELEMENT_F32,
@@ -38,6 +39,12 @@ static double sum_s(struct bench *b, enum comm_method method, int node_size, int
         devices[i] = i;
     cost_call(b->machine, &call, devices, &b->cost);
     return cost_alone_s(b->machine, &call, &b->cost, alike);
+}
+
+static double sum_s(struct bench *b, enum comm_method method, int node_size, int n, double n_bytes,
+                    int alike)
+{
+    return collective_s(b, COMM_ALL_REDUCE, method, node_size, n, n_bytes, alike);
 }
 
 static void test_roofline(void **state)
@@ -76,6 +83,9 @@ static void test_sums_within_a_node(void **state)
         int levels = (int)ceil(log2(n));
         assert_near(sum_s(&b, COMM_RING, 0, n, MB, 1),
                     2.0 * (n - 1) * near_s + 2.0 * (n - 1) / n * MB / port, 1e-12);
+        for (int kind = COMM_REDUCE_SCATTER; kind < COMM_KIND_COUNT; kind++)
+            assert_near(collective_s(&b, (enum comm_kind)kind, COMM_RING, 0, n, MB, 1),
+                        (n - 1) * near_s + (double)(n - 1) / n * MB / port, 1e-12);
         assert_near(sum_s(&b, COMM_GATHER, 0, n, MB, 1), near_s + (n - 1) * MB / port, 1e-12);
         /* The first member gets a message on every level, and they share its port. */
         assert_near(sum_s(&b, COMM_TREE, 0, n, MB, 1), 2.0 * levels * (near_s + MB / port), 1e-12);

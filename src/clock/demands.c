@@ -44,6 +44,7 @@ enum status demands_find(struct clock_run *c, struct transfer *m)
                              .n_members = m->n_members};
     if (m->reduces) {
         call.reduces = true;
+        call.kind = r->kind;
         call.method = r->method;
         call.node_size = r->node_size;
         call.type = r->type;

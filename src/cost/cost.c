@@ -67,19 +67,26 @@ double cost_latency_s(const struct machine *machine, int from, int to)
 
 /* ---- sums over links ---- */
 
-/* Bytes that each member of a ring sends. */
-static double ring_bytes(int n, double n_bytes)
+/* How often a ring passes its slices round: once to add, once to hand out. */
+static int ring_rounds(enum comm_kind kind)
 {
-    return 2.0 * (n - 1) / n * n_bytes;
+    return kind == COMM_ALL_REDUCE ? 2 : 1;
+}
+
+/* Bytes that each member of a ring sends. */
+static double ring_bytes(enum comm_kind kind, int n, double n_bytes)
+{
+    return (double)ring_rounds(kind) * (n - 1) / n * n_bytes;
 }
 
 /* Over every stride-th of the devices; its latency. */
-static double ring(const struct machine *m, struct cost *c, const int *devices, int n, int stride,
-                   double n_bytes)
+static double ring(const struct machine *m, struct cost *c, enum comm_kind kind, const int *devices,
+                   int n, int stride, double n_bytes)
 {
     for (int i = 0; i < n; i++)
-        add_way(m, c, devices[i * stride], devices[(i + 1) % n * stride], ring_bytes(n, n_bytes));
-    return 2.0 * (n - 1) * c->way_s;
+        add_way(m, c, devices[i * stride], devices[(i + 1) % n * stride],
+                ring_bytes(kind, n, n_bytes));
+    return (double)ring_rounds(kind) * (n - 1) * c->way_s;
 }
 
 static double tree(const struct machine *m, struct cost *c, const int *devices, int n,
@@ -128,8 +135,8 @@ static double hierarchical(const struct machine *m, struct cost *c, const struct
     double inside_s = local > 1 ? 2 * (c->way_s + (local - 1) * n_bytes / c->slowest) : 0;
     if (n_nodes < 2)
         return inside_s;
-    double latency_s = ring(m, c, devices, n_nodes, size, n_bytes);
-    return inside_s + latency_s + ring_bytes(n_nodes, n_bytes) / c->slowest;
+    double latency_s = ring(m, c, COMM_ALL_REDUCE, devices, n_nodes, size, n_bytes);
+    return inside_s + latency_s + ring_bytes(COMM_ALL_REDUCE, n_nodes, n_bytes) / c->slowest;
 }
 
 /* ---- within a CPU host ---- */
@@ -147,14 +154,23 @@ static bool share_host(const struct machine *m, const int *devices, int n)
     return true;
 }
 
+/* All-reduces are measured: a half takes half as long. */
+static struct machine_point half_of_ring(const struct cost_call *call, struct machine_point p)
+{
+    double share = call->reduces ? ring_rounds(call->kind) / 2.0 : 1;
+    p.seconds *= share;
+    p.cpu_s *= share;
+    return p;
+}
+
 struct machine_point cost_on_host(const struct machine *machine, const struct cost_call *call,
                                   double n_bytes)
 {
     const struct machine_curve *curve =
         machine_find_curve(machine, call->transport, call->reduces, call->method, call->n_members);
     if (curve)
-        return machine_curve_at(curve, n_bytes);
-    double copies = call->reduces ? 2 : 1;
+        return half_of_ring(call, machine_curve_at(curve, n_bytes));
+    double copies = call->reduces ? ring_rounds(call->kind) : 1;
     double s = UNKNOWN_LATENCY_S + copies * n_bytes / UNKNOWN_BYTES_PER_S;
     return (struct machine_point){n_bytes, s, s, 0};
 }
@@ -207,7 +223,8 @@ static double find_slowness(const struct machine_curve *curve, const struct cost
     int n = curve->members;
     if (curve->method != COMM_RING || !isfinite(c->slowest))
         return 1;
-    double ring_s = ring_bytes(n, p->bytes) / c->slowest + 2.0 * (n - 1) * c->way_s;
+    double ring_s =
+        ring_bytes(COMM_ALL_REDUCE, n, p->bytes) / c->slowest + 2.0 * (n - 1) * c->way_s;
     return fmax(1, p->seconds / ring_s);
 }
 
@@ -225,7 +242,7 @@ static void add_network(const struct machine *m, const struct cost_call *call, c
         machine_find_network_curve(m, call->transport, call->reduces, method, n, nodes);
     if (!curve)
         return;
-    struct machine_point p = machine_curve_at(curve, n_bytes);
+    struct machine_point p = half_of_ring(call, machine_curve_at(curve, n_bytes));
     if (m->far_byte_s > 0)
         c->core_byte_s = m->far_byte_s;
     else
@@ -236,8 +253,9 @@ static void add_network(const struct machine *m, const struct cost_call *call, c
         c->least_s = p.seconds;
         c->latency_s = 0;
     } else {
-        double way_s = ring_bytes(n, n_bytes) / c->slowest;
-        c->least_s = fmax(c->least_s, way_s) * find_slowness(curve, c, &p);
+        struct machine_point whole = machine_curve_at(curve, n_bytes);
+        double way_s = ring_bytes(call->kind, n, n_bytes) / c->slowest;
+        c->least_s = fmax(c->least_s, way_s) * find_slowness(curve, c, &whole);
     }
 }
 
@@ -262,7 +280,7 @@ void cost_call(const struct machine *machine, const struct cost_call *call, cons
         add_way(machine, out, devices[0], devices[1], n_bytes);
         out->latency_s = out->way_s;
     } else if (method_of(call) == COMM_RING) {
-        out->latency_s = ring(machine, out, devices, n, 1, n_bytes);
+        out->latency_s = ring(machine, out, call->kind, devices, n, 1, n_bytes);
     } else if (call->method == COMM_TREE) {
         out->least_s = tree(machine, out, devices, n, n_bytes);
     } else if (call->method == COMM_HIERARCHICAL) {
@@ -279,6 +297,7 @@ double cost_core_s(const struct cost_call *call, const struct cost *cost, int i)
     if (cost->core_byte_s > 0) {
         /* Each member's bytes out, and as many in; a message's go out here and in there. */
         const struct comm_reduction r = {
+            .kind = call->kind,
             .method = call->method,
             .type = call->type,
             .n_members = call->n_members,

@@ -10,6 +10,7 @@
  *     ring          2 (N-1)/N B from each member to the next one         2 (N-1) latencies
  *     tree          B up and B down along each edge                      2 levels of latency +
  * B/rate gather        B from each member to every other                    one latency
+ *     half a ring   (N-1)/N B from each member to the next one           N-1 latencies
  *     hierarchical  B from each member to the first of its node, a       2 (latency + (M-1) B/rate)
  *                   ring over those, and B back                          for M members of a node,
  *                                                                        and the ring's
@@ -42,13 +43,14 @@ struct cost_work {
 };
 double cost_compute(const struct machine_kind *kind, const struct cost_work *work);
 
-/* A message from the first to the second member, or a sum over all of them. */
+/* A message from the first to the second member, or a collective over all of them. */
 struct cost_call {
     const char *transport; /* whose curves count on CPU hosts: "threads", "mpi" */
-    bool reduces;
+    bool reduces;          /* a collective */
+    enum comm_kind kind;   /* of a collective */
     enum comm_method method;
     int node_size;     /* COMM_HIERARCHICAL */
-    enum element type; /* of a sum */
+    enum element type; /* of a collective */
     int64_t n_bytes;   /* of the message, or of the array */
     int n_members;
 };

@@ -125,8 +125,8 @@ static enum status check_message(const struct rendezvous *r, const struct side *
 
 static bool same_reduction(const struct comm_reduction *a, const struct comm_reduction *b)
 {
-    return a->method == b->method && a->type == b->type && a->count == b->count &&
-           a->node_size == b->node_size && a->n_members == b->n_members &&
+    return a->kind == b->kind && a->method == b->method && a->type == b->type &&
+           a->count == b->count && a->node_size == b->node_size && a->n_members == b->n_members &&
            memcmp(a->members, b->members, (size_t)a->n_members * sizeof *a->members) == 0;
 }
 
