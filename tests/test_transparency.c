@@ -6,6 +6,7 @@
  * backend is plain C), of which CLEAVE_TEST_ONLY=NETWORK/STRATEGY runs one row,
  * CLEAVE_TEST_ONLY=by-hand/N the Nth plan made by hand and CLEAVE_TEST_ONLY=others all others, so
  * that many can run side by side; patterns choose several rows (lenet5/?*). */
+#include "asynchronous.h"
 #include "plan_suite.h"
 #include "team.h"
 
@@ -255,6 +256,39 @@ static void test_norms_by_worker(void **state)
         for (int i = 0; i < 2; i++)
             check_norms_by_worker(model, meshes[i], 2);
     }
+}
+
+/* ---- streams that run behind the host ---- */
+
+/* A stream that is late gives the same bits: what the host and the transport read has been waited
+ * for, and what a stream still reads has not been written. */
+static void test_asynchronous_streams(void **state)
+{
+    static const char *const strategies[] = {"serial", "data", "hybrid", "1f1b", "pipedream", "ps"};
+    (void)state;
+    struct graph *g = suite_build("lenet5", 8);
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+        double losses[2][MOST_STEPS];
+        uint64_t hashes[2];
+        int n_workers = s == 0 ? 1 : 3;
+        struct plan *plan;
+        assert_ok(
+            plan_build(strategies[s], g, &(struct plan_request){.n_workers = n_workers}, &plan));
+        for (int i = 0; i < 2; i++) {
+            struct team_run run =
+                describe(&exact, g, plan, strcmp(strategies[s], "pipedream") ? 3 : 12);
+            run.backend = i ? "asynchronous" : "reference";
+            asynchronous_delay(i ? 0.05 : 0, s + 1);
+            assert_ok(team_train(&run, losses[i]));
+            hashes[i] = run.hash;
+            if (i)
+                assert_memory_equal(losses[0], losses[1], (size_t)run.n_steps * sizeof(double));
+        }
+        assert_that(hashes[0] == hashes[1], "%s: other bits", strategies[s]);
+        plan_destroy(plan);
+    }
+    asynchronous_delay(0, 0);
+    graph_destroy(g);
 }
 
 /* ---- frozen weights ---- */
@@ -623,10 +657,11 @@ int main(void)
         cmocka_unit_test(test_hand_made_plans),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(test_norms_by_worker),           cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_freezing_is_refused),       cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_more_workers_than_samples), cmocka_unit_test(test_pipedream),
-        cmocka_unit_test(test_asynchronous_server),       cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_norms_by_worker), cmocka_unit_test(test_asynchronous_streams),
+        cmocka_unit_test(test_frozen),          cmocka_unit_test(test_freezing_is_refused),
+        cmocka_unit_test(test_groups),          cmocka_unit_test(test_more_workers_than_samples),
+        cmocka_unit_test(test_pipedream),       cmocka_unit_test(test_asynchronous_server),
+        cmocka_unit_test(test_same_bits),
     };
     const char *only = getenv("CLEAVE_TEST_ONLY");
     int failed = 0;

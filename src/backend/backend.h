@@ -7,7 +7,9 @@
  *
  * The interface suits a CPU and a GPU: everything in the step is enqueued on a stream, in order;
  * pointers are device memory; only upload, download, upload_labels and stream_synchronize meet the
- * host.
+ * host. A call may return before its work is done, and its failure may be returned by the next
+ * stream_synchronize. Until then the memory that an upload reads and the group_args stay as they
+ * are; all other arguments are copied. A download has been done when it returns.
  *
  *     struct group_layouts io = {.input = {input_layout}};
  *     TRY(backend->group_create(device, &spec, &io, &group));   // chooses output and param layouts

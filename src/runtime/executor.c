@@ -185,8 +185,11 @@ static enum status run_load(struct run *r, const struct instr *instr)
     const struct program *p = r->b->program;
     const struct program_load *load = &p->loads[instr->index];
     executor *e = r->e;
-    for (; r->fed <= step_of(p, instr); r->fed++)
+    for (; r->fed <= step_of(p, instr); r->fed++) {
+        if (r->fed > 0) /* uploads may still read the batch before */
+            TRY(e->backend->stream_synchronize(e->stream));
         TRY(r->feed->next(r->feed->user, &r->batch));
+    }
     if (load->images != NO_BUFFER) {
         int64_t at = load->image_samples.begin - r->batch.first_sample;
         TRY(e->backend->upload(e->stream, r->batch.images + at * sample_elements(p),
@@ -369,8 +372,11 @@ enum status executor_run(executor *e, int program, const struct executor_feed *f
     }
     if (st == STATUS_OK)
         st = e->backend->stream_synchronize(e->stream);
-    if (st != STATUS_OK)
+    if (st != STATUS_OK) {
         executor_fail(e, st);
+        if (e->backend->stream_synchronize(e->stream) != STATUS_OK) /* it reads the batch */
+            status_clear();
+    }
     TRY(executor_comm_finish(e));
     if (st != STATUS_OK)
         return status_give(&e->error);
@@ -453,6 +459,7 @@ enum status executor_write(executor *e, int param, enum executor_tensor which, c
     const struct program *p = e->programs[0].program;
     int buffer;
     TRY(find_param(e, param, which, &buffer));
-    return e->backend->upload(e->stream, from, executor_place(e, p, buffer),
-                              p->buffers[buffer].layout);
+    TRY(e->backend->upload(e->stream, from, executor_place(e, p, buffer),
+                           p->buffers[buffer].layout));
+    return e->backend->stream_synchronize(e->stream); /* the caller's memory may go */
 }

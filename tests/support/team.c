@@ -1,5 +1,7 @@
 #include "team.h"
 
+#include "asynchronous.h"
+
 struct team_worker {
     struct team_run *run;
     int number, n_workers;
@@ -14,6 +16,7 @@ struct team_worker {
     pthread_barrier_t *built;
     struct fixture_batch *batches;
     int next_batch;
+    struct fixture_batch lent; /* the memory that each batch is lent in, as a loader does */
     uint64_t hash;
     struct team_worker *all; /* n_workers of them */
 };
@@ -145,7 +148,10 @@ static enum status team_next_batch(void *user, struct executor_batch *batch)
 {
     struct team_worker *w = user;
     const struct fixture_batch *b = &w->batches[w->next_batch++];
-    *batch = (struct executor_batch){.images = b->images, .labels = b->labels};
+    const struct shape *images = &w->run->graph->nodes[0].op.output;
+    memcpy(w->lent.images, b->images, (size_t)shape_elements(images) * sizeof *b->images);
+    memcpy(w->lent.labels, b->labels, (size_t)images->dim[0] * sizeof *b->labels);
+    *batch = (struct executor_batch){.images = w->lent.images, .labels = w->lent.labels};
     return STATUS_OK;
 }
 
@@ -303,9 +309,13 @@ enum status team_train(struct team_run *r, double *losses)
                                           .comm = ends[i],
                                           .built = &built,
                                           .all = workers,
-                                          .batches = batches};
+                                          .batches = batches,
+                                          .lent = fixture_make_batch(r->graph, 0)};
         workers[i].loss_sums = calloc((size_t)n_losses, sizeof *workers[i].loss_sums);
-        assert_ok(backend_find(r->backend, &workers[i].backend));
+        if (strcmp(r->backend, "asynchronous") == 0)
+            workers[i].backend = asynchronous_backend("reference");
+        else
+            assert_ok(backend_find(r->backend, &workers[i].backend));
         assert_int_equal(pthread_create(&threads[i], NULL, team_thread, &workers[i]), 0);
     }
     for (int i = 0; i < n; i++)
@@ -330,8 +340,10 @@ enum status team_train(struct team_run *r, double *losses)
             r->counted_bytes += workers[i].comm->sent_bytes;
         r->memory_bytes[i] = workers[i].executor ? executor_memory_bytes(workers[i].executor) : 0;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         team_close_worker(&workers[i]);
+        fixture_free_batch(&workers[i].lent);
+    }
     (void)pthread_barrier_destroy(&built);
     for (int i = 0; i < n_losses; i++)
         fixture_free_batch(&batches[i]);
