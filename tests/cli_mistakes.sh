@@ -115,6 +115,7 @@ mistake 2 "name another directory, or go on with --resume" train lenet5 --data s
 mistake 2 "'cleave train --run DIR' makes one" report empty
 mistake 2 "'cleave report runs/first' shows the last" report runs
 mistake 1 "'cleave train' keeps its runs in the folder runs" report nowhere
+mistake 2 "is a checkpoint, which no report shows" report saved.json
 
 # ---- the page ----
 

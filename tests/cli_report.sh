@@ -105,6 +105,13 @@ done = [json.loads(l) for l in open("chosen/events.jsonl")][-1]
 best = [c for c in d["candidates"] if c["name"] == d["best"]][0]
 assert abs(done["predicted_step_s"] - best["step_s"]) < 1e-6 * best["step_s"]
 PYTHON
+python3 - <<'PYTHON' || fail "the timelines of the candidates"
+import json
+d = json.load(open("chosen/search.json"))
+best = [c for c in d["candidates"] if c["name"] == d["best"]][0]
+assert best["plan"]["layers"] and best["timeline"]["kind"] == "predicted"
+assert abs(best["timeline"]["span_s"] - best["step_s"]) < 0.5 * best["step_s"]
+PYTHON
 # not for a run that goes on under another plan
 run 0 train mlp --data $data --batch 64 --steps 4 --no-eval --plan data --workers 2 --run chosen --resume
 [[ ! -e chosen/search.json && -s chosen/trace.json ]] || fail "a search for another plan is left"
@@ -242,6 +249,20 @@ holds 'len(d["subjects"][0]["limits"]["fixed"]["points"]) == 3'
 cp study.json deep/run/limits.json
 refused 2 "limits.json: is not what 'cleave bench limits --json' prints" report deep/run -o study.html
 rm deep/run/limits.json
+# a search that kept its plans is a report by itself
+details=(plan lenet5 --data $data --batch 64 --machine 1x4:p100)
+refused 2 "--details is about what --json prints" "${details[@]}" --details 3
+refused 2 "--details is for one plan" "${details[@]}" --details 3 --json --batches 64,128
+run 0 "${details[@]}" --json
+holds 'all("plan" not in c and "timeline" not in c for c in d["candidates"])'
+run 0 "${details[@]}" --details 3 --json
+holds 'sum("plan" in c for c in d["candidates"]) == 3 == sum("timeline" in c for c in d["candidates"])'
+holds '[c["plan"]["workers"] == c["workers"] for c in d["candidates"] if c["name"] == d["best"]] == [True]'
+mv stdout details.json
+run 0 report details.json -o details.html
+page details.html
+holds 'd["subjects"][0]["plan"]["layers"] and d["subjects"][0]["network"]["batch"] == 64'
+holds '[t["workers"] for t in d["subjects"][0]["timelines"]] == [d["subjects"][0]["plan"]["workers"]]'
 # both times in one trace
 run 0 predict lenet5 --data $data --batch 64 --workers 2 --plan owt --no-measure --trace both.trace \
     --merge deep/run/trace.json
@@ -295,6 +316,14 @@ mkdir empty
 refused 2 "is no run's directory" report empty
 echo '{"a": 1}' >other.json
 refused 2 "is nothing that a report can show" report other.json
+refused 2 "deep/run/checkpoint.json: is a checkpoint, which no report shows; 'cleave report deep/run'" \
+    report deep/run/checkpoint.json
+refused 2 "holds weights (safetensors), which no report shows; 'cleave report deep/run'" \
+    report deep/run/checkpoint-*.safetensors
+cp deep/run/checkpoint.json lonely.json
+refused 2 "is a checkpoint, which no report shows; give it the directory of a run" report lonely.json
+printf 'PK\3\4\0\0' >weights.pt
+refused 2 "weights.pt: is no text, and nothing that a report can show" report weights.pt
 printf '{"a": 1,\n  b}' >broken.json
 refused 2 "broken.json:2:" report broken.json
 printf '{"displayTimeUnit":"ms"}\n' >bad.trace

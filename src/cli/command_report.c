@@ -9,7 +9,7 @@
 #include "cli/forecast_options.h"
 #include "cli/network_help.h"
 #include "cli/options.h"
-#include "predict/predicted_trace.h"
+#include "cli/packed_trace.h"
 #include "predict/prediction_json.h"
 #include "predict/strategy_traffic.h"
 
@@ -82,20 +82,6 @@ static enum status build_graph(const char *model, const char *data, int64_t batc
 
 /* ---- a plan that came alone ---- */
 
-/* An empty file of its own. */
-static enum status make_file(char path[REPORT_PATH_BYTES])
-{
-    const char *folder = getenv("TMPDIR");
-    (void)snprintf(path, REPORT_PATH_BYTES, "%s/cleave-trace-XXXXXX",
-                   folder && strlen(folder) < REPORT_PATH_BYTES / 2 ? folder : "/tmp");
-    int file = mkstemp(path);
-    if (file >= 0 && close(file) == 0)
-        return STATUS_OK;
-    path[0] = '\0';
-    return status_fail(STATUS_FAILED, "cannot make a file in %s: %s", folder ? folder : "/tmp",
-                       strerror(errno));
-}
-
 static enum status predict_with(struct forecast *f, const struct plan *plan, json_t **out,
                                 char trace[REPORT_PATH_BYTES])
 {
@@ -103,9 +89,7 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
     TRY(forecast_plan(f, plan, true, &p));
     const struct predict_answer answer = {.plan = plan, .prediction = p};
     struct predict_request request = forecast_request(f, plan, true);
-    enum status st = make_file(trace);
-    if (st == STATUS_OK)
-        st = predicted_trace_write(&request, p, trace, NULL);
+    enum status st = packed_trace_write(&request, p, trace);
     if (st == STATUS_OK)
         *out = predict_json(f, &answer);
     prediction_destroy(p);

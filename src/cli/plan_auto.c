@@ -8,6 +8,8 @@
 #include <stdio.h>
 
 static const double LIMIT_S = 60, TRY_S = 5;
+/* So many candidates keep their plan and timeline in the record of the run. */
+enum { SHOWN_PLANS = 6 };
 
 static void say(const struct candidate_set *set, const struct candidate *best)
 {
@@ -19,18 +21,30 @@ static void say(const struct candidate_set *set, const struct candidate *best)
              text_seconds(search, sizeof search, set->search_s));
 }
 
+/* Timelines are only to be looked at: a run does without them. */
+static enum status record_search(struct plan_answer *a, struct auto_plan *out)
+{
+    enum status st = plan_answer_json(a, &out->search);
+    if (st == STATUS_OK || st == STATUS_STOPPED)
+        return st;
+    log_warn("%s; the record of this run has no timelines of its candidates", status_message());
+    status_clear();
+    a->details = 0;
+    return plan_answer_json(a, &out->search);
+}
+
 static enum status take_best(struct chooser *c, struct candidate_set *set, struct auto_plan *out)
 {
     if (stop_requested())
         return status_fail(STATUS_STOPPED, "stopped by %s while planning",
                            stop_signal_name(stop_requested()));
-    const struct plan_answer answer = {.chooser = c, .set = set, .edited = -1};
+    struct plan_answer answer = {.chooser = c, .set = set, .edited = -1, .details = SHOWN_PLANS};
     TRY(chooser_refuse(c, set));
     const struct candidate *best = &set->list[set->best];
     say(set, best);
     out->step_s = best->step_s;
     out->error_s = best->error_s;
-    out->search = plan_answer_json(&answer);
+    TRY(record_search(&answer, out));
     return plan_copy(best->plan, &out->plan);
 }
 

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_DETAILS = 64 };
+
 static const char notes[] =
     "Names of candidates:\n"
     "  data tree          data parallelism, gradients summed along a tree\n"
@@ -77,6 +79,10 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_TEXT("-o", "FILE", &o->output, NULL,
                     "write the plan, for 'cleave train --plan FILE' [nothing is written]"),
         OPTION_FLAG("--json", &o->json, "print JSON"),
+        OPTION_INTEGER(
+            "--details", "N", &o->details, 1, MOST_DETAILS, NULL,
+            "with --json: also the plans and timelines of N candidates, the chosen one, the "
+            "fastest of each kind and others, which 'cleave report' shows [none]"),
         OPTION_END,
     };
     const struct positional positionals[] = {{"MODEL", &o->model, network_names_help()}, {0}};
@@ -122,7 +128,9 @@ static enum status join_machine(struct plan_choose_options *o)
  */
 static enum status check_single(const struct plan_choose_options *o, bool range)
 {
-    const char *single = o->output ? "-o" : o->set ? "--set" : NULL;
+    const char *single = o->output ? "-o" : o->set ? "--set" : o->details ? "--details" : NULL;
+    if (o->details && !o->json)
+        return status_fail(STATUS_USAGE, "--details is about what --json prints: give --json, too");
     if (o->batches && range)
         return status_fail(STATUS_USAGE,
                            "--batches and --workers A..B are two questions: give one of both");
@@ -218,7 +226,7 @@ static enum status answer(const struct plan_choose_options *o, struct plan_answe
 static enum status choose(const struct plan_choose_options *o)
 {
     struct chooser c;
-    struct plan_answer a = {.chooser = &c, .edited = -1, .all = o->all};
+    struct plan_answer a = {.chooser = &c, .edited = -1, .all = o->all, .details = (int)o->details};
     enum status st;
     if (o->set) /* a slip in it is found before the search, not behind it */
         TRY(plan_check_edit(o->chooser.forecast.graph, o->set));

@@ -17,7 +17,7 @@ struct plan_choose_options {
     const char *workers; /* "16", or "1..64" */
     const char *output, *set, *batches;
     const char *device, *intra, *inter;
-    int64_t nodes, devices_per_node;
+    int64_t nodes, devices_per_node, details;
     int batch_norm; /* enum plan_batch_norm */
     bool json, all;
     char machine[256]; /* made of the above */
@@ -33,12 +33,13 @@ struct plan_answer {
     struct explanation *explained; /* of the best; NULL: there is none */
     double other_norm_s; /* a step of the best with the other batch norm; 0: it was not asked for */
     bool all;            /* candidates that are far behind, too */
+    int details;         /* JSON: plans and timelines of so many, the fastest that fit */
 };
 
 enum status plan_print_answer(const struct plan_answer *a) MUST_USE;
 enum status plan_print_answer_json(const struct plan_answer *a) MUST_USE;
-/* The JSON that it prints; NULL if memory ran out. */
-json_t *plan_answer_json(const struct plan_answer *a);
+/* The JSON that it prints. */
+enum status plan_answer_json(const struct plan_answer *a, json_t **out) MUST_USE;
 
 /* ---- plan_scaling.c ---- */
 

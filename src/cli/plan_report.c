@@ -1,9 +1,11 @@
 /* plan_report.c: the answer of `cleave plan MODEL`, as tables and as JSON. */
 #include "base/output.h"
 #include "base/text.h"
+#include "cli/packed_trace.h"
 #include "cli/plan_choose.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ROWS = 14 };
@@ -306,15 +308,75 @@ static json_t *name_json(const struct plan_answer *a, int i)
     return i >= 0 ? json_string(a->set->list[i].name) : json_null();
 }
 
-json_t *plan_answer_json(const struct plan_answer *a)
+/* What a report needs to show a candidate's network and timeline: "plan" and "timeline". */
+static enum status add_details(const struct plan_answer *a, const struct candidate *c,
+                               json_t *entry)
+{
+    struct predict_request r;
+    struct prediction *p;
+    json_error_t error;
+    json_t *line;
+    char *text;
+    TRY(plan_print(c->plan, a->chooser->forecast->graph, &text));
+    json_t *plan = json_loads(text, 0, &error);
+    free(text);
+    if (json_object_set_new(entry, "plan", plan) != 0)
+        return status_no_memory(0);
+    TRY(chooser_request(a->chooser, c->plan, &r));
+    r.keep_times = true;
+    TRY(predict_plan(&r, &p));
+    enum status st = packed_trace_json(&r, p, &line);
+    prediction_destroy(p);
+    TRY(st);
+    return json_object_set_new(entry, "timeline", line) == 0 ? STATUS_OK : status_no_memory(0);
+}
+
+static bool is_known(const struct candidate *c)
+{
+    return c->state == CANDIDATE_CLOCKED && c->fits;
+}
+
+static bool is_first_of_family(const struct candidate_set *s, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (is_known(&s->list[k]) && s->list[k].family == s->list[i].family)
+            return false;
+    return true;
+}
+
+/* Of the chosen one first, then of the fastest of each family, then of the fastest. */
+static enum status add_all_details(const struct plan_answer *a, json_t *list)
+{
+    const struct candidate_set *s = a->set;
+    int done = 0;
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < s->n && done < a->details; i++) {
+            json_t *entry = json_array_get(list, (size_t)i);
+            bool wanted = round == 0 ? i == s->best : round == 2 || is_first_of_family(s, i);
+            if (!wanted || !is_known(&s->list[i]) || json_object_get(entry, "plan"))
+                continue;
+            TRY(add_details(a, &s->list[i], entry));
+            done++;
+        }
+    return STATUS_OK;
+}
+
+enum status plan_answer_json(const struct plan_answer *a, json_t **out)
 {
     const struct forecast *f = a->chooser->forecast;
     json_t *list = json_array();
     for (int i = 0; i < a->set->n; i++)
         (void)json_array_append_new(list, candidate_json(a, &a->set->list[i]));
-    return json_pack(
+    if (a->details > 0) {
+        enum status st = add_all_details(a, list);
+        if (st != STATUS_OK) {
+            json_decref(list);
+            return st;
+        }
+    }
+    *out = json_pack(
         "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}", "model",
-        f->graph->name, "data", f->data.name, "batch", (json_int_t)f->graph->batch, "machine",
+        f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch, "machine",
         f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
         name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest), "edit",
         name_json(a, a->edited), "search_s", a->set->search_s, "complete", a->set->complete,
@@ -322,9 +384,12 @@ json_t *plan_answer_json(const struct plan_answer *a)
         limits_json(a->explained), "batch_norm",
         plan_batch_norm_names[a->chooser->options->batch_norm], "other_batch_norm_step_s",
         a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null());
+    return *out ? STATUS_OK : status_no_memory(0);
 }
 
 enum status plan_print_answer_json(const struct plan_answer *a)
 {
-    return output_json(plan_answer_json(a));
+    json_t *answer;
+    TRY(plan_answer_json(a, &answer));
+    return output_json(answer);
 }

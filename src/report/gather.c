@@ -168,17 +168,49 @@ static const char *find_kind(const json_t *root)
     return NULL;
 }
 
+/* False: the run left no such file. */
+static bool file_in(char path[PATH_BYTES], const char *directory, const char *name, off_t *n_bytes)
+{
+    struct stat about;
+    int n = snprintf(path, PATH_BYTES, "%s/%s", directory, name);
+    if (n < 0 || n >= PATH_BYTES || stat(path, &about) != 0)
+        return false;
+    *n_bytes = about.st_size;
+    return true;
+}
+
+/* Weights have no times, but the run that they are of has. */
+static enum status refuse_weights(const char *path, const char *what)
+{
+    char directory[PATH_BYTES], config[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    off_t n_bytes;
+    (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1,
+                   slash ? path : ".");
+    if (file_in(config, directory, REPORT_CONFIG, &n_bytes))
+        return status_fail(STATUS_USAGE,
+                           "%s: %s, which no report shows; 'cleave report %s' shows its run", path,
+                           what, directory);
+    return status_fail(STATUS_USAGE,
+                       "%s: %s, which no report shows; give it the directory of a run ('cleave "
+                       "train --run DIR' makes one)",
+                       path, what);
+}
+
+static const char shown_paths[] = " (a run's directory, a plan, or what 'predict', 'plan' or "
+                                  "'bench limits' print with --json, or "
+                                  "a trace)";
+
 static enum status add_json(const struct report_request *r, json_t *page, const char *path,
                             json_t *root)
 {
     const char *kind = find_kind(root), *model;
     json_t *subject;
+    if (json_object_get(root, "cleave_checkpoint"))
+        return refuse_weights(path, "is a checkpoint");
     if (!kind)
-        return status_fail(
-            STATUS_USAGE,
-            "%s: is nothing that a report can show (a run's directory, a plan, or "
-            "what 'predict', 'plan' or 'bench limits' print with --json, or a trace)",
-            path);
+        return status_fail(STATUS_USAGE, "%s: is nothing that a report can show%s", path,
+                           shown_paths);
     if (strcmp(kind, "plan") == 0)
         return add_plan(r, page, path, root);
     TRY(find_subject(page, kind, path, &subject));
@@ -206,15 +238,27 @@ static enum status add_events(json_t *page, const char *path)
     return report_read_events(path, subject);
 }
 
-/* Traces and JSON lines are too long to be read as one text: they are known by how they begin. */
-static enum status read_beginning(const char *path, char head[HEAD_BYTES])
+/* Traces and JSON lines are too long to be read as one text: they are known by how they begin. So
+ * are files that are no text. */
+static enum status read_beginning(const char *path, char head[HEAD_BYTES], size_t *n)
 {
     FILE *f = fopen(path, "r");
     if (!f)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
-    size_t n = fread(head, 1, HEAD_BYTES - 1, f);
-    head[n] = '\0';
+    *n = fread(head, 1, HEAD_BYTES - 1, f);
+    head[*n] = '\0';
     (void)fclose(f);
+    return STATUS_OK;
+}
+
+static enum status check_text(const char *path, const char *head, size_t n)
+{
+    /* The format safetensors: the length of its JSON in 8 bytes, and the JSON. */
+    if (n > 8 && head[8] == '{' && memchr(head, '\0', 8))
+        return refuse_weights(path, "holds weights (safetensors)");
+    if (memchr(head, '\0', n))
+        return status_fail(STATUS_USAGE, "%s: is no text, and nothing that a report can show%s",
+                           path, shown_paths);
     return STATUS_OK;
 }
 
@@ -227,7 +271,9 @@ static enum status add_file(const struct report_request *r, json_t *page, const 
 {
     char head[HEAD_BYTES];
     json_t *root;
-    TRY(read_beginning(path, head));
+    size_t n = 0;
+    TRY(read_beginning(path, head, &n));
+    TRY(check_text(path, head, n));
     if (begins_with(head, "{\"displayTimeUnit\""))
         return add_trace(page, path);
     if (begins_with(head, "{\"event\""))
@@ -239,17 +285,6 @@ static enum status add_file(const struct report_request *r, json_t *page, const 
 }
 
 /* ---- directories ---- */
-
-/* False: the run left no such file. */
-static bool file_in(char path[PATH_BYTES], const char *directory, const char *name, off_t *n_bytes)
-{
-    struct stat about;
-    int n = snprintf(path, PATH_BYTES, "%s/%s", directory, name);
-    if (n < 0 || n >= PATH_BYTES || stat(path, &about) != 0)
-        return false;
-    *n_bytes = about.st_size;
-    return true;
-}
 
 /* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
 static enum status leave_out(enum status st)
@@ -319,6 +354,38 @@ static enum status add_directory(json_t *page, const char *directory)
     for (int i = 0; i < 2; i++)
         if (file_in(path, directory, traces[i], &n_bytes))
             TRY(leave_out(report_read_trace(path, lines)));
+    return STATUS_OK;
+}
+
+/* ---- the plan that a search chose, where it kept it ---- */
+
+static enum status use_chosen(const struct report_request *r, json_t *subject)
+{
+    json_t *search = json_object_get(subject, "search"), *chosen = NULL, *entry, *line, *lines;
+    const char *best = json_string_value(json_object_get(search, "best")), *name;
+    const char *model = json_string_value(json_object_get(search, "model"));
+    size_t i;
+    json_array_foreach(json_object_get(search, "candidates"), i, entry)
+    {
+        name = json_string_value(json_object_get(entry, "name"));
+        if (best && name && strcmp(name, best) == 0)
+            chosen = json_object_get(entry, "plan") ? entry : NULL;
+    }
+    if (!chosen || !model || json_object_get(subject, "plan"))
+        return STATUS_OK;
+    TRY(add_network(r, subject, model, search));
+    TRY(set(subject, "plan", json_incref(json_object_get(chosen, "plan"))));
+    line = json_object_get(chosen, "timeline");
+    lines = json_object_get(subject, "timelines");
+    if (!json_is_object(line) || json_array_size(lines) > 0)
+        return STATUS_OK;
+    return json_array_append(lines, line) == 0 ? STATUS_OK : status_no_memory(0);
+}
+
+static enum status use_all_chosen(const struct report_request *r, json_t *page)
+{
+    for (size_t i = 0; i < json_array_size(subjects_of(page)); i++)
+        TRY(use_chosen(r, json_array_get(subjects_of(page), i)));
     return STATUS_OK;
 }
 
@@ -423,6 +490,7 @@ enum status report_gather(const struct report_request *request, json_t *page)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
         TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));
     }
+    TRY(use_all_chosen(request, page));
     TRY(forecast_plans(request, page));
     return add_traffics(request, page);
 }

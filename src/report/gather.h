@@ -12,15 +12,11 @@ struct report_file {
 };
 extern const struct report_file report_files[];
 
-/* Reads all paths: {"subjects": [..]} (subjects.c). */
+/* Reads all paths: {"subjects": [..]} (gather.c). */
 enum status report_gather(const struct report_request *request, json_t *page) MUST_USE;
 
-/* Steps, epochs and the end of a training, from JSON lines (events.c). */
+/* Steps, epochs and the end of a training, from JSON lines (training_events.c). */
 enum status report_read_events(const char *path, json_t *subject) MUST_USE;
-
-/* Adds to the array the timelines of a trace, one for predicted and one for measured times, packed
- * (timeline.c). */
-enum status report_read_trace(const char *path, json_t *timelines) MUST_USE;
 
 /* STATUS_FAILED or STATUS_USAGE naming the file, and where it is broken. */
 enum status report_load_json(const char *path, json_t **out) MUST_USE;

@@ -59,6 +59,10 @@ enum status report_write(const struct report_request *request) MUST_USE;
 /* The network as the report draws it; also kept with a run. NULL if memory ran out. */
 json_t *report_network(const struct graph *graph);
 
+/* Adds to the array the timelines of a trace, one for predicted and one for measured times, packed
+ * (trace_packing.c). STATUS_USAGE with the line where it is broken. */
+enum status report_read_trace(const char *path, json_t *timelines) MUST_USE;
+
 /* ---- the directory of a run ---- */
 
 #define REPORT_CONFIG "config.json"
