@@ -69,6 +69,20 @@ run 0 predict "${wide[@]}" --machine 4x8:v100,intra=15GB/s,inter=4.5GB/s --plan 
 mv stdout wide.json
 run 0 report owt.json wide.json wide.trace --data imagenet --batch 1024 -o wide.html
 
+# the same with blocks whose layers are not all cut alike
+python3 - <<'PYTHON'
+import json
+plan = json.load(open("owt.json"))
+plan["layers"]["layer3.2.conv2"] = plan["layers"]["layer4.2.conv3"] = {"cut": {"k": 4}}
+json.dump(plan, open("mixed.json", "w"))
+PYTHON
+run 0 report mixed.json --data imagenet --batch 1024 --machine nowhere.json -o mixed.html
+
+# a search that kept the plans and timelines of its best
+run 0 plan lenet5 --data $data --batch 64 --workers 2 --machine 1x2:p100 --details 4 --json
+mv stdout details.json
+run 0 report details.json -o details.html
+
 # a pipeline: messages between its stages
 run 0 predict lenet5 --data $data --batch 64 --workers 4 --machine 1x4:p100 --plan gpipe --trace pipe.trace --json
 mv stdout pipe.json
@@ -86,13 +100,21 @@ pipe = load("pipe.json")
 save({**pipe, "plan": "owt", "step_s": pipe["step_s"] / 2, "fits": False}, "nofit.json")
 search = load("search.json")
 order = sorted((c for c in search["candidates"] if c["clocked"] and c["fits"]), key=lambda c: c["step_s"])
-search["candidates"].append({**order[0], "name": "huge", "step_s": order[0]["step_s"] / 2, "fits": False})
+search["candidates"].append({**order[0], "name": "a very long name indeed", "step_s": order[0]["step_s"] / 2, "fits": False})
 save(search, "nofit-search.json")
+search = load("search.json")
+search["candidates"][-1]["step_s"] = 100 * max(c["step_s"] for c in search["candidates"])
+search["candidates"][1]["stale"] = True
+save(search, "outlier.json")
+limits = load("limits.json")
+limits["fixed"]["points"][0]["fits"] = False
+save(limits, "nofit-limits.json")
 shutil.copytree("a", "told")
 own = {**load("search.json"), "machine": "local", "best": "owt"}
 for c in own["candidates"]:
     c["step_s"] = {"owt": 0.0123, "data": 0.0124}.get(c["name"], 0.02 + (c["step_s"] or 0))
     c["error_s"], c["stale"] = 0.001, False
+    c["tried_s"] = {"owt": 0.012, "data": 0.0125, "spatial": 0.02}.get(c["name"])
     c["family"] = "x" if c["name"] in ("owt", "data") else c["family"]
 save(own, "told/search.json")
 prediction = load("told/prediction.json")
@@ -103,16 +125,25 @@ events[-1].update(predicted_step_s=0.0123, predicted_error_s=0.001)
 for e in events:
     if e["event"] == "step":
         e.update(compute_s=e["step_s"], wait_s=0, communicate_s=0)
-open("told/events.jsonl", "w").write("".join(json.dumps(e) + "\n" for e in events))
+def save_events(events, path):
+    open(path, "w").write("".join(json.dumps(e) + "\n" for e in events))
+save_events(events, "told/events.jsonl")
 limits = load("limits.json")
 limits.update(model="lenet5")
 limits["fixed"].update(batch=64, worth_workers=2)
 save(limits, "told/limits.json")
+# the same, waiting for messages; and on a host that was busy with something else
+for name, compute, wait in (("slow", 0.5, 0.45), ("busy", 0.2, 0.1)):
+    shutil.copytree("told", name)
+    for e in events:
+        if e["event"] == "step":
+            e.update(compute_s=compute * e["step_s"], wait_s=wait * e["step_s"], communicate_s=0.45 * e["step_s"])
+    save_events(events, name + "/events.jsonl")
 # files of a run that somebody edited
 for name, file, change in (("types", "network.json", lambda d: d.update(nodes=7)), ("inputs", "network.json", lambda d: d["nodes"][2].update(inputs="conv1")),
                            ("circle", "network.json", lambda d: d["nodes"][1].update(inputs=[5])), ("cut", "plan.json", lambda d: d["layers"].update(conv1={"cut": {"n": {}}})),
                            ("stages", "plan.json", lambda d: d.update(stages=[None])), ("memory", "prediction.json", lambda d: d["workers"][0].update(memory=3)),
-                           ("candidates", "search.json", lambda d: d.update(candidates=[None])), ("links", "machine.json", lambda d: d.update(nodes={}))):
+                           ("candidates", "search.json", lambda d: d.update(candidates=[None])), ("nameless", "network.json", lambda d: d["nodes"][2].pop("name")), ("links", "machine.json", lambda d: d.update(nodes={}))):
     shutil.copytree("told", "broken-" + name)
     value = load(f"broken-{name}/{file}")
     change(value)
@@ -122,5 +153,22 @@ run 0 report pipe.json nofit.json -o nofit.html
 run 0 report nofit-search.json -o nofit-search.html
 run 0 report told b -o told.html
 for broken in broken-*; do run 0 report $broken -o $broken.html; done
+for name in nofit-limits outlier slow busy; do
+    if [[ -d $name ]]; then run 0 report $name -o $name.html; else run 0 report $name.json -o $name.html; fi
+done
+# what C writes has the right types; a page that was changed, or a script that fails, may not stay empty
+python3 - <<'PYTHON'
+import json, re
+text = open("told.html", encoding="utf-8").read()
+data = re.search(r'(<script type="application/json" id="data">)(.*?)(</script>)', text, re.S)
+def put(name, inside, behind=""):
+    open(name, "w", encoding="utf-8").write(text[:data.start(2)] + inside + data.group(3) + behind + text[data.end():])
+for name, key, value in (("epochs", "epochs", 3), ("columns", "steps", {"loss": 1})):
+    page = json.loads(data.group(2))
+    page["subjects"][0][key] = value if key == "epochs" else {**page["subjects"][0][key], **value}
+    put(f"broken-{name}.html", json.dumps(page).replace("<", "\\u003c"))
+put("unreadable.html", "{")
+put("throws.html", data.group(2), "<script>throw new Error('boom')</script>")
+PYTHON
 
 $python "$CLEAVE_SOURCE/tests/report_browser.py" "$PWD" ${SHOTS:+"$SHOTS"} || fail "in the browser"

@@ -272,6 +272,26 @@ def check_words(driver):
     page.check("more workers" not in words and "a larger batch: with 64 images" in words,
                "and no advice against it: " + words)
     page.check("Next is data, 0.8 % slower" in words, "the next plan is the next bar: " + words)
+    page.check("3 plans were run one against the other" in words and "owt took 12.0 ms a step, data 12.5 ms" in words, "what the trial found: " + words)
+    tries = page.js("document.querySelector('[data-chart=\"candidates\"]').chart.data.datasets[0].tries.filter((x) => x > 0)")
+    page.check(sorted(tries) == [0.012, 0.0125, 0.02], f"and a mark for each of them: {tries}")
+    words = Page(driver, "slow.html").find("#findings").text
+    page.check("Communication limits this run" in words and "up to 2 are worth the price" in words, "a run that waits: " + words)
+    page.check("fewer workers" not in words and "moves less" not in words, "no advice against the study and the search: " + words)
+    words = Page(driver, "busy.html").find("#findings").text
+    page.check("pass between its instructions. Something else probably had the cores" in words and "while nothing else runs" in words, "a busy host: " + words)
+
+
+def check_axis(driver):
+    """One plan that takes a hundred times as long does not flatten the others."""
+    page = Page(driver, "outlier.html")
+    most, longest, shortest = page.js("""(() => { const c = document.querySelector('[data-chart="candidates"]').chart, d = c.data.datasets[0].data;
+        return [c.scales.x.max, Math.max(...d), Math.min(...d)]; })()""")
+    page.check(most < longest / 10 and most > shortest, f"the axis ends at {most} s, the longest bar is {longest} s")
+    drawn = page.js("""cleave.svgOf(document.querySelector('[data-chart="candidates"]'))""")
+    page.check(page.js("cleave.seconds(arguments[0])", longest) + " ▸" in drawn, "and that bar ends in its figure")
+    texts = page.js("document.querySelector('[data-chart=\"candidates\"]').chart.data.labels")
+    page.check(any("(older weights)" in x for x in texts), f"plans with older weights are marked: {texts}")
 
 
 def check_fits(driver):
@@ -287,6 +307,13 @@ def check_fits(driver):
     page.find("#subject option[value='1']").click()
     page.wait("cleave.ready === true", "the one that does not fit is drawn")
     page.check("does not fit" in page.find("#tiles").text, "its head says so")
+    page = Page(driver, "nofit-limits.html")
+    marks = page.js("document.querySelector('[data-chart=\"speedup-fixed\"]').chart.data.datasets[1].pointStyle")
+    page.check(marks[0] == "crossRot" and marks[1] == "circle", f"what does not fit has a cross: {marks}")
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 780, "deviceScaleFactor": 1, "mobile": True})
+    ticks = Page(driver, "nofit-search.html").js("document.querySelector('[data-chart=\"candidates\"]').chart.scales.y.ticks.map((t) => [].concat(t.label).join('|'))")
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.check("a very long nam…|does not fit" in ticks, f"a phone cuts names, and not the mark: {ticks}")
 
 
 def check_broken(driver):
@@ -294,13 +321,25 @@ def check_broken(driver):
     for name, part, what in (("types", "network", "network.nodes should be a list"), ("inputs", "network", "network.nodes[2].inputs should be a list"),
                              ("circle", "network", "network.nodes[1].inputs names layer 5"), ("cut", "plan", "plan.layers.conv1.cut.n should be a number or a list"),
                              ("stages", "plan", "plan.stages[0] should be an object"), ("memory", "prediction", "prediction.workers[0].memory should be an object"),
-                             ("candidates", "search", "search.candidates[0] should be an object"), ("links", "machine", "machine.nodes should be a list")):
+                             ("candidates", "search", "search.candidates[0] should be an object"), ("nameless", "network", "network.nodes[2].name should be a text, and is missing"),
+                             ("epochs", "epochs", "epochs should be a list"), ("columns", "steps", "steps.loss should be a list"), ("links", "machine", "machine.nodes should be a list")):
         page = Page(driver, f"broken-{name}.html")
         text = page.find("#wrong").text
         page.check(what in text and f"goes without {part}" in text, "the page says what is wrong: " + text)
-        page.find('[data-chart="loss"]')
+        if name != "columns":
+            page.find('[data-chart="loss"]')
         page.check(not page.js("document.querySelectorAll('main .wrong').length"), "all other parts are drawn")
         page.quiet()
+
+
+def check_failure(driver):
+    """What nobody foresaw: a page says that it failed, and is not merely empty."""
+    for name, text in (("unreadable.html", "could not be drawn"), ("throws.html", "boom")):
+        driver.get("file://" + os.path.join(FOLDER, name))
+        box = driver.find_element("css selector", "#failed")
+        if not (box.is_displayed() and text in box.text):
+            raise SystemExit(f"{name}: not so: the page says that it failed: {box.text}")
+    driver.get_log("browser")  # the failures were meant
 
 
 # ---- layers, messages, ranges, links ----
@@ -336,11 +375,45 @@ def check_layer(driver):
     search.clear()
     search.send_keys("no such layer", Keys.ENTER)
     page.check("no layer" in page.find("#contents").text and not panel.is_displayed(), "what is not there is said")
-    pile = page.find('#network .node[data-holds]:not([data-holds="1"])')
-    page.js("arguments[0].dispatchEvent(new MouseEvent('dblclick', {bubbles: true}))", pile)
-    page.check(page.js(nodes) > few, "a double click unfolds a pile")
     [b for b in page.driver.find_elements("css selector", "#network button") if b.text.startswith("Fold")][0].click()
     page.check(60 < page.js(nodes) < len(network), "all boxes, unfolded")
+    page.quiet()
+
+
+def check_fold(driver):
+    """A block is one box, however its layers are cut; a click unfolds it, its name folds it again."""
+    page = Page(driver, "mixed.html")
+    boxes = "[...document.querySelectorAll('#network .node')].map((n) => [n.dataset.layer, +n.dataset.blocks, n.dataset.cut])"
+    names = lambda: {name: (blocks, cut) for name, blocks, cut in page.js(boxes)}
+    first = names()
+    page.check(first["layer1.0.downsample.0"][0] == 3 and len(first) < 20, f"three blocks that are alike are one pile: {first}")
+    page.check(first["layer3.2.conv1"] == (1, "mixed"), f"a block whose layers differ in their cuts is one box: {first}")
+    node = page.find('#network .node[data-layer="layer3.2.conv1"]')
+    page.check("n / 32 · 9" in node.text and "k / 4 · 1" in node.text, "and says both cuts: " + node.text)
+    stripe = page.js("arguments[0].querySelectorAll('rect[width=\"7\"]').length", node)
+    page.check(stripe == 3, f"its stripe shows where the cut changes: {stripe}")
+
+    def click(layer):
+        box = page.show(page.find(f'#network .node[data-layer="{layer}"]'))
+        ActionChains(page.driver, duration=0).move_to_element(box).click().perform()
+
+    click("layer3.2.conv1")
+    inside = names()
+    page.check({"layer3.2.conv1", "layer3.2.conv2", "layer3.2.conv3", "layer3.2.add"} <= set(inside) and inside["layer3.2.conv2"] == (0, "channel"),
+               f"a click unfolds it: {set(inside) - set(first)}")
+    panel = page.find("#layer")
+    page.check(panel.find_element("css selector", "h3").text == "layer3.2" and "k / 4: 1 layer" in panel.text, "the panel of the block: " + panel.text)
+    page.check(page.js("document.activeElement.dataset.layer") == "layer3.2.conv1", "the keyboard goes on in it")
+    page.show(page.find("#network text.fold")).click()
+    page.check(names() == first, "its name folds it again")
+    click("layer1.0.downsample.0")
+    page.check(names()["layer1.1.conv1"][0] == 1, "a click on a pile shows its blocks")
+    click("layer1.1.conv1")
+    page.check("layer1.1.conv2" in names(), "and a click on one of these its layers")
+    [b for b in page.driver.find_elements("css selector", "#layer button") if b.text == "Fold layer1.0 …"][0].click()
+    page.check(names() == first, "a button folds the pile")
+    moved = page.js("document.querySelectorAll('#network path.moved').length")
+    page.check(moved >= 1, "the arrow out of a block whose last layer is cut in another way is marked")
     page.quiet()
 
 
@@ -401,26 +474,18 @@ def check_links(driver):
     link = page.find('#machine .link[data-link="node0.out"]')
     page.js("arguments[0].focus()", link)
     page.check("busy" in page.find("#tip").text and "4.50 GB/s" in page.find("#tip").text, page.find("#tip").text)
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 780, "deviceScaleFactor": 1, "mobile": True})
+    page = Page(driver, "wide.html")
+    wide = page.js("""[...document.querySelectorAll("#machine text, #machine rect")].filter((e) => e.getBoundingClientRect().right > 352).length""")
+    nodes = page.js("document.querySelectorAll('#machine rect.box').length")
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.check(nodes == 1 and wide == 0, f"on a phone four equal nodes are drawn once: {nodes}, {wide} parts too wide")
 
 
 def check_candidate(driver):
     """A click on a candidate shows it, and goes to the subject that has its network."""
     page = Page(driver, "told.html")
-    pick = """(() => { const c = document.querySelector('[data-chart="candidates"]').chart, i = c.data.labels.findIndex((l) => l.startsWith(arguments[0]));
-        return [c.getDatasetMeta(0).data[i].x / 2, c.getDatasetMeta(0).data[i].y]; })()"""
-    canvas = page.find('[data-chart="candidates"] canvas')
-
-    def click(name):
-        end = time.time() + 10
-        while True:  # bars still grow right after the page is drawn
-            x, y = page.js(pick, name)
-            page.hover(canvas, max(x, 140), y)
-            ActionChains(page.driver, duration=0).click().perform()
-            panel = page.find("#candidate")
-            if panel.text.startswith(name) or time.time() > end:
-                return panel
-            time.sleep(0.1)
-
+    click = lambda name: click_bar(page, name)
     panel = click("serial")
     page.check("serial" in panel.text and "not in this page" in panel.text and "--plan serial" in panel.text, "what is missing is said: " + panel.text)
     panel = click("data")
@@ -428,6 +493,44 @@ def check_candidate(driver):
     panel.find_element("css selector", "button").click()
     page.wait("cleave.ready === true && cleave.current === 1", "the run of that plan is shown")
     page.check("data" in page.find("#title").text, "its network and timeline")
+
+
+def check_details(driver):
+    """What a search kept of its candidates is shown where they are clicked."""
+    page = Page(driver, "details.html")
+    search = load("details.json")
+    kept = {c["name"]: c for c in search["candidates"] if "plan" in c}
+    other = next(name for name in kept if name != search["best"] and not name.startswith("pipedream") and kept[name]["plan"]["layers"] != kept[search["best"]]["plan"]["layers"])
+    cuts = "[...document.querySelectorAll('#network .node')].map((n) => n.dataset.layer + ' ' + n.dataset.cut)"
+    span = "cleave.timelineChart.panels.map((p) => p.t.span_s)"
+    own = page.js(cuts)
+    page.check(near(page.js(span), [kept[search["best"]]["timeline"]["span_s"]]), "the search's own plan is shown")
+    click_bar(page, other)
+    page.check(near(page.js(span), [kept[other]["timeline"]["span_s"]]), f"the timeline of {other}")
+    page.check(page.js(cuts) != own and other in page.find("#network .other").text, f"the network of {other}")
+    drawn = page.js("""cleave.svgOf(document.querySelector('[data-chart="timeline"]'))""")
+    page.check(page.js("cleave.seconds(arguments[0])", kept[other]["step_s"]) in drawn, "under the time of its bar")
+    page.show(page.find("#network .other button")).click()
+    page.check(page.js(cuts) == own and near(page.js(span), [kept[search["best"]]["timeline"]["span_s"]]), "and back")
+    page.quiet()
+
+
+def click_bar(page, name):
+    """Clicks on the bar of a candidate; the panel about it."""
+    canvas = page.find('[data-chart="candidates"] canvas')
+    pick = """(() => { const c = document.querySelector('[data-chart="candidates"]').chart, 
+          i = c.data.labels.findIndex((l) => l.replace(/ \\((chosen|does not fit|older weights)\\)$/, "") === arguments[0]);
+        const bar = c.getDatasetMeta(0).data[i];
+        return [(bar.base + bar.x) / 2, bar.y]; })()"""
+    end = time.time() + 10
+    while True:  # bars still grow right after the page is drawn
+        x, y = page.js(pick, name)
+        page.hover(canvas, x, y)
+        ActionChains(page.driver, duration=0).click().perform()
+        panel = page.find("#candidate")
+        if panel.text.split("\n")[0] == name or time.time() > end:
+            return panel
+        time.sleep(0.1)
 
 
 def check_export(driver):
@@ -584,8 +687,8 @@ def main():
         check_killed(driver)
         check_phone(driver)
         check_long(driver)
-        for check in (check_words, check_fits, check_broken, check_layer, check_tartan, check_messages, check_range,
-                      check_links, check_candidate, check_export):
+        for check in (check_words, check_fits, check_axis, check_broken, check_failure, check_layer, check_fold, check_tartan, check_messages, check_range,
+                      check_links, check_candidate, check_details, check_export):
             check(driver)
     finally:
         driver.quit()

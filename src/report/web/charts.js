@@ -6,7 +6,28 @@
 
   /* ---- what Chart.js does not have ---- */
 
-  /* dataset.errors[i]: half the length of a whisker; dataset.marks[i]: where a diamond stands. */
+  /* dataset.errors[i]: half the length of a whisker; dataset.marks[i] and dataset.tries[i]: where a diamond
+   * stands. A flat bar that is longer than the axis ends in its value. */
+  function diamond(g, x, y, colour) {
+    g.beginPath();
+    g.moveTo(x, y - 7); g.lineTo(x + 6, y); g.lineTo(x, y + 7); g.lineTo(x - 6, y);
+    g.closePath();
+    g.fillStyle = cleave.colour(colour);
+    g.fill();
+    g.strokeStyle = cleave.colour("paper");
+    g.stroke();
+  }
+
+  function tellCut(g, chart, bar, text) {
+    const width = g.measureText(text).width, end = chart.chartArea.right;
+    g.fillStyle = cleave.colour("panel");
+    g.fillRect(end - width - 12, bar.y - 9, width + 12, 18);
+    g.fillStyle = cleave.colour("ink");
+    g.textAlign = "right";
+    g.textBaseline = "middle";
+    g.fillText(text, end - 4, bar.y);
+  }
+
   const whiskers = {
     id: "whiskers",
     afterDatasetsDraw(chart) {
@@ -17,31 +38,26 @@
         if (meta.hidden) return;
         meta.data.forEach((bar, i) => {
           const value = set.data[i], error = set.errors && set.errors[i];
-          const mark = set.marks && set.marks[i];
+          const beyond = flat && value > axis.max;
           g.save();
-          g.strokeStyle = cleave.colour("ink");
-          g.fillStyle = cleave.colour("ink");
+          g.font = "12px system-ui, sans-serif";
+          g.strokeStyle = g.fillStyle = cleave.colour("ink");
           g.lineWidth = 1.5;
-          if (error > 0) {
+          if (error > 0 && value - error < axis.max) {
+            const cut = value + error > axis.max;
             const a = axis.getPixelForValue(Math.max(value - error, axis.min));
-            const b = axis.getPixelForValue(value + error);
+            const b = axis.getPixelForValue(Math.min(value + error, axis.max));
             g.beginPath();
-            for (const [from, to, across] of [[a, b, 0], [a, a, 4], [b, b, 4]]) {
+            for (const [from, to, across] of [[a, b, 0], [a, a, 4], ...(cut ? [] : [[b, b, 4]])]) {
               g.moveTo(flat ? from : bar.x - across, flat ? bar.y - across : from);
               g.lineTo(flat ? to : bar.x + across, flat ? bar.y + across : to);
             }
             g.stroke();
           }
-          if (mark > 0) {
-            const at = axis.getPixelForValue(mark);
-            const [x, y] = flat ? [at, bar.y] : [bar.x, at];
-            g.beginPath();
-            g.moveTo(x, y - 7); g.lineTo(x + 6, y); g.lineTo(x, y + 7); g.lineTo(x - 6, y);
-            g.closePath();
-            g.fillStyle = cleave.colour("red");
-            g.fill();
-            g.strokeStyle = cleave.colour("paper");
-            g.stroke();
+          if (beyond) tellCut(g, chart, bar, set.format(value) + " ▸");
+          for (const [list, colour] of [[set.tries, "olive"], [set.marks, "red"]]) {
+            const mark = list && list[i], at = mark > 0 && mark <= axis.max ? axis.getPixelForValue(mark) : NaN;
+            if (at === at) diamond(g, flat ? at : bar.x, flat ? bar.y : at, colour);
           }
           g.restore();
         });
@@ -144,8 +160,10 @@
     return figure;
   };
 
-  cleave.dropCharts = function () {
-    for (const chart of live.splice(0)) chart.destroy();
+  /* All, or those inside an element. */
+  cleave.dropCharts = function (within) {
+    for (const chart of live.splice(0))
+      if (!within || within.contains(chart.canvas)) chart.destroy(); else live.push(chart);
   };
 
   /* ---- parts of configurations ---- */
@@ -156,22 +174,27 @@
     grid: { color: cleave.colour("grid") },
   }, more || {});
 
+  /* A remark in brackets, such as that a plan does not fit, is never cut off: it stands below. */
+  function label(text, n) {
+    const cut = (x) => x.length > n ? x.slice(0, n - 1) + "…" : x, found = text.length > n && /^(.*) \((.*)\)$/.exec(text);
+    return found ? [cut(found[1]), found[2]] : cut(text);
+  }
+
   cleave.bars = (labels, sets, options) => ({
     type: "bar",
-    data: { labels, datasets: sets },
+    data: { labels, datasets: sets.map((set) => Object.assign(set, { format: options.format })) },
     options: {
       indexAxis: options.flat ? "y" : "x",
       layout: { padding: { right: options.flat ? 10 : 0 } },
       interaction: { mode: "index", intersect: false, axis: options.flat ? "y" : "x" },
       scales: {
         [options.flat ? "x" : "y"]: cleave.axis(options.title, options.format,
-          Object.assign({ beginAtZero: true, stacked: !!options.stacked, suggestedMax: options.most },
+          Object.assign({ beginAtZero: true, stacked: !!options.stacked, suggestedMax: options.most, max: options.cut },
             options.few ? { ticks: { maxRotation: 0, maxTicksLimit: 4, callback: (value) => options.format(value) } } : {})),
         [options.flat ? "y" : "x"]: cleave.axis(options.across, null,
           { stacked: !!options.stacked, grid: { display: false },
             ticks: { autoSkip: !options.flat, maxRotation: 60, font: { size: 12 },
-              callback(value) { const text = this.getLabelForValue(value), n = options.flat && innerWidth < 600 ? 16 : 40;
-                return text.length > n ? text.slice(0, n - 1) + "…" : text; } } }),
+              callback(value) { return label(this.getLabelForValue(value), options.flat && innerWidth < 600 ? 16 : 40); } } }),
       },
       plugins: {
         legend: { display: sets.length > 1 },

@@ -4,22 +4,23 @@
 (function () {
   /* A type is a function (value, path): null where the value is right, else the fault in words. */
   const quote = (x) => { const text = JSON.stringify(x); return text.length > 40 ? text.slice(0, 39) + "…" : text; };
-  const plain = (what, test) => (x, path) => test(x) ? null : `${path} should be ${what}, and is ${quote(x)}`;
+  const fault = (path, what, x) => `${path} should be ${what}, and ` + (x === undefined ? "is missing" : "is " + quote(x));
+  const plain = (what, test) => (x, path) => test(x) ? null : fault(path, what, x);
   const text = plain("a text", (x) => typeof x === "string");
   const number = plain("a number", (x) => typeof x === "number");
   const truth = plain("true or false", (x) => typeof x === "boolean");
   const maybe = (type) => (x, path) => x === null || x === undefined ? null : type(x, path);
-  const either = (what, ...types) => (x, path) => types.some((t) => t(x, path) === null) ? null : `${path} should be ${what}, and is ${quote(x)}`;
+  const either = (what, ...types) => (x, path) => types.some((t) => t(x, path) === null) ? null : fault(path, what, x);
   const first = (all) => { for (const wrong of all) if (wrong) return wrong; return null; };
   const isObject = (x) => x !== null && typeof x === "object" && !Array.isArray(x);
   function* each(list, f) { for (const x of list) yield f(x); }
   const list = (of) => (x, path) => Array.isArray(x) ? first(each(x.keys(), (i) => of(x[i], `${path}[${i}]`)))
-    : `${path} should be a list, and is ${quote(x)}`;
+    : fault(path, "a list", x);
   const map = (of) => (x, path) => isObject(x) ? first(each(Object.keys(x), (k) => of(x[k], `${path}.${k}`)))
-    : `${path} should be an object, and is ${quote(x)}`;
+    : fault(path, "an object", x);
   /* Members that are not listed may be anything. */
   const object = (members) => (x, path) => isObject(x) ? first(each(Object.keys(members), (k) => members[k](x[k], `${path}.${k}`)))
-    : `${path} should be an object, and is ${quote(x)}`;
+    : fault(path, "an object", x);
   const also = (type, more) => (x, path) => type(x, path) || more(x, path);
 
   const inputsExist = (x, path) => {
@@ -40,7 +41,8 @@
   const figures = { plan: maybe(text), model: maybe(text), data: maybe(text), batch: maybe(number), machine: maybe(text) };
   const curve = object({ batch: maybe(number), worth_workers: maybe(number), communication_overtakes: maybe(number),
     points: list(object({ workers: number, speedup: maybe(number), free_speedup: maybe(number), step_s: maybe(number),
-      compute_s: maybe(number), communicate_s: maybe(number) })) });
+      compute_s: maybe(number), communicate_s: maybe(number), fits: maybe(truth) })) });
+  const timeline = object({ kind: text, plan: text, workers: number, span_s: number, quantum_s: number, names: list(text), counts: list(number), data: text });
   const column = list(maybe(number));
   const types = {
     network, plan,
@@ -54,7 +56,8 @@
       workers: maybe(list(object({ compute_s: maybe(number), communicate_s: maybe(number), wait_s: maybe(number), memory: maybe(map(number)) }))),
       links: maybe(list(link)), nodes: maybe(nodes) }),
     search: object({ ...figures, best: maybe(text), workers: maybe(number), candidates: list(object({ name: text, family: maybe(text), step_s: maybe(number),
-      error_s: maybe(number), images_per_s: maybe(number), memory_bytes: maybe(number), bytes_moved: maybe(number), fits: maybe(truth) })) }),
+      error_s: maybe(number), images_per_s: maybe(number), memory_bytes: maybe(number), bytes_moved: maybe(number), fits: maybe(truth),
+      workers: maybe(number), tried_s: maybe(number), plan: maybe(plan), timeline: maybe(timeline) })) }),
     limits: object({ ...figures, fixed: curve, growing: curve }),
     study: object({ points: list(object({ workers: maybe(number), batch: maybe(number), step_s: maybe(number), images_per_s: maybe(number) })) }),
     strategies: list(object({ name: text, bytes_moved: maybe(number), memory_bytes: maybe(number) })),
@@ -74,6 +77,7 @@
       if (!sentence) continue;
       wrong.push(sentence + ": the report goes without " + key + ".");
       delete s[key];
+      if (key === "epochs") s.epochs = []; /* what a run has that did not come to the end of one */
     }
     return wrong;
   };

@@ -1,4 +1,4 @@
-/* What the C side wrote (src/report/subjects.c), and values derived from it. */
+/* What the C side wrote (src/report/gather.c), and values derived from it. */
 "use strict";
 (function () {
   cleave.page = JSON.parse(document.getElementById("data").textContent);
@@ -6,6 +6,8 @@
   cleave.current = 0;
   for (const s of cleave.subjects) s.wrong = cleave.checkSubject(s);
   cleave.subject = () => cleave.subjects[cleave.current];
+  /* Network and timeline are those of a candidate that was clicked, or its own. */
+  cleave.shown = () => cleave.subject().shown || cleave.subject();
 
   /* Short names: the last parts of the paths, as far as they differ. */
   const parts = cleave.subjects.map((s) => s.name.split("/").filter((p) => p && p !== "."));
@@ -18,7 +20,7 @@
 
   cleave.timeline = (s, kind) => s.timelines.find((t) => t.kind === kind);
 
-  /* ---- timelines (src/report/timeline.c says how they are packed) ---- */
+  /* ---- timelines (src/report/trace_packing.c says how they are packed) ---- */
 
   cleave.categories = ["compute", "communicate", "wait", "load", "step"];
 
@@ -89,13 +91,15 @@
   /* ---- the layer that was chosen: in the network, in the timeline, or by the search ---- */
 
   let watchers = [];
-  cleave.chosen = null; /* {name, layers}: those that are drawn as one with it are among the layers */
+  /* {name, layers, group}: those that are drawn as one with it are among the layers; of a block that was
+   * unfolded, `group` is its box. */
+  cleave.chosen = null;
   cleave.whenChosen = (f) => watchers.push(f);
   cleave.forgetChosen = () => { watchers = []; cleave.chosen = null; };
   /* `found`: the pictures go to where it is. */
-  cleave.choose = function (name, layers, found) {
+  cleave.choose = function (name, layers, found, group) {
     const known = name && (layers || layerNames().has(name));
-    cleave.chosen = known ? { name, layers: layers || [name], found: !!found } : null;
+    cleave.chosen = known ? { name, layers: layers || [name], found: !!found, group: group || null } : null;
     for (const f of watchers) f();
     return !!known;
   };

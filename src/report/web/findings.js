@@ -41,46 +41,74 @@
     return types.length ? { type: types[0][0].replace(/_/g, " "), share: types[0][1] / d3.sum(types, (x) => x[1]) } : null;
   }
 
-  /* How many workers a study of the limits of this very network says are worth their price. */
+  /* How many workers are worth their price, where the page has a study of this very network and batch; 0: it
+   * is not known. The study of the best plans comes before that of one plan. */
   function worthWorkers(s, f) {
-    const l = s.limits;
-    return l && l.fixed.worth_workers && (!l.model || l.model === f.model) && (!l.fixed.batch || l.fixed.batch === f.batch) ? l.fixed.worth_workers : 0;
+    const alike = (x) => !x.model || x.model === f.model;
+    const batchOf = (study) => study.points.length && study.points[0].batch, l = s.limits, study = s.study;
+    if (study && study.worth_workers && alike(study) && (!batchOf(study) || batchOf(study) === f.batch)) return study.worth_workers;
+    return l && l.fixed.worth_workers && alike(l) && (!l.fixed.batch || l.fixed.batch === f.batch) ? l.fixed.worth_workers : 0;
   }
 
+  const are = (n) => cleave.plural(n, "worker") + (n === 1 ? " is" : " are");
+
   function tryComputing(s, f) {
-    const worth = worthWorkers(s, f);
+    const worth = worthWorkers(s, f), most = s.search && s.search.workers;
     if (worth > (f.workers || 1)) return `more workers: up to ${worth} are worth the price, see Scaling`;
-    if (worth) return `a larger batch: with ${f.batch} images in a step, more than ${cleave.plural(worth, "worker")} ${worth === 1 ? "is" : "are"} not worth the price`;
+    if (worth) return `a larger batch: with ${f.batch} images in a step, more than ${are(worth)} not worth the price`;
+    if (most > f.workers) return `a larger batch: with this one, ${cleave.plural(f.workers, "worker")} of ${most} ${f.workers === 1 ? "is" : "are"} the fastest`;
     if (f.workers > 1) return "more workers, as long as the batch gives each enough to do: 'cleave bench limits' says how many are worth the price";
-    if (s.search && s.search.workers > 1) return "a larger batch: with this one, one worker is the fastest here";
     return "more workers: 'cleave plan MODEL --workers N' says which plan";
+  }
+
+  /* Nothing against the study of the page, nor against the search, which looked at plans of fewer workers. */
+  function tryFewer(s, f, how) {
+    const worth = worthWorkers(s, f);
+    if (worth) return worth < f.workers ? [`fewer workers: up to ${are(worth)} worth the price, see Scaling`] : [];
+    return s.search ? [] : [how];
   }
 
   function sayLimit(s, say, tries) {
     const x = shares(s), f = cleave.figures(s), even = imbalance(s);
     if (!x) return;
-    const compute = x.compute / x.step, wait = x.wait / x.step;
-    const parts = `Of a step of ${cleave.seconds(x.step)} (${x.how}) a worker computes ${cleave.percent(compute)} and stands still ${cleave.percent(wait)}.`;
+    const compute = x.compute / x.step, wait = x.wait / x.step, rest = 1 - compute - wait;
+    const parts = `Of a step of ${cleave.seconds(x.step)} (${x.how}) a worker computes ${cleave.percent(compute)} and stands still ${cleave.percent(wait)}` +
+      (rest > 0.1 ? `; ${cleave.percent(rest)} pass between its instructions.` : ".");
     const many = f.workers > 1, pipeline = s.plan && s.plan.stages && s.plan.stages.length > 1;
-    if (many && wait > 0.1 && even && even.ratio > 1.15) {
+    /* A search has tried several numbers of micro-batches. */
+    const micro = pipeline && !s.search ? ["more micro-batches (--micro-batches), which shorten the bubbles of the pipeline"] : [];
+    if (x.how === "measured" && rest > 0.3 && rest > wait) {
+      say(parts + " Something else probably had the cores of this host.");
+      tries.push("to train again while nothing else runs on this host");
+    } else if (many && wait > 0.1 && even && even.ratio > 1.15) {
       say(parts + ` The work is uneven: worker ${even.worker} computes ${even.ratio.toFixed(2)} times the mean, and the others wait for it.`);
-      tries.push("other stages or uneven parts: 'cleave plan make', edit the sizes, 'cleave train --plan FILE'");
-      if (pipeline) tries.push("more micro-batches (--micro-batches), which shorten the bubbles of the pipeline");
+      tries.push("other stages or uneven parts: 'cleave plan make', edit the sizes, 'cleave train --plan FILE'", ...micro);
     } else if (many && wait > 0.2 && pipeline && x.communicate < x.compute) {
       say(parts + " The bubbles of the pipeline limit this run.");
-      tries.push("more micro-batches (--micro-batches)", "--plan 1f1b instead of gpipe");
+      tries.push(...(micro.length ? micro : ["a larger batch, of which more micro-batches can be made"]));
+      if (s.plan.schedule === "gpipe" && !s.search) tries.push("--plan 1f1b, which keeps fewer outputs than gpipe, and so has memory for more micro-batches");
     } else if (many && wait > 0.2 && x.communicate > 0.8 * x.wait) {
       say(parts + ` Communication limits this run: it is under way for ${cleave.percent(x.communicate / x.step)} of the step, and not all of it hides behind computing.`);
-      tries.push("a larger batch, so that more is computed for each byte moved", "a plan that moves less: compare the bars under Traffic",
-        "fewer workers: 'cleave bench limits' says how many are worth it");
+      tries.push("a larger batch, so that more is computed for each byte moved");
+      if (!s.search) tries.push("a plan that moves less: 'cleave plan MODEL' compares them");
+      tries.push(...tryFewer(s, f, "fewer workers: 'cleave bench limits' says how many are worth it"));
     } else if (wait > 0.2) {
       say(parts + (many ? " Waiting for other workers limits this run." : " Waiting for data limits this run."));
-      tries.push(...(many ? ["a larger batch", "fewer workers with more threads each"] : ["'cleave pack', which makes one fast file of many images"]));
+      tries.push(...(many ? ["a larger batch", ...tryFewer(s, f, "fewer workers with more threads each")] : ["'cleave pack', which makes one fast file of many images"]));
     } else {
       const largest = largestType(s);
       say(parts + " Computing limits this run" + (largest ? `: ${cleave.percent(largest.share)} of it is ${largest.type}.` : "."));
       tries.push(tryComputing(s, f));
     }
+  }
+
+  /* The result of a trial on this host, which decides before the prediction. */
+  function sayTrial(q, best, say) {
+    const others = q.candidates.filter((c) => c !== best && c.tried_s > 0).sort((a, b) => a.tried_s - b.tried_s);
+    if (!(best.tried_s > 0) || !others.length) return;
+    const next = others[0];
+    say(`${cleave.plural(others.length + 1, "plan")} were run one against the other before the choice: ${best.name} took ${cleave.seconds(best.tried_s)} a step, ` +
+      `${next.name} ${cleave.seconds(next.tried_s)}` + (next.tried_s < best.tried_s ? ", which is too little to be told apart." : "."));
   }
 
   function saySearch(s, say) {
@@ -91,21 +119,26 @@
     const others = q.candidates.filter((c) => c !== best && c.fits !== false && !c.stale && c.step_s).sort((a, b) => a.step_s - b.step_s);
     if (!best) { say("None of the " + q.candidates.length + " plans that were looked at fits into memory."); return; }
     const serial = q.candidates.find((c) => c.name === "serial"), next = others[0];
+    const ratio = serial && serial !== best && serial.step_s / best.step_s, tried = next && best.tried_s > 0 && next.tried_s > 0;
     let text = `Of ${cleave.plural(q.candidates.length, "plan")}, ${best.name} was chosen: ${cleave.seconds(best.step_s)} a step`;
-    if (serial && serial !== best) text += `, ${(serial.step_s / best.step_s).toFixed(2)} times as fast as one worker`;
-    text += ".";
+    if (ratio) text += `, ${ratio < 100 ? ratio.toFixed(2) : Math.round(ratio)} times as fast as one worker`;
+    text += ratio > 2 * best.workers ? ` (more than ${cleave.plural(best.workers, "worker")} can explain: the host was busy while the costs of one of the two were measured).` : ".";
     if (next) {
       const apart = next.step_s - best.step_s, unsure = Math.max(best.error_s || 0, next.error_s || 0);
-      text += ` Next is ${next.name}, ` + (apart >= 0
-        ? `${cleave.percent(apart / best.step_s)} slower` : `${cleave.percent(-apart / best.step_s)} faster in the prediction, but not by enough to be told apart`) +
-        (apart >= 0 && apart < unsure ? ", which is within the error: try both." : ".");
+      text += ` Next is ${next.name}, ` + (Math.abs(apart) < 0.0005 * best.step_s ? "as fast in the prediction" : apart >= 0 ? `${cleave.percent(apart / best.step_s)} slower`
+        : `${cleave.percent(-apart / best.step_s)} faster in the prediction, but not ` + (tried ? "when both were run" : "by enough to be told apart")) +
+        (next.clocked === false ? " by an estimate alone." : apart >= 0 && apart < unsure && !tried ? ", which is within the error: try both." : ".");
     }
     /* Variants of one family differ by little; the next of another kind says more. */
     const other = next && best.family && next.family === best.family && others.find((c) => c.family !== best.family);
-    if (other && other.step_s >= best.step_s) text += ` The best of another kind is ${other.name}, ${cleave.percent(other.step_s / best.step_s - 1)} slower.`;
-    const large = q.candidates.filter((c) => c.fits === false && c.step_s && c.step_s < best.step_s).length;
+    if (other && other.step_s >= best.step_s)
+      text += ` The best of another kind is ${other.name}, ${cleave.percent(other.step_s / best.step_s - 1)} slower${other.clocked === false ? " by an estimate alone" : ""}.`;
+    const faster = (test) => q.candidates.filter((c) => test(c) && c.step_s && c.step_s < (next || best).step_s).length;
+    const large = faster((c) => c.fits === false && c.step_s < best.step_s), stale = faster((c) => c.stale && c.fits !== false);
     if (large) text += ` ${cleave.plural(large, "plan")} would be faster and ${large === 1 ? "does" : "do"} not fit into memory.`;
+    if (stale) text += ` ${cleave.plural(stale, "plan")} would be faster and ${stale === 1 ? "trains" : "train"} with older weights.`;
     say(text);
+    sayTrial(q, best, say);
   }
 
   function sayPrediction(s, say, tries) {
@@ -133,13 +166,14 @@
   }
 
   function sayScaling(s, say) {
-    const l = s.limits;
+    const l = s.limits, f = cleave.figures(s), worth = worthWorkers(s, f);
+    if (s.study && worth && s.study.worth_workers === worth) say(`By the study of the best plans, ${worth === 1 ? "1 worker is" : `up to ${worth} workers are`} worth the price.`);
     if (!l || l.fixed.points.length < 2) return;
     const cross = l.fixed.communication_overtakes;
-    const other = l.model && l.model !== cleave.figures(s).model ? `${l.model}: with` : "With";
-    say((cross ? `${other} the batch fixed at ${l.fixed.batch}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
-      : `${other} the batch fixed at ${l.fixed.batch}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
-      (l.fixed.worth_workers ? `; ${l.fixed.worth_workers === 1 ? "1 worker is" : `up to ${l.fixed.worth_workers} are`} worth the price.` : "."));
+    const other = l.model && l.model !== f.model ? `${l.model}: with` : "With", on = l.machine && f.machine && l.machine !== f.machine ? " on " + l.machine : "";
+    say((cross ? `${other} the batch fixed at ${l.fixed.batch}${on}, communication takes longer than computing from about ${+cross.toPrecision(2)} workers on`
+      : `${other} the batch fixed at ${l.fixed.batch}${on}, communication stays below computing up to ${l.fixed.points[l.fixed.points.length - 1].workers} workers`) +
+      (l.fixed.worth_workers && !(s.study && worth) ? `; ${l.fixed.worth_workers === 1 ? "1 worker is" : `up to ${l.fixed.worth_workers} are`} worth the price.` : "."));
   }
 
   /* {sentences, tries} of a subject. */

@@ -1,5 +1,5 @@
 /* What of a network is drawn as one box: layers that only pass through stand with the one before them,
- * and repeated blocks that the plan cuts alike become one box. */
+ * blocks (ResNet's, Inception's modules) become one box, and repeated blocks that are cut alike one pile. */
 "use strict";
 (function () {
   const passing = /^(relu6?|logistic|tanh|batch_norm|dropout|flatten|local_response_norm)$/;
@@ -34,42 +34,65 @@
     return shown;
   };
 
-  /* "layer3.4.conv2" is of the block "layer3.4", "Mixed_5b.branch1x1.conv" of "Mixed_5b"; of "features.3"
-   * the number is no block. */
+  /* "layer3.4.conv2" is of the block "layer3.4", "encoder.layers.0.attn.q" of "encoder.layers.0",
+   * "Mixed_5b.branch1x1.conv" of "Mixed_5b"; of "features.3" the number is no block. */
   function blockOf(name) {
-    const parts = name.split(".");
-    if (parts.length > 2 && /^\d+$/.test(parts[1])) return parts[0] + "." + parts[1];
-    return parts.length > 1 && !/^\d+$/.test(parts[1]) && parts[1] !== "conv" ? parts[0] : null;
+    const parts = name.split("."), at = parts.findIndex((x) => /^\d+$/.test(x));
+    if (at > 0) return at + 1 < parts.length ? parts.slice(0, at + 1).join(".") : null;
+    return parts.length > 1 && !/^(conv|bn|relu)$/.test(parts[1]) ? parts[0] : null;
   }
 
-  /* Of the boxes, in the order of the layers, neighbours of one block that are cut alike are one; then
-   * neighbouring blocks of the same layers and cuts are one. `open`: the names of those that stay apart.
-   * Both are stretches of the order in which layers come, so no circle can arise. */
+  /* How often each cut is among the boxes: [{box, n}], in the order in which they come; n counts layers. */
+  cleave.cutsAmong = function (boxes) {
+    const kinds = new Map();
+    for (const x of boxes) {
+      const key = cutKey(x.cuts);
+      if (!kinds.has(key)) kinds.set(key, { box: x, n: 0 });
+      kinds.get(key).n += 1 + x.folded.length;
+    }
+    return [...kinds.values()];
+  };
+
+  /* Two folds. In the order of the layers, the neighbours of one block are one box, however they are cut;
+   * then neighbouring blocks of the same layers and cuts are one pile. `open` holds the keys of those that
+   * were unfolded: a pile shows its blocks, a block its layers. Both are stretches of the order in
+   * which layers come, so no circle can arise. */
   cleave.foldBlocks = function (boxes, open) {
-    const alike = (x) => cutKey(x.cuts) + " " + x.stage + " " + x.workers.join(",");
     const runs = [];
     for (const x of boxes) {
       const last = runs[runs.length - 1], block = blockOf(x.node.name);
-      if (last && block && last.block === block && last.alike === alike(x)) last.boxes.push(x);
-      else runs.push({ block, alike: alike(x), boxes: [x] });
+      if (last && block && last.block === block && last.stage === x.stage) last.boxes.push(x);
+      else runs.push({ block, stage: x.stage, boxes: [x] });
     }
-    const groups = [];
+    /* The first block of a stage often has a shortcut of its own, and is of the kind of the others. */
+    const kindOf = (name) => !name ? "" : name.includes(".") ? name.replace(/\.\d+$/, "") : name.replace(/\d.*$/, "");
+    const sign = (run) => run.boxes.length < 2 ? null : JSON.stringify([kindOf(run.block), run.stage,
+      run.boxes.filter((x) => !/downsample/.test(x.node.name)).map((x) => [x.node.op, cutKey(x.cuts), x.workers.join()])]);
+    const piles = [];
     for (const run of runs) {
-      run.ops = run.boxes.filter((x) => !/downsample/.test(x.node.name)).map((x) => x.node.op).join(" ");
-      const last = groups[groups.length - 1], kind = (name) => !name ? "" : name.includes(".") ? name.split(".")[0] : name.replace(/\d.*$/, "");
-      const same = last && run.boxes.length > 1 && last.alike === run.alike && last.ops === run.ops && kind(last.block) === kind(run.block);
-      if (same && last.blocks[last.blocks.length - 1] !== run.block) { last.boxes.push(...run.boxes); last.blocks.push(run.block); }
-      else groups.push({ ...run, boxes: run.boxes.slice(), blocks: [run.block] });
+      const last = piles[piles.length - 1], signed = sign(run);
+      if (last && signed && last.signed === signed && last.runs[last.runs.length - 1].block !== run.block) last.runs.push(run);
+      else piles.push({ signed, runs: [run] });
     }
     const place = new Map(), out = [];
-    for (const g of groups) {
-      const apart = g.boxes.length === 1 || open.has(g.boxes[0].node.name);
-      for (const some of apart ? g.boxes.map((x) => [x]) : [g.boxes]) {
-        const x = some[0], end = some[some.length - 1];
-        for (const inner of some) place.set(inner.place, out.length);
-        out.push(some.length === 1 ? { ...x, place: out.length, group: apart && g.boxes.length > 1 ? g.boxes[0].node.name : null }
-          : { ...x, place: out.length, boxes: some, blocks: g.blocks, end,
-            folded: some.flatMap((b, i) => i ? [b.node, ...b.folded] : b.folded) });
+    const put = (some, blocks, key, within) => {
+      for (const inner of some) place.set(inner.place, out.length);
+      out.push(some.length === 1 ? { ...some[0], place: out.length, within }
+        : { ...some[0], place: out.length, boxes: some, blocks, key, within, end: some[some.length - 1],
+          folded: some.flatMap((b, i) => i ? [b.node, ...b.folded] : b.folded) });
+    };
+    for (const pile of piles) {
+      const all = pile.runs.flatMap((run) => run.boxes), first = all[0].node.name, pileKey = "pile " + first;
+      if (all.length > 1 && pile.runs.length > 1 && !open.has(pileKey)) {
+        put(all, pile.runs.map((run) => run.block), pileKey, []);
+        continue;
+      }
+      const outside = pile.runs.length > 1 ? [{ key: pileKey, name: pile.runs[0].block + " …", level: 0 }] : [];
+      for (const run of pile.runs) {
+        const key = "block " + run.boxes[0].node.name, within = [...outside, { key, name: run.block, level: 1 }];
+        if (run.boxes.length === 1) put(run.boxes, [run.block], null, outside);
+        else if (!open.has(key)) put(run.boxes, [run.block], key, outside);
+        else for (const x of run.boxes) put([x], [run.block], null, within);
       }
     }
     boxes.forEach((x) => {
@@ -77,13 +100,18 @@
       at.from = at.from || new Map();
       for (const k of x.sources) {
         const to = place.get(k);
-        if (to !== at.place && !at.from.has(to)) at.from.set(to, k);
+        if (to === at.place) continue;
+        if (!at.from.has(to)) at.from.set(to, []);
+        at.from.get(to).push([boxes[k], x]);
       }
     });
-    /* `from`: by the box that an arrow comes from, the one inside it that it truly comes from. */
-    for (const x of out) x.sources = x.from ? [...x.from.keys()] : [];
+    for (const x of out) x.sources = [...x.from.keys()];
     return out;
   };
+
+  /* Every box by itself. Of either kind, `from` has by each box that an arrow comes from the pairs that it
+   * stands for: [[one that hands on, one that reads], ..]. */
+  cleave.foldNothing = (boxes) => boxes.map((x) => ({ ...x, within: [], from: new Map(x.sources.map((k) => [k, [[boxes[k], x]]])) }));
 
   /* Stretches of layers that are cut alike, in their order: [{first, last, n, box}]. */
   cleave.cutRuns = function (boxes) {

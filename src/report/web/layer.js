@@ -23,7 +23,7 @@
   const links = (names) => names.length ? e("span", {}, ...names.flatMap((name, i) =>
     [i ? ", " : "", e("button", { type: "button", class: "plain", text: name, onclick: () => cleave.findLayer(name) })])) : "–";
 
-  function facts(s, box, node, many) {
+  function facts(s, box, node) {
     const nodes = s.network.nodes, number = nodes.indexOf(node), pieces = box.cuts.reduce((p, c) => p * c.parts, 1);
     const layer = s.plan && s.plan.layers && s.plan.layers[node.name], cuts = layer ? cleave.cutsOf(layer, node) : [];
     const loops = Object.entries({ ...(node.loops && node.loops.output), ...(node.loops && node.loops.summed) });
@@ -34,27 +34,37 @@
       s.plan && number > 0 ? ["workers", workers.length > 12 ? workers.length + ": " + workers.slice(0, 8).join(", ") + ", …" : workers.join(", ")] : null,
       ["parameters", node.parameters ? node.parameters.toLocaleString("en") : null], ["forward", node.flops ? cleave.count(node.flops) + "FLOP" : null],
       ["hands on", cleave.bytes(node.shape.reduce((p, n) => p * n, 1) * 4)],
-      ["reads", links(node.inputs.map((i) => nodes[i].name))], ["is read by", links(nodes.filter((n) => n.inputs.includes(number)).map((n) => n.name))],
-      many ? ["in this pile", cleave.plural(many, "layer")] : null].filter((x) => x && x[1] !== null && x[1] !== "");
+      ["reads", links(node.inputs.map((i) => nodes[i].name))], ["is read by", links(nodes.filter((n) => n.inputs.includes(number)).map((n) => n.name))]];
   }
 
-  /* Fills the panel; without a layer it is hidden. */
-  cleave.showLayer = function (side, s, box, name, act) {
+  /* Of a block or a pile of blocks: sums. */
+  function sums(s, group) {
+    const all = [group.node, ...group.folded], total = (key) => d3.sum(all, (n) => n[key] || 0), end = group.end.node;
+    return [["blocks", group.blocks.length > 1 ? group.blocks.length + ": " + group.blocks.slice(0, 12).join(", ") + (group.blocks.length > 12 ? ", …" : "") : null], ["layers", all.length],
+      s.plan ? ["cuts", e("span", {}, ...cleave.cutsAmong(group.boxes).map((sort) => e("span", { class: "line", text: cleave.cutText(sort.box.cuts) + ": " + cleave.plural(sort.n, "layer") })))] : null,
+      s.plan && s.plan.stages && s.plan.stages.length > 1 ? ["stage", group.stage] : null,
+      ["parameters", total("parameters") ? total("parameters").toLocaleString("en") : null], ["forward", total("flops") ? cleave.count(total("flops")) + "FLOP" : null],
+      ["output", end.shape.join(" × ")], ["hands on", cleave.bytes(end.shape.reduce((p, n) => p * n, 1) * 4)]];
+  }
+
+  /* Fills the panel with the layer or the block that was chosen, which `box` holds; without one it is hidden. */
+  cleave.showLayer = function (side, s, box, act) {
     side.hidden = !box;
     if (!box) return;
-    const node = s.network.nodes.find((n) => n.name === name), pile = box.boxes ? 1 + box.folded.length : 0;
-    const whole = cleave.chosen.layers.length > 1, times = timesOf(s, cleave.chosen.layers);
+    const { name, layers, group } = cleave.chosen, node = s.network.nodes.find((n) => n.name === name);
+    const times = timesOf(s, layers), list = group ? sums(s, group) : facts(s, box, node);
+    const around = box.within.filter((x) => act.isOpen(x.key));
     side.replaceChildren(
       e("button", { type: "button", class: "close", text: "×", "aria-label": "close", onclick: () => cleave.choose(null) }),
-      e("h3", { text: name }),
-      e("dl", {}, ...facts(s, box, node, pile).flatMap(([k, x]) => [e("dt", { text: k }), e("dd", {}, typeof x === "number" ? String(x) : x)])),
-      times.rows.length ? e("p", { class: "hint", text: "A worker's time in a step" + (whole ? ", with " + (cleave.chosen.layers.length - 1) + " more layers of this box:" : ":") }) : null,
-      times.rows.length ? cleave.table(["", ...times.kinds], [...times.rows.map(([verb, x]) => [verb.replace(/_/g, " "), ...x.map(cleave.seconds)]),
-        ["in all", ...times.kinds.map((_, k) => cleave.seconds(d3.sum(times.rows, (r) => r[1][k])))]]) : "",
+      e("h3", { text: group ? (group.blocks.length > 1 ? group.blocks[0] + " … " + group.blocks[group.blocks.length - 1] : group.blocks[0]) : name }),
+      e("dl", {}, ...list.filter((x) => x && x[1] !== null && x[1] !== "").flatMap(([k, x]) => [e("dt", { text: k }), e("dd", {}, typeof x === "number" ? String(x) : x)])),
+      ...(times.rows.length ? [
+        e("p", { class: "hint", text: "A worker's time in a step" + (layers.length > 1 ? `, of all ${layers.length} layers of this ${group ? "part" : "box"}:` : ":") }),
+        cleave.table(["", ...times.kinds], [...times.rows.map(([verb, x]) => [verb.replace(/_/g, " "), ...x.map(cleave.seconds)]),
+          ["in all", ...times.kinds.map((_, k) => cleave.seconds(d3.sum(times.rows, (r) => r[1][k])))]])] : []),
       e("div", { class: "tools" },
         s.timelines.length ? e("button", { type: "button", text: "Show it in the timeline", onclick: () => document.getElementById("timeline").scrollIntoView() }) : "",
-        box.boxes ? e("button", { type: "button", text: "Unfold", onclick: () => act.unfold(box) }) : "",
-        box.group ? e("button", { type: "button", text: "Fold", onclick: () => act.fold(box) }) : ""));
+        ...around.map((x) => e("button", { type: "button", text: "Fold " + x.name, onclick: () => act.fold(x.key) }))));
   };
 
   /* ---- search ---- */

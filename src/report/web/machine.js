@@ -11,8 +11,8 @@
   const nodesOf = (s) => (s.prediction && s.prediction.nodes) || (s.prediction && s.machine && s.machine.nodes) || null;
 
   /* Of the machine: [{name, devices: [{number, out, in, worker}], out, in, more}], equal neighbours together;
-   * `more` names those that look like it. */
-  function gather(s) {
+   * `more` names those that look like it. Up to `most` nodes are drawn each. */
+  function gather(s, most) {
     const links = new Map(cleave.busyLinks(s).list.map((l) => [l.name, l])), workers = (s.prediction && s.prediction.workers) || [];
     const port = (name) => name ? links.get(name) || { name, bytes: 0, share: 0 } : null;
     let number = 0;
@@ -24,7 +24,7 @@
     const shown = [];
     for (const n of nodes) {
       const last = shown[shown.length - 1];
-      if (nodes.length > 4 && last && last.key === key(n)) last.more.push(n.name);
+      if (nodes.length > most && last && last.key === key(n)) last.more.push(n.name);
       else shown.push(Object.assign(n, { key: key(n) }));
     }
     return shown;
@@ -53,8 +53,9 @@
     const rows = Math.ceil(n.devices.length / perRow), columns = Math.min(perRow, n.devices.length);
     g.append("rect").attr("class", "box").attr("x", x).attr("y", y).attr("width", size.width).attr("height", size.height).attr("rx", 8);
     const kinds = [...new Set(n.devices.map((d) => d.kind))], many = n.more.length + 1;
-    const title = (many > 1 ? `${n.name} … ${n.more[many - 2]}: ${many} alike, each ` : n.name + ": ") + n.devices.length + " " + (kinds.length === 1 ? kinds[0] || "" : "devices");
-    g.append("text").attr("x", x + 10).attr("y", y + size.height - 9).text(title);
+    const own = n.devices.length + " " + (kinds.length === 1 ? kinds[0] || "" : "devices");
+    const titles = many > 1 ? [`${n.name} … ${n.more[many - 2]}: ${many} alike,`, "each " + own] : [n.name + ": " + own];
+    titles.forEach((title, i) => g.append("text").attr("x", x + 10).attr("y", y + size.height - 9 - 15 * (titles.length - 1 - i)).text(title));
     /* One bus: a rail for each row of devices, joined at the left. */
     const railAt = (row) => y + 12 + row * (deviceHeight + 42);
     for (let row = 0; row < rows; row++)
@@ -83,11 +84,13 @@
     say: "Devices, nodes and the links between them. A link's colour and width say for which share of the predicted step it carries " +
       "something; the filling of a device, for which share its worker computes.",
     draw(parent, s) {
-      const nodes = gather(s), { list: links, known: loads } = cleave.busyLinks(s), room = parent.clientWidth - 18;
-      const most = d3.max(nodes, (n) => n.devices.length), rows = Math.ceil(most / perRow), columns = Math.min(perRow, most);
+      const { list: links, known: loads } = cleave.busyLinks(s), room = parent.clientWidth - 18;
+      const most = d3.max(nodesOf(s), (n) => n.devices.length), rows = Math.ceil(most / perRow), columns = Math.min(perRow, most);
       const size = { width: Math.max(210, columns * (deviceWidth + gap) + 28), height: 12 + rows * (deviceHeight + 42) + 24 };
-      const across = Math.max(1, Math.min(nodes.length, Math.floor((room + gap) / (size.width + gap)))), bands = Math.ceil(nodes.length / across);
-      const network = nodes.some((n) => n.out || n.in), width = Math.max(260, across * (size.width + gap) - gap);
+      const fit = Math.max(1, Math.floor((room + gap) / (size.width + gap))), nodes = gather(s, fit < 2 ? 1 : 4);
+      if (nodes.some((n) => n.more.length)) size.height += 15;
+      const across = Math.min(nodes.length, fit), bands = Math.ceil(nodes.length / across);
+      const network = nodes.some((n) => n.out || n.in), width = across * (size.width + gap) - gap;
       const plot = e("div", { class: "plot" }), figure = e("figure", { "data-chart": "machine" }, plot);
       parent.append(figure);
       const top = network ? busHeight + drop : 4, band = size.height + top + 12, height = bands * band;

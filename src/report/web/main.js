@@ -35,7 +35,8 @@
   }
 
   function sectionsOf(s) {
-    return order.map((id) => cleave.sections.find((x) => x.id === id)).filter((x) => x && x.has(s));
+    const has = (x) => { try { return x.has(s); } catch (error) { return true; } }; /* drawing it says what is wrong */
+    return order.map((id) => cleave.sections.find((x) => x.id === id)).filter((x) => x && has(x));
   }
 
   /* The faults in the files of this subject, in words, on top of the page. */
@@ -58,20 +59,46 @@
     cleave.draw(after);
   };
 
+  /* ---- another plan in the place of the chosen one ---- */
+
+  const replaced = ["network", "timeline", "types"];
+  let frames = [], list = [];
+
+  function drawSection(i) {
+    const x = list[i], frame = frames[i], s = cleave.subject(), other = replaced.includes(x.id) ? s.shown : null;
+    frame.replaceChildren(e("h2", { id: x.id + "-title", text: x.title }), e("p", { class: "quiet", text: x.say }));
+    if (other) frame.append(e("p", { class: "other" }, "Shown is the candidate ", e("b", { text: other.plan.name || "" }), ". ",
+      e("button", { type: "button", text: "Back to " + (cleave.figures(s).plan || "the chosen plan"), onclick: () => cleave.showPlan(null) })));
+    if (x.has(other || s)) guarded(frame, () => x.draw(frame, other || s));
+    else frame.append(e("p", { class: "quiet", text: "This page does not have it." }));
+  }
+
+  /* Network and timeline of a candidate that the search kept; null: those of the subject itself. */
+  cleave.showPlan = function (c) {
+    const s = cleave.subject(), one = { name: s.name, label: s.label, network: s.network, config: s.config, timelines: [] };
+    s.shown = c ? Object.assign(one, { plan: { ...c.plan, name: c.name }, timelines: c.timeline ? [c.timeline] : [],
+      search: { ...s.search, best: c.name, candidates: [c] } }) : null;
+    cleave.forgetChosen();
+    list.forEach((x, i) => {
+      if (!replaced.includes(x.id)) return;
+      cleave.dropCharts(frames[i]);
+      drawSection(i);
+    });
+  };
+
   let turn = 0;
   cleave.draw = function (after) {
     const mine = ++turn, s = cleave.subject();
     cleave.dropCharts();
     cleave.forgetChosen();
     cleave.setChartDefaults();
-    const list = sectionsOf(s);
+    list = sectionsOf(s);
     guarded(by("findings"), () => head());
     sayWrong(s);
-    const frames = list.map((x) => e("section", { id: x.id, "aria-labelledby": x.id + "-title" },
-      e("h2", { id: x.id + "-title", text: x.title }), e("p", { class: "quiet", text: x.say })));
+    frames = list.map((x) => e("section", { id: x.id, "aria-labelledby": x.id + "-title" }, e("h2", { id: x.id + "-title", text: x.title })));
     by("main").replaceChildren(...frames);
     by("contents").replaceChildren();
-    cleave.addSearch(by("contents"), s);
+    guarded(by("contents"), () => cleave.addSearch(by("contents"), s));
     by("contents").append(...list.map((x) => e("a", { href: "#" + x.id, text: x.title })));
     const absent = Object.keys(sources).filter((id) => !list.some((x) => x.id === id));
     by("absent").textContent = absent.length ? "Not in this report: " + absent.map((id) => sources[id]).join("; ") + "." : "";
@@ -79,7 +106,7 @@
     const step = (i) => {
       if (mine !== turn) return;
       if (i === list.length) { cleave.ready = true; if (after) after(); return; }
-      guarded(frames[i], () => list[i].draw(frames[i], s));
+      drawSection(i);
       setTimeout(step, 0, i + 1);
     };
     /* Not before the head is on the screen. A page in the background has no frames until it is looked

@@ -43,34 +43,55 @@
     return [s, ...cleave.subjects].find((x) => (x.network || x.timelines.length) && alike(x));
   }
 
-  function showCandidate(panel, s, c, measured) {
-    const subject = subjectOf(s, c), f = cleave.figures(s);
-    const facts = [["step", cleave.seconds(c.step_s) + (c.error_s ? " ± " + cleave.seconds(c.error_s) : "") + (c.clocked === false ? ", estimated only" : "")],
-      ["measured", measured && cleave.seconds(measured)], ["images/s", c.images_per_s && Math.round(c.images_per_s).toLocaleString("en")],
+  function factsOf(c, measured) {
+    return [["step", cleave.seconds(c.step_s) + (c.error_s ? " ± " + cleave.seconds(c.error_s) : "") + (c.clocked === false ? ", estimated only" : "")],
+      ["in a trial", c.tried_s && cleave.seconds(c.tried_s)], ["measured", measured && cleave.seconds(measured)],
+      ["images/s", c.images_per_s && Math.round(c.images_per_s).toLocaleString("en")],
       ["workers", c.workers], ["memory of the largest worker", c.memory_bytes && cleave.bytes(c.memory_bytes) + (c.fits === false ? ": does not fit" : "")],
       ["moved in a step", known(c.bytes_moved) && cleave.bytes(c.bytes_moved)], ["weights", c.stale && "older than the last step"]].filter(([, x]) => x || x === 0);
+  }
+
+  const goTo = (...ids) => { const section = ids.map((id) => document.getElementById(id)).find(Boolean); if (section) section.scrollIntoView(); };
+
+  /* The panel of the candidate that was clicked. Its network and timeline take the place of those below, where
+   * the search kept them; another subject of the page that has them is gone to. */
+  function showCandidate(panel, s, c, measured) {
+    const subject = subjectOf(s, c), f = cleave.figures(s);
     const open = () => {
-      const to = cleave.subjects.indexOf(subject), go = () => {
-        const section = document.getElementById("network") || document.getElementById("timeline");
-        if (section) section.scrollIntoView();
-      };
-      if (to === cleave.current) return go();
-      cleave.showSubject(to, go);
+      if (subject === s) { cleave.showPlan(null); goTo("network", "timeline"); }
+      else cleave.showSubject(cleave.subjects.indexOf(subject), () => goTo("network", "timeline"));
     };
-    const elsewhere = /^[a-z]+$/.test(c.name) && f.model
-      ? ["Its network and timeline are not in this page. They will be, with what these write: ", e("code", { text: `cleave predict ${f.model}` +
-        [["data", f.data], ["batch", f.batch], ["machine", f.machine]].map(([k, x]) => x ? ` --${k} ${x}` : "").join("") + ` --plan ${c.name} --trace t.json --json >p.json` })]
-      : ["Its network and timeline are not in this page."];
-    panel.replaceChildren(e("b", { text: c.name }), e("dl", {}, ...facts.flatMap(([k, x]) => [e("dt", { text: k }), e("dd", { text: x })])),
-      subject ? e("button", { type: "button", text: subject === s ? "Its network and timeline are below" : "Show its network and timeline", onclick: open }) : e("p", {}, ...elsewhere));
+    let below;
+    if (subject === s) {
+      if (s.shown) cleave.showPlan(null);
+      below = e("button", { type: "button", text: "Its network and timeline are below", onclick: () => goTo("network", "timeline") });
+    } else if (c.plan && s.network) {
+      cleave.showPlan(c);
+      below = e("button", { type: "button", text: (c.timeline ? "Its network and timeline are" : "Its network is") + " shown below", onclick: () => goTo("network") });
+    } else if (subject) below = e("button", { type: "button", text: "Show its network and timeline", onclick: open });
+    else below = e("p", {}, c.clocked === false ? "It was only estimated: it has no timeline." : "Its network and timeline are not in this page: 'cleave plan' with --json --details N keeps those of N plans.",
+      ...(/^[a-z]+$/.test(c.name) && f.model ? [" This writes them, too: ", e("code", { text: `cleave predict ${f.model}` +
+        [["data", f.data], ["batch", f.batch], ["machine", f.machine]].map(([k, x]) => x ? ` --${k} ${x}` : "").join("") + ` --plan ${c.name} --trace t.json --json >p.json` })] : []));
+    panel.replaceChildren(e("b", { text: c.name }), e("dl", {}, ...factsOf(c, measured).flatMap(([k, x]) => [e("dt", { text: k }), e("dd", { text: x })])), below);
     panel.hidden = false;
+  }
+
+  /* Where the axis of the bars ends: one plan that takes many times as long would make the others too short
+   * to be told apart. */
+  function endOfAxis(list, measured) {
+    const steps = list.map((c) => c.step_s || 0).sort(d3.ascending), longest = d3.max(list, (c) => (c.step_s || 0) + (c.error_s || 0));
+    const shown = Math.max(3 * d3.quantile(steps, 0.66), 1.05 * (d3.max(measured, (x) => x || 0) || 0));
+    if (longest <= 1.5 * shown) return undefined;
+    /* A round figure, as the axis marks them. */
+    const unit = 10 ** Math.floor(Math.log10(shown));
+    return [1, 2, 3, 5, 10].map((k) => k * unit).find((x) => x >= shown);
   }
 
   sections.push({
     id: "candidates", title: "Candidates",
     has: (s) => s.search || (cleave.subjects.length === 1 && candidatesOf(s).some((c) => c.step_s)),
     say: "How long a step takes under each plan that was looked at; shorter is better. Whiskers: how far " +
-      "off the prediction may be, two times out of three. Red diamonds: measured.",
+      "off the prediction may be, two times out of three. Diamonds: measured, in the run or in a trial of the best few.",
     draw(parent, s) {
       const all = candidatesOf(s).filter((c) => c.step_s || c.measured_s);
       /* A plan that does not fit is never first, however fast it would be. */
@@ -80,18 +101,20 @@
       const colour = (c) => c.fits === false ? cleave.colour("pale")
         : c.name === best ? cleave.colour("green") : c.clocked === false ? cleave.colour("grey") : cleave.colour("blue");
       const measured = list.map((c) => measuredOf(c, s.search || {}));
-      const labels = list.map((c) => c.name + (c.fits === false ? " (does not fit)" : c.name === best ? " (chosen)" : ""));
-      const panel = e("div", { class: "side", id: "candidate", role: "status", hidden: true });
+      const labels = list.map((c) => c.name + (c.fits === false ? " (does not fit)" : c.name === best ? " (chosen)" : c.stale ? " (older weights)" : ""));
+      const panel = e("div", { class: "side", id: "candidate", role: "status", hidden: true }), tried = list.some((c) => c.tried_s > 0);
       const config = cleave.bars(labels, [{
-          label: "predicted step", data: list.map((c) => c.step_s), errors: list.map((c) => c.error_s || 0),
+          label: "predicted step", data: list.map((c) => c.step_s), errors: list.map((c) => c.error_s || 0), tries: list.map((c) => c.tried_s),
           marks: measured, backgroundColor: list.map(colour), borderColor: list.map((c) => cleave.colour(c.fits === false ? "bad" : "line")), borderWidth: 1,
           maxBarThickness: 22,
-        }], { flat: true, title: "time of a step", format: cleave.seconds,
+        }], { flat: true, title: "time of a step", format: cleave.seconds, cut: endOfAxis(list, measured),
           most: d3.max(list, (c, i) => Math.max((c.step_s || 0) + (c.error_s || 0), measured[i] || 0)),
           tell: (i) => list[i].error_s ? " ± " + cleave.seconds(list[i].error_s) : "",
           more: (i) => [measured[i] ? "measured: " + cleave.seconds(measured[i]) : null,
+            list[i].tried_s ? "in a trial: " + cleave.seconds(list[i].tried_s) : null,
             list[i].images_per_s ? Math.round(list[i].images_per_s) + " images/s" : null,
             list[i].memory_bytes ? "largest worker: " + cleave.bytes(list[i].memory_bytes) : null,
+            list[i].stale ? "trains with older weights" : null,
             list[i].fits === false ? "does not fit into memory" : null].filter(Boolean) });
       const pick = (i) => showCandidate(panel, s, list[i], measured[i]);
       cleave.chart(parent, {
@@ -99,14 +122,16 @@
         label: "Bars: predicted time of a step for " + cleave.plural(list.length, "plan") + "; the fastest is " + list[0].name,
         config,
       });
-      parent.append(panel, e("p", { class: "hint", text: "A click on a bar (or arrows and Enter) shows that plan; where this page has its network and timeline, these too." }));
+      parent.append(panel, e("p", { class: "hint", text: "A click on a bar (or arrows and Enter) shows that plan; where this page has its network and timeline, these too." + (config.options.scales.x.max ? " Bars that end in a figure are longer than the axis." : "") }));
       const legend = [["chosen", cleave.colour("green")], ["predicted", cleave.colour("blue")],
-        ["estimated only", cleave.colour("grey")], ["does not fit", cleave.colour("pale")], ["measured", cleave.colour("red")]];
-      parent.append(cleave.legend(s.search ? legend : [legend[1], legend[4]]));
+        ["estimated only", cleave.colour("grey")], ["does not fit", cleave.colour("pale")], ["measured", cleave.colour("red")], ["in a trial", cleave.colour("olive")]];
+      const there = { "chosen": !!best, "estimated only": list.some((c) => c.clocked === false), "does not fit": list.some((c) => c.fits === false),
+        "measured": measured.some(Boolean), "in a trial": tried };
+      parent.append(cleave.legend(legend.filter(([k]) => there[k] !== false)));
       if (all.length > list.length)
         parent.append(e("p", { class: "hint", text: "The fastest " + list.length + " of " + all.length + (all.some((c) => c.fits === false) ? "; plans that do not fit come last." : ".") }));
-      parent.append(moreData(["plan", "step", "±", "images/s", "memory", "moved", "fits"],
-        ranked.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), c.images_per_s ? Math.round(c.images_per_s) : null,
+      parent.append(moreData(["plan", "step", "±", ...(tried ? ["in a trial"] : []), "images/s", "memory", "moved", "fits"],
+        ranked.map((c) => [c.name, cleave.seconds(c.step_s), cleave.seconds(c.error_s), ...(tried ? [c.tried_s ? cleave.seconds(c.tried_s) : null] : []), c.images_per_s ? Math.round(c.images_per_s) : null,
           cleave.bytes(c.memory_bytes), cleave.bytes(c.bytes_moved), c.fits === false ? "no" : c.fits ? "yes" : "–"])));
     },
   });
@@ -192,8 +217,8 @@
             { label: "predicted", data: timed.map(([, f]) => f.predicted_s || null), errors: timed.map(([, f]) => f.error_s || 0),
               backgroundColor: timed.map(([, f]) => cleave.colour(f.fits === false ? "pale" : "blue")), borderColor: cleave.colour("bad"),
               borderWidth: timed.map(([, f]) => f.fits === false ? 1 : 0), maxBarThickness: 18 },
-            { label: "measured (median)", data: timed.map(([, f]) => f.measured_s || null),
-              backgroundColor: cleave.colour("red"), maxBarThickness: 18 },
+            ...(timed.some(([, f]) => f.measured_s) ? [{ label: "measured (median)", data: timed.map(([, f]) => f.measured_s || null),
+              backgroundColor: cleave.colour("red"), maxBarThickness: 18 }] : []),
           ], { flat: true, title: "time of a step", format: cleave.seconds,
             most: d3.max(timed, ([, f]) => Math.max((f.predicted_s || 0) + (f.error_s || 0), f.measured_s || 0)) }),
         });
@@ -227,7 +252,7 @@
 
   sections.push({
     id: "memory", title: "Memory",
-    has: (s) => s.prediction && s.prediction.workers && s.prediction.workers[0] && s.prediction.workers[0].memory,
+    has: (s) => s.prediction && s.prediction.workers && s.prediction.workers.length > 0 && s.prediction.workers.every((w) => w.memory),
     say: "What each worker holds, by what it is for, and how much it may hold.",
     draw(parent, s) {
       const p = s.prediction, bars = memoryBars(p.workers);
@@ -327,6 +352,9 @@
     const powers = d3.range(0, 13).map((i) => 2 ** i), decades = d3.range(-9, 5).flatMap((i) => [1, 2, 5].map((x) => x * 10 ** i));
     const cross = curve.communication_overtakes;
     const lines = cross ? [{ axis: "x", value: cross, text: "communication overtakes" }] : [];
+    /* Where it does not fit, a cross. */
+    const lacks = points.some((p) => p.fits === false);
+    const marks = lacks ? { pointStyle: points.map((p) => p.fits === false ? "crossRot" : "circle"), pointRadius: points.map((p) => p.fits === false ? 7 : 3), pointBorderWidth: 2 } : {};
     const common = { x: "workers", formatX: (v) => String(+(+v).toPrecision(3)), logX: true, ticksX: counts, logY: true, lines };
     parent.append(e("h3", { text: grows ? "Growing batch: " + curve.batch + " images per worker"
       : "Fixed batch: " + curve.batch + " images in a step" }));
@@ -334,9 +362,10 @@
     parent.append(pair);
     cleave.chart(pair, {
       id: grows ? "speedup-growing" : "speedup-fixed", height: 320, label: "Lines: speed against one worker",
+      note: lacks ? "crosses: it does not fit into memory" : null,
       config: cleave.lines([
         cleave.line("ideal", points.map((p) => ({ x: p.workers, y: p.workers })), "grey", { borderDash: [4, 4], pointRadius: 0 }),
-        cleave.line("predicted", at("speedup"), "blue"),
+        cleave.line("predicted", at("speedup"), "blue", marks),
         cleave.line("free communication", at("free_speedup"), "green", { borderDash: [7, 3] }),
         ...(points[0].amdahl_speedup ? [cleave.line("Amdahl's law", at("amdahl_speedup"), "olive", { borderDash: [2, 3] })] : []),
       ], Object.assign({}, common, { y: "speed against one worker", formatY: (v) => String(+(+v).toPrecision(3)), ticksY: powers })),
@@ -348,12 +377,13 @@
       config: cleave.lines([
         cleave.line("compute", at("compute_s"), "blue"),
         cleave.line("communicate", points.slice(1).map((p) => ({ x: p.workers, y: p.communicate_s })), "purple"),
-        cleave.line("step", at("step_s"), "red", { borderDash: [7, 3] }),
+        cleave.line("step", at("step_s"), "red", { borderDash: [7, 3], ...marks }),
       ], Object.assign({}, common, { y: "time in a step", formatY: cleave.seconds, ticksY: decades })),
     });
-    parent.append(moreData(["workers", "step", "compute", "communicate", "exposed", "speed", "free"], points.map((p) =>
+    const times = (x) => known(x) ? x.toFixed(2) : null;
+    parent.append(moreData(["workers", "step", "compute", "communicate", "exposed", "speed", "free", "fits"], points.map((p) =>
       [p.workers, cleave.seconds(p.step_s), cleave.seconds(p.compute_s), cleave.seconds(p.communicate_s),
-        cleave.seconds(p.exposed_s), p.speedup.toFixed(2), p.free_speedup.toFixed(2)])));
+        cleave.seconds(p.exposed_s), times(p.speedup), times(p.free_speedup), p.fits === false ? "no" : p.fits ? "yes" : null])));
   }
 
   /* The best plan for each number of workers, or each batch. */

@@ -181,7 +181,7 @@
     const colours = cleave.groups.map((k) => cleave.pixel(byGroup[k]));
     colours[7] = cleave.pixel(cleave.colour("idle")); /* idle: nothing at all */
     /* The first column of a wide slice is darker: where it begins. */
-    colours.edges = cleave.groups.map((k) => cleave.pixel(d3.color(byGroup[k]).darker(0.9)));
+    colours.edges = cleave.groups.map((k) => cleave.pixel(d3.color(byGroup[k]).darker(0.5)));
     colours[8] = cleave.pixel(d3.interpolateRgb(byGroup.wait, byGroup.communicate)(0.4));
     const inner = Math.round((width - left) * ratio);
     const image = g.createImageData(inner, canvas.height);
@@ -195,7 +195,7 @@
   }
 
   function paintUtilisation(chart, g, width) {
-    const top = 14, bottom = utilisationHeight - 6, columns = Math.round(width - left);
+    const top = 14, bottom = utilisationHeight - 6, wide = 3, columns = Math.ceil((width - left) / wide);
     g.fillStyle = cleave.colour("quiet");
     g.fillText("workers that compute", left, 10);
     g.textAlign = "right";
@@ -204,27 +204,26 @@
     g.textAlign = "left";
     g.strokeStyle = cleave.colour("grid");
     g.strokeRect(left, top, width - left - 1, bottom - top);
-    chart.used = chart.panels.map((p) => {
+    for (const p of chart.panels) {
       const share = utilisation(p, chart.view, columns), measured = p.t.kind === "measured";
       const colour = cleave.colour(measured ? "red" : "blue");
       g.beginPath();
       for (let c = 0; c < columns; c++) {
         const y = bottom - share[c] * (bottom - top);
-        if (c) g.lineTo(left + c, y); else g.moveTo(left, y);
+        if (c) g.lineTo(Math.min(left + (c + 0.5) * wide, width - 1), y); else g.moveTo(left, y);
       }
       g.strokeStyle = colour;
       g.lineWidth = 1.5;
       g.stroke();
       if (measured || chart.panels.length === 1) {
-        g.lineTo(left + columns, bottom);
+        g.lineTo(width - 1, bottom);
         g.lineTo(left, bottom);
         g.globalAlpha = 0.15;
         g.fillStyle = colour;
         g.fill();
         g.globalAlpha = 1;
       }
-      return share;
-    });
+    }
   }
 
   function paintLabels(chart, g, p, top) {
@@ -252,9 +251,12 @@
   /* The page names one predicted and one measured time of a step. The step drawn here is one of many, so
    * where it took another time that is said of it, and not of the step. */
   function panelTitle(chart, p) {
-    const f = cleave.figures(cleave.subject()), said = p.t.kind === "measured" ? f.measured_s : f.predicted_s;
+    const f = cleave.figures(cleave.shown()), said = p.t.kind === "measured" ? f.measured_s : f.predicted_s;
     if (!said || Math.abs(p.t.span_s / said - 1) < 0.0005) return p.t.kind + ": step " + cleave.seconds(p.t.span_s);
-    return p.t.kind + (p.t.kind === "measured" ? ": one step, of about median length" : ": instructions of one step");
+    if (p.t.plan.startsWith("pipedream")) return p.t.kind + ": a window of several steps";
+    if (p.t.kind !== "measured") return "predicted: instructions of one step";
+    const usual = Math.abs(p.t.span_s / said - 1) < 0.2;
+    return usual ? "measured: one step, of about median length" : `measured: one of the last steps, ${cleave.seconds(p.t.span_s)} (median of all: ${cleave.seconds(said)})`;
   }
 
   function paintFrame(chart, g, width) {
@@ -407,7 +409,8 @@
     id: "timeline", title: "Timeline",
     has: (s) => s.timelines.length > 0,
     say: "One step of all workers: computing in the upper part of each row, communication in the lower (rows that are too " +
-      "thin for two parts show computing). Where a row has the colour of idling, its worker stands still.",
+      "thin for two parts show computing). Where a row has the colour of idling, its worker stands still. Slices of less " +
+      "than a few pixels have the colour of what fills most of the place; the curve on top has the shares.",
     draw(parent, s) {
       const byGroup = cleave.groupColours();
       const chart = createChart(parent, s);
