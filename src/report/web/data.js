@@ -195,6 +195,12 @@
       const some = steps ? steps[key].slice(Math.max(from, 0)) : [];
       return d3.median(some.slice(Math.floor(some.length / 10)), (x) => x);
     };
+    /* Of the median step, by the median share: a part and its step are of one and the same step. */
+    const part = (key) => {
+      const shares = steps ? d3.range(Math.max(from, 0), steps[key].length).map((i) => steps.step_s[i] > 0 && steps[key][i] !== null ? steps[key][i] / steps.step_s[i] : null) : [];
+      const share = d3.median(shares.slice(Math.floor(shares.length / 10)), (x) => x);
+      return share === undefined ? undefined : share * step_s;
+    };
     const batch = (c && c.batch) || (p && p.batch) || (s.search && s.search.batch) || (s.network && s.network.batch);
     const step_s = d && d.median_step_s ? d.median_step_s : middle("step_s");
     const planName = (s.plan && s.plan.name) || (c && c.plan) || (p && p.plan) || (best && best.name) || (line && line.plan);
@@ -216,7 +222,7 @@
       error_s: predicted.error_s,
       fits: p && p.fits !== undefined ? p.fits : best && best.name === planName ? best.fits : undefined,
       measured_s: step_s || (p || d ? undefined : span("measured")),
-      compute_s: middle("compute_s"), communicate_s: middle("communicate_s"), wait_s: middle("wait_s"),
+      compute_s: part("compute_s"), communicate_s: part("communicate_s"), wait_s: part("wait_s"),
       /* A run that was stopped did not say it. */
       images_per_s: d && d.images_per_s ? d.images_per_s : step_s && batch ? batch / step_s : p ? p.images_per_s : best && best.images_per_s,
       memory_bytes: d ? d.memory_bytes : p ? p.memory_bytes : best && best.memory_bytes,
