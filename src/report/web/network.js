@@ -5,7 +5,7 @@
 "use strict";
 (function () {
   const e = cleave.element;
-  const width = 176, height = 66, mostParts = 8, margin = 30, rankGap = 56, bandGap = 46;
+  const width = 176, height = 66, mostParts = 8, margin = 30, rankGap = 56, bandGap = 56;
 
   /* ---- the small picture ---- */
 
@@ -114,7 +114,7 @@
       const a = spots[edge.v], b = spots[edge.w];
       if (a.band === b.band)
         return g.edge(edge).points.map((p) => ({ x: p.x - bands[a.band].left + margin, y: p.y + bands[a.band].shift }));
-      const turn = bands[b.band].y - 12 - (edge.v % 3) * 4, out = a.x + width / 2, into = b.x - width / 2;
+      const turn = bands[b.band].y - 26 - (edge.v % 3) * 4, out = a.x + width / 2, into = b.x - width / 2;
       return [{ x: out, y: a.y }, { x: out + 14, y: a.y }, { x: out + 14, y: turn }, { x: out, y: turn },
         { x: into - 10, y: turn }, { x: into - 24, y: turn }, { x: into - 14, y: b.y }, { x: into, y: b.y }];
     });
@@ -356,6 +356,7 @@
     drawFrames(view, shown, g, act);
     drawEdges(view, s, g);
     drawNodes(view, s, shown, g, act);
+    view.selectAll("text.fold").raise(); /* where arrows pass, too, it can be clicked */
     return { g, zoom: addZoom(svg, view, g, () => ({ width: plot.clientWidth - 16, height: tall })) };
   }
 
