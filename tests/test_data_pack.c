@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "data_files.h"
 
@@ -148,7 +149,7 @@ static void test_test_split(void **state)
                  "its classes have other names than those of");
 }
 
-/* Aligned as a mapping is, and exactly as long. */
+/* Aligned, and exactly as long. */
 static void *aligned_copy(const void *bytes, size_t n)
 {
     void *copy = malloc(n ? n : 1);
@@ -167,33 +168,53 @@ static void test_every_cut_and_every_changed_byte(void **state)
         struct pack_options options = {.encoding = (enum pack_encoding)encoding};
         assert_ok(pack_create(images, DATASET_TRAIN, test_path(path, "damage.pack"), &options));
         uint8_t *bytes = (uint8_t *)test_read_file(path, &n);
-        struct pack_view view;
+        struct files_pack view;
         for (size_t cut = 0; cut < n; cut++) {
             uint8_t *copy = aligned_copy(bytes, cut);
-            assert_fails(pack_parse(copy, cut, "x.pack", &view), STATUS_FAILED,
+            assert_fails(files_read_pack(copy, cut, "x.pack", &view), STATUS_FAILED,
                          "x.pack: truncated");
             free(copy);
         }
-        assert_ok(pack_parse(bytes, n, "x.pack", &view));
+        assert_ok(files_read_pack(bytes, n, "x.pack", &view));
         uint64_t index_offset = view.header.index_offset;
         for (size_t i = 0; i < n; i = i + 1 == sizeof view.header ? index_offset : i + 1) {
             bytes[i] ^= 0x20;
-            enum status st = pack_parse(bytes, n, "x.pack", &view);
+            enum status st = files_read_pack(bytes, n, "x.pack", &view);
             assert_that(st == STATUS_FAILED, "byte %zu", i);
             status_clear();
             bytes[i] ^= 0x20;
         }
-        assert_ok(pack_parse(bytes, n, "x.pack", &view));
+        assert_ok(files_read_pack(bytes, n, "x.pack", &view));
         for (int64_t s = 0; s < (int64_t)view.header.n_samples; s++) {
-            const struct pack_entry *e = &view.entries[s];
-            const uint8_t *sample;
-            size_t n_bytes;
-            assert_ok(pack_sample(&view, "x.pack", s, &sample, &n_bytes));
+            const struct pack_entry *e = &view.index.entries[s];
+            assert_ok(files_check_pack_sample(&view, "x.pack", s));
             bytes[e->offset + e->n_bytes / 2] ^= 1;
-            assert_fails(pack_sample(&view, "x.pack", s, &sample, &n_bytes), STATUS_FAILED,
+            assert_fails(files_check_pack_sample(&view, "x.pack", s), STATUS_FAILED,
                          "does not match its checksum");
         }
         free(bytes);
+    }
+}
+
+/* As when somebody packs anew over it with a tool that does not rename. */
+static void test_cut_while_open(void **state)
+{
+    (void)state;
+    char images[PATH_MAX + 32], path[PATH_MAX], spec[PATH_MAX + 32];
+    static float pixels[FLOATS];
+    int32_t label;
+    dataset *d;
+    (void)make_images(images, "cut", 4);
+    for (int encoding = PACK_RAW; encoding <= PACK_JPEG; encoding++) {
+        struct pack_options options = {.encoding = (enum pack_encoding)encoding};
+        assert_ok(pack_create(images, DATASET_TRAIN, test_path(path, "cut.pack"), &options));
+        assert_ok(dataset_open(packed_spec(spec, path), DATASET_TRAIN, NULL, &d));
+        assert_ok(dataset_read(d, 11, pixels, &label));
+        assert_int_equal(truncate(path, 2000), 0);
+        assert_ok(dataset_read(d, 0, pixels, &label));
+        assert_fails(dataset_read(d, 11, pixels, &label), STATUS_FAILED,
+                     "cut.pack: became shorter while it was read");
+        dataset_close(d);
     }
 }
 
@@ -270,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_other_sources),
         cmocka_unit_test(test_test_split),
         cmocka_unit_test(test_every_cut_and_every_changed_byte),
+        cmocka_unit_test(test_cut_while_open),
         cmocka_unit_test(test_failures_leave_what_was_there),
         cmocka_unit_test(test_not_a_packed_file),
     };

@@ -1,8 +1,8 @@
 /* pack.h: many small image files made one file with cheap random access.
  *
  * Opening, reading and closing a small file costs more than decoding it, and on shared file systems
- * far more. A packed file holds all samples of one split and a table of where each begins; it is
- * mapped, and reading a sample touches its own pages only.
+ * far more. A packed file holds all samples of one split and a table of where each begins; reading
+ * a sample is one read of its own bytes.
  *
  *     TRY(pack_create("imagefolder:/data/cats", DATASET_TRAIN, "cats.pack", NULL));
  *     TRY(dataset_open("packed:cats.pack", DATASET_TRAIN, NULL, &d));
@@ -61,21 +61,26 @@ struct pack_entry {
 #define PACK_MAGIC "CLVPACK1"
 enum { PACK_VERSION = 1, PACK_ALIGNMENT = 64 };
 
-/* A packed file in memory, checked: every entry lies inside the file, every label names a class. */
-struct pack_view {
-    struct pack_header header;
-    const uint8_t *bytes;
+/* The index of a packed file in memory, checked: every entry lies inside the file, every label
+ * names a class. */
+struct pack_index {
     const struct pack_entry *entries; /* [n_samples] */
     const char *names;                /* `classes` texts in a row */
 };
 
-/* Checks the n_bytes at `bytes` (aligned to 8) as a packed file called `path` and makes *out a view
- * of them; they must outlive it. */
-enum status pack_parse(const uint8_t *bytes, size_t n_bytes, const char *path,
-                       struct pack_view *out) MUST_USE;
+/* The header of a packed file called `path`, which has n_bytes. */
+enum status pack_check_header(const struct pack_header *h, uint64_t n_bytes,
+                              const char *path) MUST_USE;
 
-/* The bytes of sample `index`, checked against their checksum. */
-enum status pack_sample(const struct pack_view *view, const char *path, int64_t index,
-                        const uint8_t **bytes, size_t *n_bytes) MUST_USE;
+/* The bytes from index_offset to the end of the file, of a checked header. */
+size_t pack_index_bytes(const struct pack_header *h);
+
+/* Checks them (at an address that is a multiple of 8) and makes *out point into them. */
+enum status pack_check_index(const struct pack_header *h, const uint8_t *bytes, const char *path,
+                             struct pack_index *out) MUST_USE;
+
+/* The bytes of sample `index` against the checksum of its entry. */
+enum status pack_check_sample(const struct pack_entry *e, const uint8_t *bytes, const char *path,
+                              int64_t index) MUST_USE;
 
 #endif

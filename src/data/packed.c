@@ -1,4 +1,5 @@
 /* Reading packed files; pack.c writes them. */
+#include "base/printable.h"
 #include "data/image.h"
 #include "data/pack.h"
 #include "data/source.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,7 +20,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are written a
 
 enum { SIDE_MAX = 16384, CLASSES_MAX = 1 << 24 };
 
-static enum status check_identity(const struct pack_header *h, size_t n_bytes, const char *path)
+static enum status check_identity(const struct pack_header *h, uint64_t n_bytes, const char *path)
 {
     if (memcmp(h->magic, PACK_MAGIC, sizeof h->magic) != 0)
         return status_fail(STATUS_FAILED, "%s: not a packed dataset ('cleave pack' makes them)",
@@ -32,8 +32,8 @@ static enum status check_identity(const struct pack_header *h, size_t n_bytes, c
         return status_fail(STATUS_FAILED, "%s: corrupt: its header does not match its checksum",
                            path);
     if (h->file_bytes != n_bytes)
-        return status_fail(STATUS_FAILED, "%s: truncated: has %zu bytes, its header promises %llu",
-                           path, n_bytes, (unsigned long long)h->file_bytes);
+        return status_fail(STATUS_FAILED, "%s: truncated: has %llu bytes, its header promises %llu",
+                           path, (unsigned long long)n_bytes, (unsigned long long)h->file_bytes);
     return STATUS_OK;
 }
 
@@ -61,7 +61,8 @@ static enum status check_header(const struct pack_header *h, const char *path)
     bool sane = h->encoding <= PACK_JPEG && h->split <= DATASET_TEST &&
                 within(h->channels, SOURCE_CHANNELS_MAX) && within(h->height, SIDE_MAX) &&
                 within(h->width, SIDE_MAX) && within(h->classes, CLASSES_MAX) &&
-                h->n_samples >= 1 && memchr(h->name, 0, sizeof h->name) && means_are_sane(h) &&
+                h->classes <= h->names_bytes && h->n_samples >= 1 &&
+                memchr(h->name, 0, sizeof h->name) && means_are_sane(h) &&
                 (h->encoding == PACK_RAW || h->channels == 3);
     if (!fits || !sane)
         return status_fail(STATUS_FAILED, "%s: corrupt: its header contradicts itself", path);
@@ -94,95 +95,90 @@ static enum status check_names(const struct pack_header *h, const char *names, c
     return STATUS_OK;
 }
 
-enum status pack_parse(const uint8_t *bytes, size_t n_bytes, const char *path,
-                       struct pack_view *out)
+/* ---- the parts of a file ---- */
+
+enum status pack_check_header(const struct pack_header *h, uint64_t n_bytes, const char *path)
 {
-    struct pack_header *h = &out->header;
-    if (n_bytes < sizeof *h)
-        return status_fail(STATUS_FAILED, "%s: truncated: has %zu bytes, its header alone has %zu",
-                           path, n_bytes, sizeof *h);
-    memcpy(h, bytes, sizeof *h);
     TRY(check_identity(h, n_bytes, path));
-    TRY(check_header(h, path));
-    const uint8_t *index = bytes + h->index_offset;
-    if (XXH64(index, n_bytes - h->index_offset, 0) != h->index_checksum)
+    return check_header(h, path);
+}
+
+size_t pack_index_bytes(const struct pack_header *h)
+{
+    return (size_t)(h->file_bytes - h->index_offset);
+}
+
+enum status pack_check_index(const struct pack_header *h, const uint8_t *bytes, const char *path,
+                             struct pack_index *out)
+{
+    if (XXH64(bytes, pack_index_bytes(h), 0) != h->index_checksum)
         return status_fail(STATUS_FAILED, "%s: corrupt: its index does not match its checksum",
                            path);
-    out->bytes = bytes;
-    out->entries = (const struct pack_entry *)(const void *)index;
-    out->names = (const char *)bytes + h->names_offset;
+    out->entries = (const struct pack_entry *)(const void *)bytes;
+    out->names = (const char *)bytes + (h->names_offset - h->index_offset);
     for (uint64_t i = 0; i < h->n_samples; i++)
         TRY(check_entry(h, &out->entries[i], i, path));
     return check_names(h, out->names, path);
 }
 
-enum status pack_sample(const struct pack_view *view, const char *path, int64_t index,
-                        const uint8_t **bytes, size_t *n_bytes)
+enum status pack_check_sample(const struct pack_entry *e, const uint8_t *bytes, const char *path,
+                              int64_t index)
 {
-    const struct pack_entry *e = &view->entries[index];
-    *bytes = view->bytes + e->offset;
-    *n_bytes = e->n_bytes;
-    if (XXH64(*bytes, e->n_bytes, 0) != e->checksum)
+    if (XXH64(bytes, e->n_bytes, 0) != e->checksum)
         return status_fail(STATUS_FAILED, "%s: corrupt: sample %lld does not match its checksum",
                            path, (long long)index);
     return STATUS_OK;
 }
 
+/* ---- the source ---- */
+
 struct packed_source {
     char path[SPEC_PATH_BYTES];
-    void *map;
-    size_t map_bytes;
-    bool sparse; /* too large to keep in memory */
-    struct pack_view view;
+    int fd;
+    uint64_t n_bytes;
+    struct pack_header header;
+    uint8_t *index_bytes; /* what `index` points into */
+    struct pack_index index;
     const char **class_names; /* [classes] */
     struct image_pool pool;
 };
 
-static size_t page_bytes(void)
+/* Read, and not mapped: a file that becomes shorter meanwhile is an error here, and not a signal.
+ */
+static enum status read_at(const struct packed_source *self, uint64_t offset, void *out,
+                           size_t n_bytes)
 {
-    return (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *to = out;
+    while (n_bytes > 0) {
+        ssize_t n = pread(self->fd, to, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return status_fail(STATUS_FAILED, "%s: cannot read: %s", self->path, strerror(errno));
+        if (n == 0)
+            return status_fail(STATUS_FAILED,
+                               "%s: became shorter while it was read: it ends before byte %llu",
+                               self->path, (unsigned long long)offset);
+        to += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return STATUS_OK;
 }
 
-static void fetch_range(const struct packed_source *self, uint64_t offset, uint64_t n_bytes)
+/* The bytes of the sample, which its entry says the number of, and its label. */
+static enum status read_sample(const struct packed_source *self, int64_t index, uint8_t *bytes,
+                               int32_t *label)
 {
-    uint64_t first = offset / page_bytes() * page_bytes();
-    (void)madvise((uint8_t *)self->map + first, offset + n_bytes - first, MADV_WILLNEED);
+    const struct pack_entry *e = &self->index.entries[index];
+    TRY(read_at(self, e->offset, bytes, e->n_bytes));
+    *label = (int32_t)e->label;
+    return pack_check_sample(e, bytes, self->path, index);
 }
 
-/* A file that fits into memory is best read in large pieces: it is soon there as a whole. Of a
- * larger one only the samples asked for should come in, each in one piece and not page by page. */
-static void advise(struct packed_source *self)
+static enum status packed_pixels(void *self, int64_t index, uint8_t *pixels, int32_t *label)
 {
-    size_t memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page_bytes();
-    self->sparse = self->map_bytes > memory_bytes / 2;
-    if (self->sparse)
-        (void)madvise(self->map, self->map_bytes, MADV_RANDOM);
-}
-
-static void fetch_sample(const struct packed_source *self, int64_t index)
-{
-    const struct pack_entry *e = &self->view.entries[index];
-    if (self->sparse && e->n_bytes > page_bytes())
-        fetch_range(self, e->offset, e->n_bytes);
-}
-
-static void fetch_index(const struct packed_source *self)
-{
-    struct pack_header h; /* not checked yet */
-    if (!self->sparse || self->map_bytes < sizeof h)
-        return;
-    memcpy(&h, self->map, sizeof h);
-    if (h.index_offset < self->map_bytes)
-        fetch_range(self, h.index_offset, self->map_bytes - h.index_offset);
-}
-
-static enum status packed_view(void *self_, int64_t index, const uint8_t **pixels, int32_t *label)
-{
-    const struct packed_source *self = self_;
-    size_t n_bytes;
-    fetch_sample(self, index);
-    *label = (int32_t)self->view.entries[index].label;
-    return pack_sample(&self->view, self->path, index, pixels, &n_bytes);
+    return read_sample(self, index, pixels, label);
 }
 
 static void packed_sample_name(const void *self_, int64_t index, char *buffer, size_t size)
@@ -191,35 +187,29 @@ static void packed_sample_name(const void *self_, int64_t index, char *buffer, s
     (void)snprintf(buffer, size, "sample %lld of %s", (long long)index, self->path);
 }
 
-static enum status packed_decode(void *self_, int64_t index, uint8_t *pixels, int32_t *label)
-{
-    struct packed_source *self = self_;
-    const uint8_t *bytes;
-    size_t n_bytes;
-    fetch_sample(self, index);
-    TRY(pack_sample(&self->view, self->path, index, &bytes, &n_bytes));
-    *label = (int32_t)self->view.entries[index].label;
-    char name[SPEC_PATH_BYTES + 64];
-    packed_sample_name(self, index, name, sizeof name);
-    struct image_scratch *scratch;
-    TRY(image_pool_take(&self->pool, &scratch));
-    enum status st = image_decode(bytes, n_bytes, name, (int)self->view.header.height,
-                                  (int)self->view.header.width, scratch, pixels);
-    image_pool_return(&self->pool, scratch);
-    return st;
-}
-
 static enum status packed_encoded(void *self_, int64_t index, struct buffer *file, size_t *n_bytes,
                                   int32_t *label)
 {
     const struct packed_source *self = self_;
-    const uint8_t *bytes;
-    fetch_sample(self, index);
-    TRY(pack_sample(&self->view, self->path, index, &bytes, n_bytes));
+    *n_bytes = self->index.entries[index].n_bytes;
     TRY(buffer_reserve(file, *n_bytes + 1));
-    memcpy(file->bytes, bytes, *n_bytes);
-    *label = (int32_t)self->view.entries[index].label;
-    return STATUS_OK;
+    return read_sample(self, index, file->bytes, label);
+}
+
+static enum status packed_decode(void *self_, int64_t index, uint8_t *pixels, int32_t *label)
+{
+    struct packed_source *self = self_;
+    struct image_scratch *scratch;
+    size_t n_bytes;
+    char name[SPEC_PATH_BYTES + 64];
+    packed_sample_name(self, index, name, sizeof name);
+    TRY(image_pool_take(&self->pool, &scratch));
+    enum status st = packed_encoded(self, index, &scratch->file, &n_bytes, label);
+    if (st == STATUS_OK)
+        st = image_decode(scratch->file.bytes, n_bytes, name, (int)self->header.height,
+                          (int)self->header.width, scratch, pixels);
+    image_pool_return(&self->pool, scratch);
+    return st;
 }
 
 static void packed_class_name(const void *self_, int label, char *buffer, size_t size)
@@ -231,14 +221,15 @@ static void packed_class_name(const void *self_, int label, char *buffer, size_t
 static void packed_close(void *self_)
 {
     struct packed_source *self = self_;
-    if (self->map)
-        (void)munmap(self->map, self->map_bytes);
+    if (self->fd >= 0)
+        (void)close(self->fd);
+    free(self->index_bytes);
     free(self->class_names);
     image_pool_deinit(&self->pool);
     free(self);
 }
 
-static const struct source_calls raw_calls = {.view = packed_view,
+static const struct source_calls raw_calls = {.decode = packed_pixels,
                                               .sample_name = packed_sample_name,
                                               .class_name = packed_class_name,
                                               .close = packed_close};
@@ -248,40 +239,46 @@ static const struct source_calls jpeg_calls = {.decode = packed_decode,
                                                .class_name = packed_class_name,
                                                .close = packed_close};
 
-static enum status map_file(struct packed_source *self)
+static enum status open_regular(struct packed_source *self)
 {
-    int fd = open(self->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* as in file.c */
-    if (fd < 0)
-        return status_fail(STATUS_FAILED, "%s: cannot open: %s", self->path, strerror(errno));
     struct stat info;
-    enum status st = STATUS_OK;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        st = status_fail(STATUS_FAILED, "%s: is not a regular file", self->path);
-    } else if (info.st_size == 0) {
-        st = status_fail(STATUS_FAILED, "%s: truncated: has 0 bytes", self->path);
-    } else {
-        self->map_bytes = (size_t)info.st_size;
-        self->map = mmap(NULL, self->map_bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (self->map == MAP_FAILED) {
-            self->map = NULL;
-            st = status_fail(STATUS_FAILED, "%s: cannot map: %s", self->path, strerror(errno));
-        }
-    }
-    (void)close(fd);
-    return st;
+    self->fd = open(self->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* as in file.c */
+    if (self->fd < 0)
+        return status_fail(STATUS_FAILED, "%s: cannot open: %s", self->path, strerror(errno));
+    if (fstat(self->fd, &info) != 0 || !S_ISREG(info.st_mode))
+        return status_fail(STATUS_FAILED, "%s: is not a regular file", self->path);
+    self->n_bytes = (uint64_t)info.st_size;
+    if (self->n_bytes < sizeof self->header)
+        return status_fail(STATUS_FAILED, "%s: truncated: has %llu bytes, its header alone has %zu",
+                           self->path, (unsigned long long)self->n_bytes, sizeof self->header);
+    return STATUS_OK;
 }
 
-static enum status open_mapped(struct packed_source *self)
+/* A file that fits into memory is best read ahead in large pieces: it is soon there as a whole. Of
+ * a larger one only the samples asked for should come in. */
+static void advise(const struct packed_source *self)
 {
-    TRY(map_file(self));
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (self->n_bytes > (uint64_t)sysconf(_SC_PHYS_PAGES) * page / 2)
+        (void)posix_fadvise(self->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+static enum status open_parts(struct packed_source *self)
+{
+    struct pack_header *h = &self->header;
+    TRY(open_regular(self));
     advise(self);
-    fetch_index(self);
-    TRY(pack_parse(self->map, self->map_bytes, self->path, &self->view));
-    self->class_names = malloc(self->view.header.classes * sizeof *self->class_names);
-    if (!self->class_names)
-        return status_no_memory(self->view.header.classes * sizeof *self->class_names);
-    const char *name = self->view.names;
-    for (uint32_t i = 0; i < self->view.header.classes; i++, name += strlen(name) + 1)
+    TRY(read_at(self, 0, h, sizeof *h));
+    TRY(pack_check_header(h, self->n_bytes, self->path));
+    size_t n_bytes = pack_index_bytes(h); /* no more than the file has */
+    self->index_bytes = malloc(n_bytes);
+    self->class_names = malloc(h->classes * sizeof *self->class_names);
+    if (!self->index_bytes || !self->class_names)
+        return status_no_memory(n_bytes);
+    TRY(read_at(self, h->index_offset, self->index_bytes, n_bytes));
+    TRY(pack_check_index(h, self->index_bytes, self->path, &self->index));
+    const char *name = self->index.names;
+    for (uint32_t i = 0; i < h->classes; i++, name += strlen(name) + 1)
         self->class_names[i] = name;
     return STATUS_OK;
 }
@@ -291,9 +288,10 @@ static enum status open_file(const char *path, struct packed_source **out)
     struct packed_source *self = calloc(1, sizeof *self);
     if (!self)
         return status_no_memory(sizeof *self);
+    self->fd = -1;
     image_pool_init(&self->pool);
     (void)snprintf(self->path, sizeof self->path, "%s", path);
-    enum status st = open_mapped(self);
+    enum status st = open_parts(self);
     if (st != STATUS_OK)
         packed_close(self);
     else
@@ -303,7 +301,7 @@ static enum status open_file(const char *path, struct packed_source **out)
 
 static enum status check_pair(const struct packed_source *train, const struct packed_source *test)
 {
-    const struct pack_header *a = &train->view.header, *b = &test->view.header;
+    const struct pack_header *a = &train->header, *b = &test->header;
     if (a->channels != b->channels || a->height != b->height || a->width != b->width ||
         a->classes != b->classes)
         return status_fail(STATUS_FAILED,
@@ -311,7 +309,7 @@ static enum status check_pair(const struct packed_source *train, const struct pa
                            test->path, b->channels, b->height, b->width, b->classes, train->path,
                            a->channels, a->height, a->width, a->classes);
     if (a->names_bytes != b->names_bytes ||
-        memcmp(train->view.names, test->view.names, a->names_bytes) != 0)
+        memcmp(train->index.names, test->index.names, a->names_bytes) != 0)
         return status_fail(STATUS_FAILED, "%s: its classes have other names than those of %s",
                            test->path, train->path);
     return STATUS_OK;
@@ -320,10 +318,10 @@ static enum status check_pair(const struct packed_source *train, const struct pa
 static void fill_source(struct packed_source *self, int64_t n_train, int64_t n_test,
                         struct source *out)
 {
-    const struct pack_header *h = &self->view.header;
+    const struct pack_header *h = &self->header;
     *out =
         (struct source){.calls = h->encoding == PACK_RAW ? &raw_calls : &jpeg_calls, .self = self};
-    (void)snprintf(out->info.name, sizeof out->info.name, "%s", h->name);
+    printable_copy(out->info.name, sizeof out->info.name, h->name);
     out->info.channels = (int)h->channels;
     out->info.height = (int)h->height;
     out->info.width = (int)h->width;
@@ -353,9 +351,8 @@ enum status source_open_packed(const struct spec *spec, enum dataset_split split
     if (st == STATUS_OK && test)
         st = check_pair(train, test);
     if (st == STATUS_OK)
-        fill_source(split == DATASET_TEST && test ? test : train,
-                    (int64_t)train->view.header.n_samples,
-                    test ? (int64_t)test->view.header.n_samples : 0, out);
+        fill_source(split == DATASET_TEST && test ? test : train, (int64_t)train->header.n_samples,
+                    test ? (int64_t)test->header.n_samples : 0, out);
     if (st != STATUS_OK || split == DATASET_TEST)
         packed_close(train);
     if (test && (st != STATUS_OK || split == DATASET_TRAIN))

@@ -8,12 +8,10 @@ enum { SAMPLES = 3, SIDE = 4, SAMPLE_BYTES = 3 * SIDE * SIDE };
 
 static void read_all(const uint8_t *bytes, size_t n_bytes)
 {
-    struct pack_view view;
-    if (pack_parse(bytes, n_bytes, "input", &view) == STATUS_OK)
+    struct files_pack view;
+    if (files_read_pack(bytes, n_bytes, "input", &view) == STATUS_OK)
         for (int64_t i = 0; i < (int64_t)view.header.n_samples; i++) {
-            const uint8_t *sample;
-            size_t n;
-            if (pack_sample(&view, "input", i, &sample, &n) != STATUS_OK)
+            if (files_check_pack_sample(&view, "input", i) != STATUS_OK)
                 status_clear();
         }
     else
@@ -39,7 +37,7 @@ static void mend(uint8_t *bytes, size_t n_bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    uint8_t *copy = malloc(n_bytes ? n_bytes : 1); /* aligned, as a mapping is */
+    uint8_t *copy = malloc(n_bytes ? n_bytes : 1); /* aligned */
     assert(copy);
     memcpy(copy, bytes, n_bytes);
     read_all(copy, n_bytes);
@@ -79,8 +77,8 @@ static struct file_bytes make_pack(enum pack_encoding encoding, uint32_t n_bytes
     memcpy(f.bytes + h.names_offset, names, sizeof names);
     memcpy(f.bytes, &h, sizeof h);
     mend(f.bytes, f.n);
-    struct pack_view view;
-    enum status st = pack_parse(f.bytes, f.n, "seed", &view);
+    struct files_pack view;
+    enum status st = files_read_pack(f.bytes, f.n, "seed", &view);
     assert(st == STATUS_OK);
     (void)st;
     return f;

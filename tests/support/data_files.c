@@ -145,3 +145,20 @@ struct file_bytes files_png(int seed, int height, int width, int color_type, int
     png_destroy_write_struct(&png, &info);
     return f;
 }
+
+enum status files_read_pack(const uint8_t *bytes, size_t n_bytes, const char *path,
+                            struct files_pack *out)
+{
+    out->bytes = bytes;
+    if (n_bytes < sizeof out->header)
+        return status_fail(STATUS_FAILED, "%s: truncated", path);
+    memcpy(&out->header, bytes, sizeof out->header);
+    TRY(pack_check_header(&out->header, n_bytes, path));
+    return pack_check_index(&out->header, bytes + out->header.index_offset, path, &out->index);
+}
+
+enum status files_check_pack_sample(const struct files_pack *view, const char *path, int64_t index)
+{
+    const struct pack_entry *e = &view->index.entries[index];
+    return pack_check_sample(e, view->bytes + e->offset, path, index);
+}

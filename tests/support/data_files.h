@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/pack.h"
+
 #include <png.h>
 
 struct file_bytes {
@@ -37,5 +39,16 @@ struct file_bytes files_jpeg(int seed, int height, int width, int components, bo
 /* Any colour type and depth; the samples are the bytes of files_pixel, packed as they come. */
 struct file_bytes files_png(int seed, int height, int width, int color_type, int depth,
                             bool interlaced);
+
+/* A packed file from memory (aligned to 8), checked as one that is opened; the bytes stay the
+ * caller's. */
+struct files_pack {
+    struct pack_header header;
+    struct pack_index index;
+    const uint8_t *bytes;
+};
+enum status files_read_pack(const uint8_t *bytes, size_t n_bytes, const char *path,
+                            struct files_pack *out);
+enum status files_check_pack_sample(const struct files_pack *view, const char *path, int64_t index);
 
 #endif
