@@ -363,7 +363,7 @@ static const struct {
      "{\"name\": \"a\", \"bytes_per_s\": 1}], " NODES "}",
      "m.json:1: two links are named 'a'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\"}], " NODES "}",
-     "m.json:1: device kind 'x': peak and reached figures must be above 0"},
+     "m.json:1: device kind 'x': peak and reached figures must be from 1 to 1e24"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"x\"}], " NODES "}",
      "m.json:1: kinds/0: unknown device 'x'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\"}, {\"like\": \"p100\"}], " NODES "}",

@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include "base/printable.h"
 #include "base/text.h"
 
 #include <limits.h>
@@ -10,6 +11,24 @@
 
 enum { MESSAGE_MAX = 700, PATH_TEXT_MAX = 256, LIST_MAX = 480 };
 
+static enum status blame(const struct json_text *t)
+{
+    return t->typed ? STATUS_USAGE : STATUS_FAILED;
+}
+
+const char *json_error_reason(const json_error_t *error)
+{
+    switch (json_error_code(error)) {
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return "a text with the character \\u0000";
+    case json_error_stack_overflow:
+        return "lists and objects are nested too deeply";
+    default:
+        return error->text;
+    }
+}
+
 enum status json_open(struct json_text *t)
 {
     json_error_t error;
@@ -18,9 +37,9 @@ enum status json_open(struct json_text *t)
         return STATUS_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return status_no_memory(t->n_bytes);
-    return status_fail(STATUS_USAGE, "%.200s:%d: column %d: %s", t->name,
+    return status_fail(blame(t), "%.200s:%d: column %d: %s", t->name,
                        error.line > 0 ? error.line : 1, error.column > 0 ? error.column : 1,
-                       error.text);
+                       json_error_reason(&error));
 }
 
 void json_close(struct json_text *t)
@@ -189,17 +208,33 @@ int json_find_line(struct json_place at)
 
 /* ---- failing ---- */
 
-enum status json_fail(struct json_place at, const char *format, ...)
+static enum status fail_at(enum status status, struct json_place at, const char *format,
+                           va_list args)
 {
     char message[MESSAGE_MAX], path[PATH_TEXT_MAX] = "";
-    va_list args;
-    va_start(args, format);
     (void)vsnprintf(message, sizeof message, format, args);
-    va_end(args);
     if (at.in->says_paths)
         (void)path_text(at, path, sizeof path);
-    return status_fail(STATUS_USAGE, "%.200s:%d: %s%s%s", at.in->name, json_find_line(at), path,
+    return status_fail(status, "%.200s:%d: %s%s%s", at.in->name, json_find_line(at), path,
                        *path ? ": " : "", message);
+}
+
+enum status json_fail(struct json_place at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    enum status st = fail_at(blame(at.in), at, format, args);
+    va_end(args);
+    return st;
+}
+
+enum status json_refuse(struct json_place at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    enum status st = fail_at(STATUS_USAGE, at, format, args);
+    va_end(args);
+    return st;
 }
 
 enum status json_fail_form(struct json_place at, const char *form)
@@ -207,7 +242,7 @@ enum status json_fail_form(struct json_place at, const char *form)
     char path[PATH_TEXT_MAX];
     if (at.n_steps == 0)
         return json_fail(at, "a %s must be %s", at.in->what, form);
-    return status_fail(STATUS_USAGE, "%.200s:%d: %s must be %s", at.in->name, json_find_line(at),
+    return status_fail(blame(at.in), "%.200s:%d: %s must be %s", at.in->name, json_find_line(at),
                        path_text(at, path, sizeof path), form);
 }
 
@@ -269,6 +304,8 @@ enum status json_read_text(struct json_place at, const char **out)
         return STATUS_OK;
     if (!json_is_string(at.value))
         return json_fail_form(at, "text in quotes");
+    if (!printable_is(json_string_value(at.value)))
+        return json_fail_form(at, "text without control characters");
     *out = json_string_value(at.value);
     return STATUS_OK;
 }

@@ -2,8 +2,8 @@
  *
  * A place is a path from the top of a text to a value, by members of objects and elements of lists.
  * Reading a place without a value leaves *out alone, so the caller sets the default first. Failures
- * are STATUS_USAGE and begin with the file and the line: plan.json:7: stages/0/workers must be a
- * list of 1 to 4: [...]
+ * are STATUS_FAILED (of a text that was typed, STATUS_USAGE) and begin with the file and the line:
+ * plan.json:7: stages/0/workers must be a list of 1 to 4: [...]
  *
  *     struct json_text text = {.name = "plan.json", .what = "plan", .text = bytes, .n_bytes = n};
  *     TRY(json_open(&text));
@@ -28,12 +28,16 @@ struct json_text {
     const char *text;
     size_t n_bytes;
     bool says_paths; /* every message names the path, because such texts may be one line */
+    bool typed;      /* it stood on the command line: the request is at fault, and not a file */
     json_t *root;    /* set by json_open; json_close drops it */
 };
 
 /* Malformed JSON and duplicate keys fail with line and column. */
 enum status json_open(struct json_text *t) MUST_USE;
 void json_close(struct json_text *t);
+
+/* Why jansson refused a text, without the names of its own flags. */
+const char *json_error_reason(const json_error_t *error);
 
 enum { JSON_PATH_MAX = 8 };
 
@@ -58,6 +62,8 @@ int json_find_line(struct json_place at);
 /* ---- failing ---- */
 
 enum status json_fail(struct json_place at, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
+/* The file is as it should be, but not what was asked for: STATUS_USAGE. */
+enum status json_refuse(struct json_place at, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
 /* "PATH must be FORM" */
 enum status json_fail_form(struct json_place at, const char *form) MUST_USE;
 /* "unknown WHAT 'word'", with the nearest of the names (ending with NULL), or a few of them. */
@@ -71,7 +77,7 @@ enum status json_read_integer(struct json_place at, int64_t least, int64_t most,
 enum status json_read_int(struct json_place at, int least, int most, int *out) MUST_USE;
 enum status json_read_real(struct json_place at, double *out) MUST_USE; /* 0 or more */
 enum status json_read_bool(struct json_place at, bool *out) MUST_USE;
-/* The text lives as long as the json_text is open. */
+/* Without control characters. The text lives as long as the json_text is open. */
 enum status json_read_text(struct json_place at, const char **out) MUST_USE;
 /* The number of one of the names (ending with NULL). */
 enum status json_read_choice(struct json_place at, const char *const *names, int *out) MUST_USE;

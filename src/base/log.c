@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include "base/printable.h"
 #include "base/style.h"
 
 #include <stdarg.h>
@@ -38,8 +39,9 @@ void log_progress_end(void)
 
 static void print_line(const char *prefix, enum style style, const char *format, va_list args)
 {
-    char line[2048];
-    (void)vsnprintf(line, sizeof line, format, args);
+    char raw[2048], line[sizeof raw];
+    (void)vsnprintf(raw, sizeof raw, format, args);
+    printable_copy(line, sizeof line, raw);
     if (sink) {
         sink(sink_user, line);
         return;
@@ -95,11 +97,12 @@ void log_progress(const char *format, ...)
 {
     if (!shows_progress || level == LOG_QUIET || sink || !style_can_rewrite(stderr))
         return;
-    char line[512];
+    char raw[512], line[sizeof raw];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    (void)vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
+    printable_copy(line, sizeof line, raw);
     cut_to_columns(line, style_columns(stderr) - 1);
     (void)fprintf(stderr, "\r\033[K%s", line);
     (void)fflush(stderr);

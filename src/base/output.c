@@ -1,6 +1,7 @@
 #include "base/output.h"
 
 #include "base/arena.h"
+#include "base/printable.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -50,11 +51,12 @@ void table_cell(table *t, const char *format, ...)
 {
     if (t->status != STATUS_OK)
         return;
-    char text[256];
+    char raw[256], text[sizeof raw];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
+    printable_copy(text, sizeof text, raw);
     struct cell *c;
     t->status = arena_alloc(t->memory, sizeof *c, &c);
     if (t->status != STATUS_OK)
@@ -232,13 +234,14 @@ enum status table_finish(table *t, FILE *out)
 
 void output_line(int indent, const char *format, ...)
 {
-    char text[1024];
+    char raw[1024], text[sizeof raw];
     const char *rest = text;
     int before = 0;
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
+    printable_copy(text, sizeof text, raw);
     while ((int)strlen(rest) > TABLE_WIDTH - before) {
         int n = find_break(rest, TABLE_WIDTH - before);
         printf("%*s%.*s\n", before, "", n, rest);

@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +14,14 @@ static _Thread_local size_t trace_length;
 enum status status_fail(enum status status, const char *format, ...)
 {
     if (recorded.status == STATUS_OK) {
+        char message[sizeof recorded.message];
         va_list args;
         va_start(args, format);
-        (void)vsnprintf(recorded.message, sizeof recorded.message, format, args);
+        (void)vsnprintf(message, sizeof message, format, args);
         va_end(args);
+        printable_copy(recorded.message, sizeof recorded.message, message);
         recorded.status = status;
+        recorded.no_memory = false;
         trace_length = 0;
         trace[0] = '\0';
     }
@@ -25,7 +30,10 @@ enum status status_fail(enum status status, const char *format, ...)
 
 enum status status_no_memory(size_t n_bytes)
 {
-    return status_fail(STATUS_FAILED, "out of memory (asked for %zu bytes)", n_bytes);
+    bool first = recorded.status == STATUS_OK;
+    enum status st = status_fail(STATUS_FAILED, "out of memory (asked for %zu bytes)", n_bytes);
+    recorded.no_memory = recorded.no_memory || first;
+    return st;
 }
 
 enum status status_trace(enum status status, const char *file, int line)
@@ -48,9 +56,15 @@ const char *status_trace_text(void)
     return recorded.status == STATUS_OK ? "" : trace;
 }
 
+bool status_is_no_memory(void)
+{
+    return recorded.status != STATUS_OK && recorded.no_memory;
+}
+
 void status_clear(void)
 {
     recorded.status = STATUS_OK;
+    recorded.no_memory = false;
     recorded.message[0] = '\0';
     trace_length = 0;
     trace[0] = '\0';
@@ -68,5 +82,8 @@ enum status status_give(const struct status_error *error)
 {
     if (error->status == STATUS_OK)
         return STATUS_OK;
-    return status_fail(error->status, "%s", error->message);
+    bool first = recorded.status == STATUS_OK;
+    enum status st = status_fail(error->status, "%s", error->message);
+    recorded.no_memory = first ? error->no_memory : recorded.no_memory;
+    return st;
 }

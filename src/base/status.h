@@ -39,7 +39,8 @@ enum status {
 };
 
 /* Records the message as this thread's error unless one is recorded already (the first error
- * wins), and returns `status`. */
+ * wins), and returns `status`. Control characters in it, which came with a name or a file, are made
+ * visible (base/printable.h). */
 enum status status_fail(enum status status, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
 
 /* The failure of an allocation of n_bytes: records it without allocating. */
@@ -54,12 +55,16 @@ const char *status_message(void);
 /* The recorded trace, innermost first, one "FILE:LINE" per line; "" if none. */
 const char *status_trace_text(void);
 
+/* Whether the recorded error is a failed allocation: then no file is at fault. */
+bool status_is_no_memory(void);
+
 /* Forgets the recorded error of this thread. */
 void status_clear(void);
 
 /* A copy of an error to carry from one thread to another. */
 struct status_error {
     enum status status;
+    bool no_memory; /* an allocation failed */
     char message[1024];
 };
 /* Takes the recorded error of this thread out into *error. */

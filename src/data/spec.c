@@ -1,6 +1,7 @@
 #include "data/spec.h"
 
 #include "base/numbers.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -99,7 +100,9 @@ static void name_after_path(const char *path, struct dataset_info *info)
     size_t start = length;
     while (start > 0 && path[start - 1] != '/')
         start--;
-    (void)snprintf(info->name, sizeof info->name, "%.*s", (int)(length - start), path + start);
+    char name[sizeof info->name];
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length - start), path + start);
+    printable_copy(info->name, sizeof info->name, name);
 }
 
 /* DIR or DIR@SIZE. */

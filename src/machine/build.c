@@ -1,6 +1,7 @@
 /* Builds a machine part by part. Lists grow in the arena; outgrown copies stay there until the end.
  */
 #include "base/array.h"
+#include "base/printable.h"
 #include "machine/builder.h"
 
 #include <limits.h>
@@ -14,9 +15,18 @@ enum { NAME_BYTES = 64 };
 /* 100 Gbit/s, and the latency of a message over RDMA. */
 const struct machine_port machine_usual_network = {12.5e9, 5e-6};
 
+/* Names come from command lines, files and hwloc, and go into tables and JSON. */
 static enum status copy(arena *memory, const char *text, const char **out)
 {
-    return arena_copy_text(memory, text ? text : "", out);
+    enum { LONGEST_ESCAPE = 4 };
+    char *escaped;
+    if (!text || printable_is(text))
+        return arena_copy_text(memory, text ? text : "", out);
+    size_t n_bytes = LONGEST_ESCAPE * strlen(text) + 1;
+    TRY(arena_alloc_array(memory, n_bytes, 1, &escaped));
+    printable_copy(escaped, n_bytes, text);
+    *out = escaped;
+    return STATUS_OK;
 }
 
 /* ---- beginning and ending ---- */

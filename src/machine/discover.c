@@ -209,7 +209,7 @@ enum status machine_parse_xml(const char *text, size_t n_bytes, const char *wher
     struct machine_host h = {0};
     /* hwloc's length includes the terminating zero. */
     if (n_bytes < XML_LEAST_BYTES || !load(set_xml, text, n_bytes + 1, &t))
-        return status_fail(STATUS_USAGE, "%.200s: hwloc cannot read it as a description of a host",
+        return status_fail(STATUS_FAILED, "%.200s: hwloc cannot read it as a description of a host",
                            where);
     enum status st = build(t, &h, 1, where, "an hwloc XML file", out);
     hwloc_topology_destroy(t);

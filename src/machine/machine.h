@@ -166,13 +166,14 @@ struct machine {
  * Kinds are those of machines/devices.json (machine_kind_names); upper and lower case are the same.
  * Of a host with GPUs in an hwloc file the GPUs are the devices, else its cores are, one each.
  *
- * STATUS_USAGE says what is wrong, what is allowed, and the nearest match; of a file where: with
- * line and column if it is no JSON, else with the member ("my.json:7: nodes/0/devices/1: ..").
- * STATUS_FAILED if a file cannot be read. */
+ * STATUS_USAGE says what is wrong, what is allowed, and the nearest match; STATUS_FAILED, of a
+ * file, where: with line and column if it is no JSON, else with the member ("my.json:7:
+ * nodes/0/devices/1: .."). */
 enum status machine_parse(const char *text, struct machine **out) MUST_USE;
 void machine_destroy(struct machine *m); /* NULL is fine */
 
-/* The text of a machine file, as machine_parse reads it from a file; `where` names it in errors. */
+/* The text of a machine file, as machine_parse reads it from a file; `where` names it in errors.
+ * NULL: it was typed, and errors are STATUS_USAGE. */
 enum status machine_parse_json(const char *text, size_t n_bytes, const char *where,
                                struct machine **out) MUST_USE;
 

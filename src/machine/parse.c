@@ -103,7 +103,7 @@ enum status machine_parse(const char *text, struct machine **out)
     if (!strcmp(text, "local"))
         return machine_discover(1, out);
     if (text[0] == '{')
-        return machine_parse_json(text, strlen(text), "the machine", out);
+        return machine_parse_json(text, strlen(text), NULL, out);
     if (!strncmp(text, synthetic_prefix, strlen(synthetic_prefix)))
         return machine_parse_synthetic(text, out);
     const struct machine_file *known = machine_find_file(text);

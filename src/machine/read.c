@@ -466,8 +466,12 @@ static enum status read_machine(struct json_place top, struct machine **out)
 enum status machine_parse_json(const char *text, size_t n_bytes, const char *where,
                                struct machine **out)
 {
-    struct json_text json = {
-        .name = where, .what = "machine", .text = text, .n_bytes = n_bytes, .says_paths = true};
+    struct json_text json = {.name = where ? where : "the machine",
+                             .what = "machine",
+                             .text = text,
+                             .n_bytes = n_bytes,
+                             .says_paths = true,
+                             .typed = !where};
     TRY(json_open(&json));
     enum status st = read_machine(json_top(&json), out);
     json_close(&json);

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Beyond these no sum or quotient of the predictions stays finite for sure. They stand in messages,
+ * so that nobody has to guess. */
+#define LARGEST_TEXT "1e24"
 static const double LARGEST = 1e24;
 
-static bool is_positive(double x)
+/* Operations or bytes, in a second or not. */
+static bool is_amount(double x)
 {
-    return isfinite(x) && x > 0 && x <= LARGEST;
+    return isfinite(x) && x >= 1 && x <= LARGEST;
 }
 
 static bool is_duration(double x)
@@ -35,9 +39,9 @@ static enum status check_kind(const struct machine_kind *k)
 {
     if (!is_text(k->name))
         return status_fail(STATUS_FAILED, "a device kind has no name");
-    if (!is_positive(k->peak_flops_per_s) || !is_positive(k->reached_flops_per_s) ||
-        !is_positive(k->peak_bytes_per_s) || !is_positive(k->reached_bytes_per_s))
-        return fail_kind(k, "peak and reached figures must be above 0");
+    if (!is_amount(k->peak_flops_per_s) || !is_amount(k->reached_flops_per_s) ||
+        !is_amount(k->peak_bytes_per_s) || !is_amount(k->reached_bytes_per_s))
+        return fail_kind(k, "peak and reached figures must be from 1 to " LARGEST_TEXT);
     if (k->reached_flops_per_s > k->peak_flops_per_s ||
         k->reached_bytes_per_s > k->peak_bytes_per_s)
         return fail_kind(k, "reached figures must not be above the peak");
@@ -49,7 +53,8 @@ static enum status check_kind(const struct machine_kind *k)
                                                     : "only CPUs have cores");
     if (!is_duration(k->launch_s) || !is_duration(k->link_latency_s) ||
         !is_duration(k->link_bytes_per_s))
-        return fail_kind(k, "launch_s, link_bytes_per_s and link_latency_s must be 0 or more");
+        return fail_kind(
+            k, "launch_s, link_bytes_per_s and link_latency_s must be from 0 to " LARGEST_TEXT);
     return STATUS_OK;
 }
 
@@ -129,11 +134,14 @@ static enum status check_link(const struct machine_link *link)
 {
     if (!is_text(link->name))
         return status_fail(STATUS_FAILED, "a link has no name");
-    if (!is_positive(link->bytes_per_s))
-        return status_fail(STATUS_FAILED, "link '%.80s': its bandwidth must be above 0",
+    if (!is_amount(link->bytes_per_s))
+        return status_fail(STATUS_FAILED,
+                           "link '%.80s': its bandwidth must be from 1 to " LARGEST_TEXT
+                           " bytes a second",
                            link->name);
     if (!is_duration(link->latency_s))
-        return status_fail(STATUS_FAILED, "link '%.80s': its latency must be 0 or more",
+        return status_fail(STATUS_FAILED,
+                           "link '%.80s': its latency must be from 0 to " LARGEST_TEXT " s",
                            link->name);
     if (!(link->burst_bytes >= 0) || !isfinite(link->burst_bytes))
         return status_fail(STATUS_FAILED, "link '%.80s': its burst must be 0 or more bytes",
@@ -216,8 +224,10 @@ static enum status check_curve(const struct machine *m, int number)
         return fail_curve(number, "it has no points");
     for (int i = 0; i < c->n_points; i++) {
         const struct machine_point *p = &c->points[i];
-        if (!is_positive(p->bytes) || !is_positive(p->seconds) || !is_duration(p->cpu_s))
-            return fail_curve(number, "bytes and seconds must be above 0, cpu_s 0 or more");
+        if (!is_amount(p->bytes) || !is_duration(p->seconds) || p->seconds == 0 ||
+            !is_duration(p->cpu_s))
+            return fail_curve(number, "bytes must be from 1, seconds above 0 and cpu_s from 0 "
+                                      "on, all up to " LARGEST_TEXT);
         if (p->cpu_s > p->seconds)
             return fail_curve(number, "cpu_s is a part of the seconds");
         if (!is_duration(p->sent_s) || p->sent_s > p->seconds)
@@ -245,11 +255,12 @@ enum status machine_check(const struct machine *m)
     for (int i = 0; i < m->n_curves; i++)
         TRY(check_curve(m, i));
     if (!(m->wait_share >= 0 && m->wait_share < 1) || !is_duration(m->far_byte_s))
-        return status_fail(STATUS_FAILED,
-                           "wait_share and far_byte_s must be 0 or more, wait_share less than 1");
+        return status_fail(STATUS_FAILED, "far_byte_s must be from 0 to " LARGEST_TEXT
+                                          ", wait_share 0 or more and less than 1");
     if (!is_duration(m->wake_s) || !is_duration(m->deep_wake_s) || !is_duration(m->ring_s) ||
         !is_duration(m->step_s))
-        return status_fail(STATUS_FAILED,
-                           "wake_s, deep_wake_s, ring_s and step_s must be 0 or more");
+        return status_fail(
+            STATUS_FAILED,
+            "wake_s, deep_wake_s, ring_s and step_s must be from 0 to " LARGEST_TEXT);
     return STATUS_OK;
 }

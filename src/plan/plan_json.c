@@ -113,9 +113,9 @@ static enum status read_head(struct parser *p)
     TRY(json_check_object(p->top, keys));
     TRY(json_read_text(json_member(p->top, "model"), &model));
     if (strcmp(model, p->graph->name) != 0)
-        return json_fail(json_member(p->top, "model"),
-                         "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)",
-                         model, p->graph->name, p->graph->name);
+        return json_refuse(json_member(p->top, "model"),
+                           "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)",
+                           model, p->graph->name, p->graph->name);
     TRY(json_read_text(json_member(p->top, "name"), &name));
     if (!workers.value || !stages.value)
         return json_fail(json_member(p->top, "cleave_plan"), "the plan does not say its \"%s\"",

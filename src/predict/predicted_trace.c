@@ -1,5 +1,6 @@
 #include "predict/predicted_trace.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "program/timeline.h"
 
@@ -176,8 +177,8 @@ static enum status read_measured(struct sheet *s)
     struct measured *m = &s->measured;
     m->root = json_load_file(m->path, 0, &error);
     if (!m->root && error.line > 0)
-        return status_fail(STATUS_USAGE, "%s:%d:%d: %s", m->path, error.line, error.column,
-                           error.text);
+        return status_fail(STATUS_FAILED, "%s:%d:%d: %s", m->path, error.line, error.column,
+                           json_error_reason(&error));
     if (!m->root)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", m->path, error.text);
     return check_measured(m, s);

@@ -1,6 +1,7 @@
 /* gather.c: reads the paths that a report was given, and puts them together by runs. */
 #include "report/gather.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "plan/plan.h"
 
@@ -17,7 +18,8 @@ enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYT
 
 enum status report_fail_json(const char *path, int line, const json_error_t *error)
 {
-    return status_fail(STATUS_USAGE, "%s:%d:%d: %s", path, line, error->column, error->text);
+    return status_fail(STATUS_FAILED, "%s:%d:%d: %s", path, line, error->column,
+                       json_error_reason(error));
 }
 
 enum status report_load_json(const char *path, json_t **out)

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint_state.h"
 
+#include "base/json.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -332,7 +333,7 @@ enum status checkpoint_record_parse(const char *path, const char *text, size_t n
     json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return status_fail(STATUS_FAILED, "%s:%d:%d: not valid JSON: %s", path, error.line,
-                           error.column, error.text);
+                           error.column, json_error_reason(&error));
     struct checkpoint_record record = {0};
     enum status st = parse_members(path, root, &record);
     json_decref(root);

@@ -1,5 +1,7 @@
 #include "runtime/safetensors.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -256,7 +258,7 @@ static enum status read_header(safetensors *f)
         f->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
         if (!f->header)
             st = status_fail(STATUS_FAILED, "%s: the header is not valid JSON (byte %d): %s",
-                             f->path, error.position, error.text);
+                             f->path, error.position, json_error_reason(&error));
         else if (text[0] != '{' || !json_is_object(f->header))
             st = status_fail(STATUS_FAILED, "%s: the header is not a JSON object", f->path);
     }
