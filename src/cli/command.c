@@ -12,7 +12,7 @@ enum { MAX_COMMANDS = 32 };
 /* `cleave resnet18`: the command is missing. */
 static enum status check_network(const struct command_set *set, const char *word)
 {
-    for (const char *const *name = network_names(); *name; name++)
+    for (const char *const *name = network_names(); set->for_networks && *name; name++)
         if (strcasecmp(*name, word) == 0)
             return status_fail(STATUS_USAGE,
                                "'%s' is a network, and a command must come first: '%s %s %s' (or "

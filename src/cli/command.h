@@ -21,7 +21,8 @@ struct command_set {
     const char *examples;           /* printed below it; ends with a newline */
     const struct command *commands; /* ends with a NULL name */
     const char *const *options;     /* allowed in a command's place, ending with NULL */
-    const char *for_networks;       /* the command that is meant where a network stands alone */
+    const char *for_networks;       /* the command that is meant where a network stands alone; NULL:
+                                       none */
     bool whole_program;             /* its help lists exit codes and the environment */
 };
 
@@ -38,6 +39,7 @@ void command_leave_report(void);
 
 /* One per file of the same name. */
 enum status command_bench(int argc, char **argv) MUST_USE;
+enum status command_data(int argc, char **argv) MUST_USE;
 enum status command_machine(int argc, char **argv) MUST_USE;
 enum status command_pack(int argc, char **argv) MUST_USE;
 enum status command_plan(int argc, char **argv) MUST_USE;

@@ -31,7 +31,7 @@ enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for:
 struct train_options {
     const char *model, *schedule, *checkpoint, *weights, *plan, *trace, *run;
     const char *tensorboard, *no_decay, *rate_factors;
-    int64_t epochs, steps, warmup, seed, checkpoint_every;
+    int64_t epochs, steps, warmup, seed, checkpoint_every, skip_corrupt;
     double rate, weight_decay, timeout;
     struct forecast_options forecast; /* data, batches, backend, threads and the rest of the run */
     struct strategy_options split;
@@ -102,6 +102,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_FLAG("--no-eval", &o->forecast.no_eval, "skip the test after each epoch"),
         OPTION_INTEGER("--eval-batch", "N", &o->forecast.eval_batch, 1, GRAPH_LARGEST_BATCH, NULL,
                        "images in a step of the test [as --batch]"),
+        OPTION_INTEGER("--skip-corrupt", "N", &o->skip_corrupt, 0, INT64_C(1) << 40, "0",
+                       "replace up to N images that cannot be read, each by the next one that can, "
+                       "with a line for each ('cleave data check' lists all)"),
         OPTION_TEXT("--weights", "FILE", &o->weights, NULL,
                     "start from the weights in this .safetensors file [random]"),
         OPTION_TEXT("--checkpoint", "PATH", &o->checkpoint, NULL,
@@ -188,6 +191,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->schedule.warmup_steps = o->warmup;
     t->evaluate = !o->forecast.no_eval;
     t->eval_batch = o->forecast.eval_batch;
+    t->skip_corrupt = o->skip_corrupt;
     t->weights = o->weights;
     t->checkpoint = o->checkpoint;
     t->resume = o->resume;
@@ -344,16 +348,16 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
         predicted_s = v->described.step_s;
         error_s = v->described.error_s;
     }
-    return json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
-                     "done", "steps", (json_int_t)d->steps, "median_step_s",
-                     number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-                     number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
-                     (json_int_t)d->memory_bytes, "predicted_step_s",
-                     number_if(predicted_s > 0, predicted_s), "predicted_error_s",
-                     number_if(predicted_s > 0, error_s), "test_accuracy",
-                     number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
-                     "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
-                     v->info->workers, "plan", v->info->plan);
+    return json_pack(
+        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s, s:I}", "event", "done",
+        "steps", (json_int_t)d->steps, "median_step_s",
+        number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+        number_if(d->steps_run > 0, d->images_per_s), "memory_bytes", (json_int_t)d->memory_bytes,
+        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "predicted_error_s",
+        number_if(predicted_s > 0, error_s), "test_accuracy",
+        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "seconds",
+        d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers", v->info->workers, "plan",
+        v->info->plan, "skipped_images", (json_int_t)d->n_skipped);
 }
 
 static void log_places(const struct train_view *v)
@@ -384,6 +388,9 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
     if (d->evaluated)
         printf("test accuracy %.2f %%\n", 100 * d->test_accuracy);
+    if (d->n_skipped > 0)
+        printf("%lld image%s could not be read and %s replaced\n", (long long)d->n_skipped,
+               d->n_skipped == 1 ? "" : "s", d->n_skipped == 1 ? "was" : "were");
     if (d->steps_run > 0)
         auto_plan_compare(&v->options->planned, d->median_step_s);
     log_places(v);

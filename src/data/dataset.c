@@ -1,5 +1,7 @@
 #include "data/dataset.h"
 
+#include "base/printable.h"
+
 #include "data/source.h"
 #include "data/spec.h"
 
@@ -154,16 +156,22 @@ static void normalise(const dataset *d, const uint8_t *bytes, float *pixels)
         normalise_plane(bytes, d->scale[c], d->bias[c], n, pixels);
 }
 
-/* The same for n bytes that lie in the last quarter of `pixels` itself: float i ends at byte 4i +
- * 4, byte i lies at 3n + i, and 4i + 4 <= 3n + i + 1 for all i < n, so none is overwritten before
- * it is read. */
+/* The same for n bytes that lie in the last quarter of `pixels` itself, piece by piece through a
+ * copy: the floats up to `end` fill 4 end bytes, the bytes behind them begin at 3n + end, and 4 end
+ * <= 3n + end for all end <= n, so none is overwritten before it is read. */
 static void normalise_in_place(const dataset *d, float *pixels)
 {
+    enum { PIECE = 2048 };
+    uint8_t piece[PIECE];
     size_t n = (size_t)dataset_sample_floats(&d->source.info), at = 0;
     const uint8_t *bytes = (const uint8_t *)pixels + 3 * n;
     for (int c = 0; c < d->source.info.channels; c++)
-        for (size_t end = at + n / (size_t)d->source.info.channels; at < end; at++)
-            pixels[at] = (float)bytes[at] * d->scale[c] + d->bias[c];
+        for (size_t end = at + n / (size_t)d->source.info.channels; at < end;) {
+            size_t count = end - at < PIECE ? end - at : PIECE;
+            memcpy(piece, bytes + at, count);
+            normalise_plane(piece, d->scale[c], d->bias[c], count, pixels + at);
+            at += count;
+        }
 }
 
 enum status dataset_read(dataset *d, int64_t index, float *pixels, int32_t *label)
@@ -185,6 +193,38 @@ enum status dataset_read(dataset *d, int64_t index, float *pixels, int32_t *labe
     TRY(calls->decode(d->source.self, index, bytes, label));
     normalise_in_place(d, pixels);
     return STATUS_OK;
+}
+
+/* Memory that ran out says nothing about the file. */
+static bool is_files_fault(enum status st)
+{
+    return st == STATUS_FAILED && !status_is_no_memory();
+}
+
+enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, float *pixels,
+                                 int32_t *label, struct dataset_replaced *out, bool *replaced)
+{
+    struct status_error error;
+    int64_t n = d->source.info.n_samples;
+    enum status st = dataset_read(d, index, pixels, label);
+    *replaced = false;
+    if (!is_files_fault(st) || most_tries < 1)
+        return st;
+    status_take(st, &error);
+    for (int64_t i = 1; i <= most_tries && i < n; i++) {
+        int64_t by = (index + i) % n;
+        st = dataset_read(d, by, pixels, label);
+        if (st == STATUS_OK) {
+            *replaced = true;
+            *out = (struct dataset_replaced){.sample = index, .by = by};
+            printable_copy(out->why, sizeof out->why, error.message);
+            return STATUS_OK;
+        }
+        if (!is_files_fault(st))
+            return st;
+        status_clear();
+    }
+    return status_give(&error);
 }
 
 const char *dataset_sample_name(const dataset *d, int64_t index, char *buffer, size_t size)

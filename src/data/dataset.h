@@ -12,8 +12,8 @@
  *     synthetic:CxHxW/CLASSES[/COUNT]
  *
  * IDX, CIFAR and synthetic data are held (or made) in memory; images in folders are decoded when
- * they are read; packed files are mapped. Pixels come as floats [c, h, w], normalised per channel:
- * (x / 255 - mean) / std.
+ * they are read; samples of packed files are read from their place in the file. Pixels come as
+ * floats [c, h, w], normalised per channel: (x / 255 - mean) / std.
  *
  *     dataset *d;
  *     TRY(dataset_open("fashion-mnist", DATASET_TRAIN, NULL, &d));
@@ -76,6 +76,20 @@ const struct dataset_info *dataset_get_info(const dataset *d);
  * 0 <= *label < classes. Any number of threads may read at once. Nothing is allocated when
  * in_memory is set. On failure the content of pixels is unspecified. */
 enum status dataset_read(dataset *d, int64_t index, float *pixels, int32_t *label) MUST_USE;
+
+/* A sample that cannot be read, and the one that stands in its place. */
+struct dataset_replaced {
+    int64_t sample, by;
+    char why[400]; /* naming the file */
+};
+
+/* The same; but where the sample cannot be read, the next one that can (index + 1 and on, behind
+ * the last one the first) stands in its place, with its own label: a function of the files alone.
+ * *replaced is set, and *out says by what. Fails with the error of the sample asked for if none of
+ * the next `most_tries` can be read, or if memory ran out. */
+enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, float *pixels,
+                                 int32_t *label, struct dataset_replaced *out,
+                                 bool *replaced) MUST_USE;
 
 /* The floats of one sample: channels * height * width. */
 int64_t dataset_sample_floats(const struct dataset_info *info);

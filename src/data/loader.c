@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/random.h"
@@ -32,6 +33,9 @@ struct slot {
     struct status_error error;
     int64_t error_place; /* of the earliest sample that failed, so that the error is the same for
                             any number of threads */
+    struct dataset_replaced *replaced; /* [n_replaced], by place */
+    int64_t *replaced_places;
+    int n_replaced, replaced_room, places_room;
 };
 
 struct reader {
@@ -116,6 +120,7 @@ static bool claim(loader *l, struct chunk *out)
             s->batch = l->filling;
             s->n = part_size(l, s->batch);
             s->n_claimed = s->n_done = 0;
+            s->n_replaced = 0;
             s->error.status = STATUS_OK;
         }
         if (s->n_claimed < s->n) {
@@ -131,13 +136,44 @@ static bool claim(loader *l, struct chunk *out)
     return false;
 }
 
+/* In the order of the places, whatever thread comes first. */
+static enum status keep_replaced(struct slot *s, int64_t place, const struct dataset_replaced *r)
+{
+    int at = s->n_replaced, room = at + 1;
+    TRY(array_reserve(NULL, &s->replaced, room, &s->replaced_room, sizeof *s->replaced));
+    TRY(array_reserve(NULL, &s->replaced_places, room, &s->places_room, sizeof place));
+    for (; at > 0 && s->replaced_places[at - 1] > place; at--) {
+        s->replaced[at] = s->replaced[at - 1];
+        s->replaced_places[at] = s->replaced_places[at - 1];
+    }
+    s->replaced[at] = *r;
+    s->replaced_places[at] = place;
+    s->n_replaced = room;
+    return STATUS_OK;
+}
+
+static enum status read_sample(loader *l, const struct chunk *c, int64_t place, int64_t sample,
+                               float *pixels)
+{
+    struct dataset_replaced r;
+    bool replaced;
+    TRY(dataset_read_or_next(l->set, sample, l->options.skip_corrupt, pixels,
+                             &c->slot->labels[place], &r, &replaced));
+    if (!replaced)
+        return STATUS_OK;
+    (void)pthread_mutex_lock(&l->lock);
+    enum status st = keep_replaced(c->slot, place, &r);
+    (void)pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
 static enum status fill_place(struct reader *r, const struct chunk *c, int64_t place)
 {
     loader *l = r->loader;
     int64_t sample = sample_at(l, c->epoch, c->batch, place);
     atomic_store(&r->sample, sample);
     float *pixels = c->slot->images + place * l->sample_floats;
-    TRY(dataset_read(l->set, sample, pixels, &c->slot->labels[place]));
+    TRY(read_sample(l, c, place, sample, pixels));
     if (l->options.augment)
         augment_apply(l->set, l->options.seed, c->epoch, sample, pixels);
     return STATUS_OK;
@@ -174,6 +210,10 @@ static void free_loader(loader *l)
     (void)pthread_cond_destroy(&l->ready);
     (void)pthread_mutex_destroy(&l->lock);
     dataset_close(l->set);
+    for (int i = 0; l->slots && i < l->options.depth; i++) {
+        free(l->slots[i].replaced);
+        free(l->slots[i].replaced_places);
+    }
     free(l->slots);
     free(l->images);
     free(l->labels);
@@ -442,6 +482,8 @@ static enum status hand_over(loader *l, struct batch *out)
     out->first = part_first(l, l->handed);
     out->n_samples = s->n;
     out->n_global = global_size(l, l->handed);
+    out->replaced = s->replaced;
+    out->n_replaced = s->n_replaced;
     l->handed++;
     return STATUS_OK;
 }

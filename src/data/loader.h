@@ -54,6 +54,9 @@ struct loader_options {
     bool exact_parts;
     int64_t short_first, short_count;
     double timeout_s; /* the longest loader_next waits; default 300 */
+    /* Above 0: samples that cannot be read are replaced (dataset_read_or_next), and batches say
+     * so; `skip_corrupt` is how many others may be tried for one. */
+    int64_t skip_corrupt;
 };
 
 struct batch {
@@ -64,6 +67,8 @@ struct batch {
     int64_t n_global;      /* of the whole batch; 0 only at the end of the epoch */
     int64_t index;         /* the batch's place in its epoch, from 0 */
     int64_t wait_ns;       /* how long the caller waited for it */
+    const struct dataset_replaced *replaced; /* [n_replaced], by place; until the release */
+    int n_replaced;
 };
 
 typedef struct loader loader;

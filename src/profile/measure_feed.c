@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { LEAST_BATCHES = 8, MOST_BATCHES = 512, FEED_KEY_BYTES = 512 };
+enum { MOST_CORRUPT = 1000 }; /* in a row: training, which needs them, says what is corrupt */
 static const double BUDGET_S = 0.5;
 
 struct feed {
@@ -77,7 +78,13 @@ static void find_cost(struct feed *f, struct profile_cost *cost)
 static enum status time_feed(const struct feed_request *r, struct profile_cost *cost)
 {
     struct loader_options o = {
-        .batch = r->batch, .seed = 1, .shuffle = true, .augment = r->augment, .threads = 1};
+        .batch = r->batch,
+        .seed = 1,
+        .shuffle = true,
+        .augment = r->augment,
+        .threads = 1,
+        .skip_corrupt = MOST_CORRUPT,
+    };
     dataset *d;
     TRY(dataset_open(r->data, DATASET_TRAIN, NULL, &d));
     struct feed *f = calloc(1, sizeof *f);

@@ -139,6 +139,8 @@ static enum status open_loader(const struct crew_worker *w, dataset *set, struct
     o.count = whole.end - whole.begin;
     o.short_first = rest.begin;
     o.short_count = rest.end - rest.begin;
+    o.skip_corrupt = c->options.skip_corrupt;
+    out->crew = c;
     /* Threads for decoding are shared out like cores; data in memory needs one each. */
     if (!o.threads && c->n_places > 1 && !dataset_get_info(set)->in_memory)
         o.threads = int_min(c->threads, LOADER_MOST_THREADS);
@@ -166,6 +168,8 @@ static void close_worker(struct crew_worker *w)
         o->backend->device_close(w->device);
     loader_destroy(w->train.loader);
     loader_destroy(w->test.loader);
+    free(w->train.replaced);
+    free(w->test.replaced);
     if (w->end && !o->process)
         w->end->table->destroy(w->end);
 }
@@ -259,6 +263,7 @@ static enum status build(crew *c)
     TRY(crew_agree(o->process, make_workers(c)));
     TRY(crew_agree(o->process, check_alike(c)));
     TRY(crew_agree(o->process, crew_check_memory(c)));
+    TRY(crew_agree(o->process, crew_alloc_skips(c)));
     TRY(crew_agree(o->process, thread_team_run(c->thread_team, open_worker, c)));
     return describe(c);
 }
@@ -298,6 +303,8 @@ void crew_destroy(crew *c)
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         close_worker(&c->workers[i]);
     free(c->room);
+    free(c->seen[0]);
+    free(c->seen[1]);
     (void)pthread_mutex_destroy(&c->lock);
     arena_destroy(c->memory);
 }

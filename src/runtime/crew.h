@@ -53,6 +53,12 @@ struct crew_options {
     /* Batch, order and threads of each; the parts are the programs'. */
     struct loader_options train_loader, test_loader;
 
+    /* Samples that cannot be read, of both sets and all processes together, each counted once: so
+     * many are replaced (dataset_read_or_next), with a warning for each unless `skips_silently`;
+     * one more ends the run. 0: none is. */
+    int64_t skip_corrupt;
+    bool skips_silently;
+
     int trace_steps; /* keep the times of so many last training steps; 0: none */
 };
 
@@ -87,6 +93,7 @@ struct crew_info {
     const char *device;   /* of the first worker here */
     bool root;            /* this process has worker 0: it reads, writes and reports */
     bool alone;           /* no other process takes part */
+    int64_t n_skipped;    /* samples that were replaced so far, as skip_corrupt counts them */
 };
 const struct crew_info *crew_get_info(const crew *c);
 

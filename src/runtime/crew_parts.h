@@ -1,5 +1,6 @@
 /* crew_parts.h: the crew from inside: crew.c makes the workers, crew_run.c runs them,
- * crew_tensors.c moves parameters, crew_memory.c looks whether they fit, trace.c keeps times. */
+ * crew_tensors.c moves parameters, crew_memory.c looks whether they fit, crew_skips.c counts
+ * samples that cannot be read, trace.c keeps times. */
 #ifndef CLEAVE_RUNTIME_CREW_PARTS_H
 #define CLEAVE_RUNTIME_CREW_PARTS_H
 
@@ -11,10 +12,13 @@
 
 /* A loader as an executor's feed: each call gives the last batch back. */
 struct crew_feed {
-    loader *loader;  /* NULL: this worker loads nothing */
-    bool holds;      /* a batch that was not given back */
-    int taken;       /* batches of this run */
-    int64_t wait_ns; /* of this run */
+    const crew *crew;
+    loader *loader;                    /* NULL: this worker loads nothing */
+    bool holds;                        /* a batch that was not given back */
+    int taken;                         /* batches of this run */
+    int64_t wait_ns;                   /* of this run */
+    struct dataset_replaced *replaced; /* [n_replaced] of this run, in the order of the data */
+    int n_replaced, replaced_room;
 };
 
 /* The times of one run. */
@@ -51,6 +55,8 @@ struct crew {
     int n_places;                /* workers that share the same cores */
     int64_t clock_ns;            /* this process's clock when the crew was complete */
 
+    uint8_t *seen[2]; /* crew_skips.c: by set, a bit for each sample that was replaced; or NULL */
+
     /* ---- with other processes ---- */
     struct crew_report *mine, *all; /* room for the exchange after a run */
     float *room;                    /* room_count elements, for a tensor on its way */
@@ -75,10 +81,30 @@ enum status crew_learn_parts(crew *c) MUST_USE;
 void crew_keep_times(struct crew_worker *w, enum crew_program which, uint32_t step);
 enum status crew_alloc_times(struct crew_worker *w) MUST_USE;
 
+/* ---- crew_skips.c: samples that cannot be read ---- */
+
+/* Before the first run. */
+enum status crew_alloc_skips(crew *c) MUST_USE;
+/* What the loader's error means to the user. */
+enum status crew_explain_corrupt(const crew *c, enum status st) MUST_USE;
+/* Keeps what the batch had replaced, until the run has ended. */
+enum status crew_note_skips(struct crew_feed *f, const struct batch *b) MUST_USE;
+/* How many samples a worker here kept, and of the run on all processes the most: then all of them
+ * are counted, the root says them, and one too many fails alike on every process. */
+int64_t crew_most_skips(const crew *c, enum crew_program which);
+enum status crew_count_skips(crew *c, enum crew_program which, uint32_t step,
+                             int64_t most) MUST_USE;
+
 /* Whether the program trains. */
 static inline bool crew_trains(enum crew_program which)
 {
     return which < CREW_EVAL;
+}
+
+/* The data that the worker gets for the program. */
+static inline struct crew_feed *crew_feed_of(struct crew_worker *w, enum crew_program which)
+{
+    return crew_trains(which) ? &w->train : &w->test;
 }
 
 #endif

@@ -69,11 +69,6 @@ enum status crew_agree(comm *process, enum status mine)
 
 /* ---- data ---- */
 
-static struct crew_feed *feed_of(struct crew_worker *w, enum crew_program which)
-{
-    return crew_trains(which) ? &w->train : &w->test;
-}
-
 static void give_back(struct crew_feed *f)
 {
     if (f->holds)
@@ -84,7 +79,8 @@ static void give_back(struct crew_feed *f)
 static enum status take(struct crew_feed *f, struct batch *b)
 {
     give_back(f);
-    TRY(loader_next(f->loader, b));
+    TRY(crew_explain_corrupt(f->crew, loader_next(f->loader, b)));
+    TRY(crew_note_skips(f, b));
     if (b->n_global == 0)
         return status_fail(STATUS_FAILED, "the data ended after batch %lld", (long long)b->index);
     f->holds = true;
@@ -114,7 +110,7 @@ static enum status finish_feed(struct crew_feed *f, int n_steps)
 enum status crew_start_epoch(crew *c, enum crew_program which, int64_t epoch, int64_t first_batch)
 {
     for (int i = 0; i < c->info.n_local; i++) {
-        struct crew_feed *f = feed_of(&c->workers[i], which);
+        struct crew_feed *f = crew_feed_of(&c->workers[i], which);
         f->holds = false; /* loader_start gives it back */
         if (f->loader)
             TRY(loader_start(f->loader, epoch, first_batch));
@@ -146,11 +142,12 @@ static enum status run_worker(int number, void *user)
 {
     const struct run_call *call = user;
     struct crew_worker *w = &call->crew->workers[number];
-    struct crew_feed *data = feed_of(w, call->which);
+    struct crew_feed *data = crew_feed_of(w, call->which);
     struct executor_feed feed = {feed_executor, data};
     uint32_t step = call->states[0].step;
     data->taken = 0;
     data->wait_ns = 0;
+    data->n_replaced = 0;
     enum status st = executor_run(w->executor, w->executor_program[call->which], &feed,
                                   call->states, call->rules, w->results);
     if (st == STATUS_OK) {
@@ -170,6 +167,7 @@ static enum status run_worker(int number, void *user)
 /* Each process sends one to all others after a run. */
 struct crew_report {
     struct crew_words words;
+    int64_t n_skips;              /* crew_most_skips */
     struct crew_result results[]; /* by step */
 };
 
@@ -198,7 +196,7 @@ static void sum_local(crew *c, enum crew_program which, int n_steps, struct crew
                                       .compute_ns = r->compute_ns,
                                       .wait_ns = r->wait_ns,
                                       .communicate_ns = r->communicate_ns,
-                                      .data_ns = s == 0 ? feed_of(w, which)->wait_ns : 0};
+                                      .data_ns = s == 0 ? crew_feed_of(w, which)->wait_ns : 0};
             add_result(&sums[s], &one);
         }
     }
@@ -219,12 +217,13 @@ static enum status alloc_reports(crew *c, const comm *end)
 }
 
 static enum status sum_processes(crew *c, int n_steps, struct crew_result *sums,
-                                 struct crew_words *words)
+                                 struct crew_words *words, int64_t *n_skips)
 {
     comm *end = crew_process(c);
     TRY(alloc_reports(c, end));
     size_t n_bytes = report_bytes(n_steps);
     c->mine->words = *words;
+    c->mine->n_skips = *n_skips;
     memcpy(c->mine->results, sums, (size_t)n_steps * sizeof *sums);
     TRY(end->table->exchange(end, c->mine, (int64_t)n_bytes, c->all));
     memset(sums, 0, (size_t)n_steps * sizeof *sums);
@@ -233,6 +232,7 @@ static enum status sum_processes(crew *c, int n_steps, struct crew_result *sums,
             (const struct crew_report *)((const char *)c->all + (size_t)i * n_bytes);
         words->stop = int64_max(words->stop, r->words.stop);
         words->save = int64_max(words->save, r->words.save);
+        *n_skips = int64_max(*n_skips, r->n_skips);
         for (int s = 0; s < n_steps; s++)
             add_result(&sums[s], &r->results[s]);
     }
@@ -265,10 +265,13 @@ enum status crew_run(crew *c, enum crew_program which, const struct step_state *
         return status_fail(STATUS_FAILED, "the crew has no program for such a batch");
     TRY(thread_team_run(c->thread_team, run_worker, &call));
     sum_local(c, which, n_steps, results);
-    if (!c->info.alone) {
-        enum status st = sum_processes(c, n_steps, results, words ? words : &none);
-        if (st != STATUS_OK)
-            return name_step(&c->workers[0], states[0].step, st);
-    }
+    int64_t n_skips = crew_most_skips(c, which);
+    enum status st = STATUS_OK;
+    if (!c->info.alone)
+        st = sum_processes(c, n_steps, results, words ? words : &none, &n_skips);
+    if (st != STATUS_OK)
+        return name_step(&c->workers[0], states[0].step, st);
+    if (n_skips > 0)
+        TRY(crew_count_skips(c, which, states[0].step, n_skips));
     return find_losses(c, states, n_steps, results);
 }

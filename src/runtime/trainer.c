@@ -92,6 +92,7 @@ static enum status check_options(const struct trainer_options *o)
         return status_fail(STATUS_USAGE, "the time-out is %g s, it must be more than 0",
                            o->timeout_s);
     TRY(check_least("loader threads", o->loader_threads, 0));
+    TRY(check_least("corrupt samples to skip", o->skip_corrupt, 0));
     TRY(check_least("steps between checkpoints", o->checkpoint_every_steps, 0));
     TRY(check_real("seconds between checkpoints", o->checkpoint_every_s, 0, HUGE_VAL));
     TRY(check_least("warm-up steps", o->schedule.warmup_steps, 0));
@@ -261,6 +262,8 @@ static enum status create_crew(trainer *t)
                          .augment = o->augment,
                          .threads = o->loader_threads},
         .test_loader = {.batch = t->info.eval_batch, .threads = o->loader_threads},
+        .skip_corrupt = o->skip_corrupt,
+        .skips_silently = o->skips_silently,
         .trace_steps = !o->trace        ? 0
                        : o->trace_steps ? o->trace_steps
                                         : TRACE_STEPS};

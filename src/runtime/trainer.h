@@ -31,14 +31,17 @@
 /* Text belongs to the caller and must live until trainer_destroy. Start from
  * trainer_default_options(), which sets the defaults named below. */
 struct trainer_options {
-    const char *model;  /* a name of network.h; NULL: that of `graph` */
-    const char *data;   /* a spec of dataset.h */
-    int64_t data_limit; /* first samples of the train split alone; 0 (default): all */
-    int64_t batch;      /* default 64; more than there are samples: all of them */
-    int64_t epochs;     /* default 1; 0: no limit, then max_steps is needed */
-    int64_t max_steps;  /* steps in all, those before a resume included; 0 (default): no limit */
-    uint64_t seed;      /* default 1 */
-    bool augment;       /* random flips and crops of training images */
+    const char *model;    /* a name of network.h; NULL: that of `graph` */
+    const char *data;     /* a spec of dataset.h */
+    int64_t data_limit;   /* first samples of the train split alone; 0 (default): all */
+    int64_t batch;        /* default 64; more than there are samples: all of them */
+    int64_t epochs;       /* default 1; 0: no limit, then max_steps is needed */
+    int64_t max_steps;    /* steps in all, those before a resume included; 0 (default): no limit */
+    uint64_t seed;        /* default 1 */
+    bool augment;         /* random flips and crops of training images */
+    int64_t skip_corrupt; /* replace up to so many samples that cannot be read (crew.h); 0
+                             (default): none */
+    bool skips_silently;  /* without a warning for each; default false */
     double drop_probability; /* replaces every dropout's; negative (default): the network's own */
 
     const char *backend;      /* NULL (default): the best there is */
@@ -152,6 +155,7 @@ struct trainer_done {
     double seconds;       /* of trainer_run */
     bool evaluated;
     double test_loss, test_accuracy; /* of the last evaluation */
+    int64_t n_skipped;               /* samples that could not be read and were replaced */
 };
 
 /* Each may be NULL. A status other than OK ends the run with it. */

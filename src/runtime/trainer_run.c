@@ -276,6 +276,7 @@ static void summarise(trainer *t, int64_t start_ns)
     d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;
     d->memory_bytes = t->info.memory_bytes;
     d->bytes_moved = t->info.bytes_moved;
+    d->n_skipped = crew_get_info(t->crew)->n_skipped;
     d->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
 }
 

@@ -103,6 +103,8 @@ static enum status train(training *t)
     o.timeout_s = timeout_s;
     o.rule.learning_rate = learning_rate;
     o.evaluate = false;
+    o.skip_corrupt = ENDLESS; /* a trial is about time; the run itself says what is corrupt */
+    o.skips_silently = true;
     TRY(trainer_create(&o, &own));
     t->info = *trainer_get_info(own);
     t->steps_per_epoch = t->info.steps_per_epoch;
