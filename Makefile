@@ -1,6 +1,6 @@
 # The few commands; CMake does the work.
 #
-#   make             build ./build/cleave
+#   make             build ./build/cleave; fetch what reports are drawn with, if it is not there
 #   make quickstart  install what is missing, build, look at a network and train it
 #   make test        install what is missing, build and run everything that can fail; of large
 #                    matrices of tests a seeded sample
@@ -14,7 +14,7 @@
 #   make tsan        the tests under the thread sanitizer (build-tsan)
 #   make clean
 #
-# DEPS=no leaves the installed packages alone. JOBS=N builds and tests N things at a time.
+# DEPS=no installs and fetches nothing. JOBS=N builds and tests N things at a time.
 
 PREFIX ?= /usr/local
 DEPS ?= yes
@@ -27,6 +27,7 @@ export DEPS JOBS
 all: build
 
 build:
+	@[ "$(DEPS)" = no ] || tools/fetch-web.sh
 	@tools/build.sh build
 
 deps:

@@ -55,9 +55,9 @@ refused 2 "give both" machine --workers 2
 refused 1 "nowhere/m.json: cannot write" machine -o nowhere/m.json
 refused 1 "nowhere/m.json: cannot write" machine --measure --workers 2 -o nowhere/m.json
 echo '{"cleave_machine": 1, "nodes": [{"devices": ["p100"], "mem": 3}]}' >bad.json
-refused 2 "bad.json:1: nodes/0/mem: unknown key 'mem'" machine --machine bad.json
+refused 1 "bad.json:1: nodes/0/mem: unknown key 'mem'" machine --machine bad.json
 printf '{\n "cleave_machine": 1,\n}' >bad.json
-refused 2 "bad.json:3:" machine --machine bad.json
+refused 1 "bad.json:3:" machine --machine bad.json
 
 # Measured with two workers, on however many cores: figures that make sense, and a file of them.
 run 0 machine --measure --workers 2 -o here.json --json

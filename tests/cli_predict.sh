@@ -265,7 +265,7 @@ merge=(predict "${small[@]}" --plan plan.json --trace q.json --merge)
 refused 1 "none.json: cannot read" "${merge[@]}" none.json
 refused 2 "p.json: is no trace that 'cleave train --trace' wrote" "${merge[@]}" p.json
 echo '{"traceEvents": [}' >broken.json
-refused 2 "broken.json:1:" "${merge[@]}" broken.json
+refused 1 "broken.json:1:" "${merge[@]}" broken.json
 refused 2 "m.json: is of 3 workers, the plan has 2" predict "${small[@]}" --workers 2 --trace q.json \
     --merge m.json
 refused 2 "m.json: holds no complete run of batch 40" "${merge[@]}" m.json --batch 40

@@ -247,7 +247,7 @@ page study.html
 holds 'len(d["subjects"]) == 1 and len(d["subjects"][0]["study"]["points"]) == 3'
 holds 'len(d["subjects"][0]["limits"]["fixed"]["points"]) == 3'
 cp study.json deep/run/limits.json
-refused 2 "limits.json: is not what 'cleave bench limits --json' prints" report deep/run -o study.html
+refused 1 "limits.json: is not what 'cleave bench limits --json' prints" report deep/run -o study.html
 rm deep/run/limits.json
 # a search that kept its plans is a report by itself
 details=(plan lenet5 --data $data --batch 64 --machine 1x4:p100)
@@ -325,15 +325,15 @@ refused 2 "is a checkpoint, which no report shows; give it the directory of a ru
 printf 'PK\3\4\0\0' >weights.pt
 refused 2 "weights.pt: is no text, and nothing that a report can show" report weights.pt
 printf '{"a": 1,\n  b}' >broken.json
-refused 2 "broken.json:2:" report broken.json
+refused 1 "broken.json:2:" report broken.json
 printf '{"displayTimeUnit":"ms"}\n' >bad.trace
-refused 2 "is no trace" report bad.trace
+refused 1 "is no trace" report bad.trace
 { head -n 3 p.trace; echo '{"ph":"X",'; } >bad.trace
-refused 2 "bad.trace:4:" report bad.trace
+refused 1 "bad.trace:4:" report bad.trace
 sed 's/"pid":1,/"pid":4294967297,/' p.trace >bad.trace
-refused 2 "a slice of worker 4294967297, of 2" report bad.trace
+refused 1 "a slice of worker 4294967297, of 2" report bad.trace
 sed '/"model"/d' plan.json >nameless.json
-refused 2 "does not say which network" report nameless.json
+refused 1 "does not say which network" report nameless.json
 refused 1 "cannot write" report deep/run -o missing/one.html
 cp -r deep/run $'odd\xff'
 refused 2 "this name is no UTF-8" report $'odd\xff'

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/numbers.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -241,6 +242,62 @@ static void test_unknown_name_says_what_is_allowed(void **state)
     status_clear();
 }
 
+/* ---- control characters ---- */
+
+static void test_printable(void **state)
+{
+    static const struct {
+        const char *text, *printed;
+    } cases[] = {
+        {"plain", "plain"},
+        {"", ""},
+        {"a\x1b[31mb\x07", "a\\x1b[31mb\\x07"},
+        {"line\nnext\tcell\r", "line\\nnext\\tcell\\r"},
+        {"a\x7f", "a\\x7f"},
+        {"Grüße 漢 😀", "Grüße 漢 😀"},
+        {"\xc2\x9b[31m", "\\xc2\\x9b[31m"}, /* CSI as a character */
+        {"\x9b[31m", "\\x9b[31m"},          /* and as a byte */
+        {"latin \xe9t\xe9", "latin \\xe9t\\xe9"},
+        {"cut \xe6\xbc", "cut \\xe6\\xbc"},
+        {"\xc0\x80 \xe0\x80\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xff",
+         "\\xc0\\x80 \\xe0\\x80\\x80 \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xff"}, /* overlong,
+                                                                                      surrogate */
+        {"a\\b", "a\\b"},
+    };
+    (void)state;
+    char out[80], again[80], small[6];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        printable_copy(out, sizeof out, cases[i].text);
+        assert_string_equal(out, cases[i].printed);
+        printable_copy(again, sizeof again, out);
+        assert_string_equal(again, out);
+        assert_int_equal(printable_is(cases[i].text), strcmp(cases[i].text, out) == 0);
+    }
+    printable_copy(small, sizeof small, "abcé漢"); /* no character is cut */
+    assert_string_equal(small, "abcé");
+    printable_copy(small, sizeof small, "abc\x1b");
+    assert_string_equal(small, "abc");
+}
+
+static char logged[100];
+
+static void keep_line(void *user, const char *line)
+{
+    (void)user;
+    (void)snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void test_messages_are_printable(void **state)
+{
+    (void)state;
+    assert_fails(status_fail(STATUS_FAILED, "%s: cannot open", "a\x1b[2J\nb"), STATUS_FAILED,
+                 "a\\x1b[2J\\nb: cannot open");
+    log_set_sink(keep_line, NULL);
+    log_warn("%s", "a\x1b[2J");
+    log_set_sink(NULL, NULL);
+    assert_string_equal(logged, "a\\x1b[2J");
+}
+
 /* ---- JSON ---- */
 
 static void open_json(struct json_text *t, const char *text, bool says_paths)
@@ -280,24 +337,46 @@ static void test_json_values(void **state)
     json_close(&t);
 }
 
+static void test_json_blames_the_file_or_the_request(void **state)
+{
+    (void)state;
+    struct json_text t = {.name = "f", .text = "{\"a\": 1", .n_bytes = 7, .typed = true};
+    assert_fails(json_open(&t), STATUS_USAGE, "f:1: column");
+    t.typed = false;
+    assert_fails(json_open(&t), STATUS_FAILED, "f:1: column");
+    t.text = "[\"a\\u0000b\"]";
+    t.n_bytes = strlen(t.text);
+    assert_int_equal(json_open(&t), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "a text with the character \\u0000"));
+    assert_null(strstr(status_message(), "JSON_ALLOW_NUL"));
+    status_clear();
+    open_json(&t, "{\"name\": \"a\\u001b[31m\"}", false);
+    const char *text = "default";
+    assert_fails(json_read_text(json_member(json_top(&t), "name"), &text), STATUS_FAILED,
+                 "name must be text without control characters");
+    assert_fails(json_refuse(json_top(&t), "of another network"), STATUS_USAGE,
+                 "f:1: of another network");
+    json_close(&t);
+}
+
 static void test_json_errors(void **state)
 {
     static const char *const keys[] = {"alpha", NULL};
     struct json_text t = {.name = "f", .text = "{\n\"a\" 1}", .n_bytes = 8};
     int number;
     (void)state;
-    assert_fails(json_open(&t), STATUS_USAGE, "f:2: column");
+    assert_fails(json_open(&t), STATUS_FAILED, "f:2: column");
     open_json(&t, "{\"a,]\\\"\": \"}\",\n\"list\": [[1, 2],\n\"x\"],\n\"alpa\": 0}", true);
     struct json_place top = json_top(&t), list = json_member(top, "list");
-    assert_fails(json_read_int(json_element(list, 1), 0, 9, &number), STATUS_USAGE,
+    assert_fails(json_read_int(json_element(list, 1), 0, 9, &number), STATUS_FAILED,
                  "f:3: list/1 must be a whole number from 0 to 9");
-    assert_fails(json_fail(json_element(json_element(list, 0), 1), "no"), STATUS_USAGE,
+    assert_fails(json_fail(json_element(json_element(list, 0), 1), "no"), STATUS_FAILED,
                  "f:2: list/0/1: no");
-    assert_fails(json_check_object(list, NULL), STATUS_USAGE, "f:2: list must be an object");
-    assert_fails(json_check_list(top, 0, SIZE_MAX), STATUS_USAGE, "f:1: a thing must be a list");
-    assert_fails(json_check_version(top, "alpa", 1), STATUS_USAGE, "f:4: alpa: the thing is of");
-    assert_fails(json_check_version(top, "none", 1), STATUS_USAGE, "f:1: this is no thing");
-    assert_fails(json_fail_unknown(json_member(top, "alpa"), "key", "alpa", keys), STATUS_USAGE,
+    assert_fails(json_check_object(list, NULL), STATUS_FAILED, "f:2: list must be an object");
+    assert_fails(json_check_list(top, 0, SIZE_MAX), STATUS_FAILED, "f:1: a thing must be a list");
+    assert_fails(json_check_version(top, "alpa", 1), STATUS_FAILED, "f:4: alpa: the thing is of");
+    assert_fails(json_check_version(top, "none", 1), STATUS_FAILED, "f:1: this is no thing");
+    assert_fails(json_fail_unknown(json_member(top, "alpa"), "key", "alpa", keys), STATUS_FAILED,
                  "f:4: alpa: unknown key 'alpa': did you mean 'alpha'? (allowed: alpha)");
     json_close(&t);
 }
@@ -633,7 +712,10 @@ int main(void)
         cmocka_unit_test(test_nearest_name),
         cmocka_unit_test(test_unknown_name_says_what_is_allowed),
         cmocka_unit_test(test_json_values),
+        cmocka_unit_test(test_json_blames_the_file_or_the_request),
         cmocka_unit_test(test_json_errors),
+        cmocka_unit_test(test_printable),
+        cmocka_unit_test(test_messages_are_printable),
         cmocka_unit_test(test_parse_integer),
         cmocka_unit_test(test_parse_real),
         cmocka_unit_test(test_array),

@@ -314,11 +314,11 @@ static void test_files(void **state)
     assert_int_equal(m->n_links, 2);
     machine_destroy(m);
     test_write_file(path, "", 0);
-    assert_fails(machine_parse(path, &m), STATUS_USAGE, "m.json:1:");
+    assert_fails(machine_parse(path, &m), STATUS_FAILED, "m.json:1:");
     test_write_file(path, "<a>", 3);
-    assert_fails(machine_parse(path, &m), STATUS_USAGE, "m.json: ");
+    assert_fails(machine_parse(path, &m), STATUS_FAILED, "m.json: ");
     test_write_file(path, "<topology version=\"9.9\"></topology>", 35);
-    assert_fails(machine_parse(path, &m), STATUS_USAGE, "m.json: ");
+    assert_fails(machine_parse(path, &m), STATUS_FAILED, "m.json: ");
     assert_fails(machine_parse(test_folder(), &m), STATUS_FAILED, "cannot read");
 }
 
@@ -364,6 +364,16 @@ static const struct {
      "m.json:1: two links are named 'a'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"name\": \"x\"}], " NODES "}",
      "m.json:1: device kind 'x': peak and reached figures must be from 1 to 1e24"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"x\", "
+     "\"reached_flops_per_s\": 1e-300}], " NODES "}",
+     "m.json:1: device kind 'x': peak and reached figures must be from 1 to 1e24"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"x\", "
+     "\"peak_flops_per_s\": 1e300}], " NODES "}",
+     "m.json:1: device kind 'x': peak and reached figures must be from 1 to 1e24"},
+    {"{\"cleave_machine\": 1, \"links\": [{\"name\": \"a\", \"bytes_per_s\": 1e300}], " NODES "}",
+     "m.json:1: link 'a': its bandwidth must be from 1 to 1e24 bytes a second"},
+    {"{\"cleave_machine\": 1, \"name\": \"a\\u001b[2J\", " NODES "}",
+     "m.json:1: name must be text without control characters"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"x\"}], " NODES "}",
      "m.json:1: kinds/0: unknown device 'x'"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\"}, {\"like\": \"p100\"}], " NODES "}",
@@ -406,7 +416,8 @@ static void test_file_mistakes(void **state)
     for (size_t i = 0; i < sizeof file_mistakes / sizeof *file_mistakes; i++)
         assert_fails(
             machine_parse_json(file_mistakes[i].text, strlen(file_mistakes[i].text), "m.json", &m),
-            STATUS_USAGE, file_mistakes[i].part);
+            STATUS_FAILED, file_mistakes[i].part);
+    assert_fails(machine_parse("{\"cleave_machine\": 2}", &m), STATUS_USAGE, "the machine:1:");
 }
 
 /* ---- hwloc ---- */

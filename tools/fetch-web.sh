@@ -21,7 +21,7 @@ done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 skip() {
-    echo "fetch-web: $*; 'cleave report' will not be able to draw" >&2
+    echo "fetch-web: $*; 'cleave report' will not be able to write reports" >&2
     exit 0
 }
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "this is not a Debian system"
@@ -31,7 +31,9 @@ trap 'rm -rf "$work"' EXIT
 for entry in "${missing[@]}"; do
     IFS=: read -r name package file <<<"$entry"
     echo "fetching: $package"
-    (cd "$work" && apt-get -q download "$package") >"$work/log" 2>&1 ||
+    # A machine without a network must not wait long for every build.
+    (cd "$work" && apt-get -q -o Acquire::Retries=0 -o Acquire::http::Timeout=10 \
+        -o Acquire::https::Timeout=10 download "$package") >"$work/log" 2>&1 ||
         skip "cannot fetch $package: $(tail -n 1 "$work/log")"
     dpkg-deb -x "$work"/"$package"_*.deb "$work/$name"
     [[ -s $work/$name/$file ]] || skip "$package has no $file"

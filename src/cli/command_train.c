@@ -13,6 +13,7 @@
 #include "cli/run_description.h"
 #include "cli/run_options.h"
 #include "cli/strategy_options.h"
+#include "report/report.h"
 #include "report/tensorboard.h"
 #include "runtime/crew.h"
 #include "runtime/guard.h"
@@ -476,6 +477,10 @@ static enum status train(const struct train_options *o, struct trainer_options *
     TRY_GOTO(st, crew_agree(options->process, open_outputs(o, &view)), out);
     if (view.info->root)
         print_start(o, view.info);
+    if (view.info->root && view.record && report_check_build() != STATUS_OK) {
+        log_warn("%s", status_message()); /* before the hours of training, and not behind them */
+        status_clear();
+    }
     if (view.record)
         begin_record(&view, options);
     TRY_GOTO(st, trainer_run(t, &calls, &view), out);

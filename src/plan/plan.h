@@ -122,8 +122,8 @@ struct range plan_part(const struct plan_cut *cut, int i, int64_t extent);
 void plan_piece_box(const struct plan_layer *layer, const struct loop_nest *nest, int i,
                     struct box *box);
 
-/* Reads, resolves defaults against the graph, and checks. Every mistake is STATUS_USAGE and begins
- * with "FILE:LINE: "; a file that cannot be read is STATUS_FAILED. */
+/* Reads, resolves defaults against the graph, and checks. Every mistake is STATUS_FAILED and begins
+ * with "FILE:LINE: "; a sound plan of another network is STATUS_USAGE. */
 enum status plan_read(const char *path, const struct graph *graph, struct plan **out) MUST_USE;
 
 /* The same from text; `where` stands for the file's name in errors. */

@@ -126,7 +126,7 @@ static enum status add_plan(const struct report_request *r, json_t *page, const 
     struct graph *graph;
     struct plan *plan;
     if (!model)
-        return status_fail(STATUS_USAGE,
+        return status_fail(STATUS_FAILED,
                            "%s: does not say which network it is for: add \"model\": \"lenet5\", "
                            "for example",
                            path);
@@ -215,6 +215,7 @@ static enum status add_json(const struct report_request *r, json_t *page, const 
                            shown_paths);
     if (strcmp(kind, "plan") == 0)
         return add_plan(r, page, path, root);
+    TRY(report_check_types(path, kind, root));
     TRY(find_subject(page, kind, path, &subject));
     TRY(set(subject, kind, json_incref(root)));
     model = json_string_value(json_object_get(root, "model"));
@@ -291,7 +292,7 @@ static enum status add_file(const struct report_request *r, json_t *page, const 
 /* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
 static enum status leave_out(enum status st)
 {
-    if (st != STATUS_USAGE)
+    if (st != STATUS_FAILED || status_is_no_memory())
         return st;
     log_warn("%s; the report goes without this file", status_message());
     status_clear();
@@ -315,8 +316,14 @@ static enum status read_member(const char *directory, const char *name, const ch
     const char *kind = find_kind(root);
     if (!ours && (!kind || strcmp(kind, key) != 0)) {
         json_decref(root);
-        return status_fail(STATUS_USAGE, "%s: is not what 'cleave bench limits --json' prints",
+        return status_fail(STATUS_FAILED, "%s: is not what 'cleave bench limits --json' prints",
                            path);
+    }
+    /* A run of another version, or that somebody edited: the page says what is wrong, and draws the
+     * rest. */
+    if (report_check_types(path, key, root) != STATUS_OK) {
+        log_warn("%s; the report goes without what is wrong", status_message());
+        status_clear();
     }
     return set(subject, key, root);
 }

@@ -18,9 +18,13 @@ enum status report_gather(const struct report_request *request, json_t *page) MU
 /* Steps, epochs and the end of a training, from JSON lines (training_events.c). */
 enum status report_read_events(const char *path, json_t *subject) MUST_USE;
 
-/* STATUS_FAILED or STATUS_USAGE naming the file, and where it is broken. */
+/* STATUS_FAILED, naming the file and where it is broken. */
 enum status report_load_json(const char *path, json_t **out) MUST_USE;
 enum status report_fail_json(const char *path, int line, const json_error_t *error) MUST_USE;
+
+/* Whether the file has the types that the page draws; `kind` is the key in the subject: "network".
+ * STATUS_FAILED names the file and the first member of another type. */
+enum status report_check_types(const char *path, const char *kind, const json_t *root) MUST_USE;
 
 /* The page around the data (page.c). */
 enum status report_write_page(const json_t *page, const char *path) MUST_USE;

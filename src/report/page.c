@@ -28,14 +28,14 @@ static const struct report_file *find_file(const char *name)
     return NULL;
 }
 
-static enum status check_libraries(void)
+enum status report_check_build(void)
 {
     for (int i = 0; libraries[i]; i++)
         if (!find_file(libraries[i]))
             return status_fail(
                 STATUS_FAILED,
-                "this build cannot write reports: it was made without %s. Run 'make deps' (it "
-                "fetches Debian's libjs-chart.js, node-d3 and node-dagre-layout), then 'make'",
+                "this build cannot write reports: it was made without %s. With a network 'make' "
+                "fetches it, from Debian's libjs-chart.js, node-d3 and node-dagre-layout",
                 libraries[i]);
     return STATUS_OK;
 }
@@ -146,7 +146,7 @@ static void put_date(json_t *page)
 
 enum status report_write(const struct report_request *request)
 {
-    TRY(check_libraries());
+    TRY(report_check_build());
     json_t *page = json_object();
     put_date(page);
     enum status st = report_gather(request, page);

@@ -51,10 +51,13 @@ struct report_request {
     void *user;
 };
 
-/* STATUS_USAGE for a path that is nothing of the above, with line and column where it is broken
- * JSON; STATUS_FAILED for a file that cannot be read or written, and where the build had no
+/* STATUS_USAGE for a path that is nothing of the above; STATUS_FAILED for a file that cannot be read
+ * or written, that is broken (with line and column, or the member), and where the build had no
  * libraries. */
 enum status report_write(const struct report_request *request) MUST_USE;
+
+/* STATUS_FAILED where the build had no libraries to draw with: no report can be written. */
+enum status report_check_build(void) MUST_USE;
 
 /* The network as the report draws it; also kept with a run. NULL if memory ran out. */
 json_t *report_network(const struct graph *graph);
