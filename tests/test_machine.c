@@ -173,6 +173,7 @@ static void test_string_mistakes(void **state)
         {"", "unknown machine ''"},
         {"synthetic:", "synthetic:"},
         {"synthetic:bottle:3", "synthetic:bottle:3"},
+        {"synthetic:bot\x1b[2Jtle:3", "synthetic:bot\\x1b[2Jtle:3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_fails(machine_parse(cases[i].text, &m), STATUS_USAGE, cases[i].part);
@@ -450,6 +451,11 @@ static void test_hwloc(void **state)
     assert_round_trip(m);
     machine_destroy(core);
     machine_destroy(m);
+    /* hwloc would take minutes, and the machine be refused then */
+    assert_fails(machine_parse("synthetic:package:2(indexes=0,1) [numa] core:65536 pu:1", &m),
+                 STATUS_USAGE, "describes 131072 processing units, at most 8192");
+    assert_fails(machine_parse("synthetic:99999999999 99999999999 2", &m), STATUS_USAGE,
+                 "processing units, at most 8192");
 
     m = parse(TESTS_DIR "/fixtures/host_gpus.xml");
     assert_int_equal(m->n_devices, 2); /* the GPUs, not the cores */

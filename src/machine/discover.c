@@ -1,15 +1,20 @@
 /* Hosts through hwloc: this host, an XML file, or a synthetic string. */
 #include "machine/builder.h"
 
+#include "base/log.h"
 #include "base/numbers.h"
 
 #include <hwloc.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+/* Threads of the cores of as many devices as a machine may have. */
+enum { MOST_DESCRIBED = 2 * MACHINE_MAX_DEVICES };
 
 enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002, PCI_DISPLAY = 0x03, XML_LEAST_BYTES = 16 };
 
@@ -216,12 +221,38 @@ enum status machine_parse_xml(const char *text, size_t n_bytes, const char *wher
     return st;
 }
 
+/* What the levels of a description multiply to: "package:2 core:8 pu:1", "2 8 1",
+ * "numa:2(memory=4G) [l2] core:4". hwloc takes minutes for a hundred thousand of them. */
+static double count_described(const char *at)
+{
+    double all = 1;
+    while (*at) {
+        size_t length = strcspn(at, " \t\n([");
+        const char *colon = memchr(at, ':', length), *number = colon ? colon + 1 : at;
+        if (length > 0 && *number >= '0' && *number <= '9')
+            all *= strtod(number, NULL);
+        at += length;
+        if (*at == '(' || *at == '[') /* attributes, and what is attached */
+            at += strcspn(at, ")]");
+        at += *at != '\0';
+    }
+    return all;
+}
+
 enum status machine_parse_synthetic(const char *text, struct machine **out)
 {
     hwloc_topology_t t;
     struct machine_host h = {0};
     const char *description = strchr(text, ':') + 1;
-    if (!load(set_synthetic, description, strlen(description), &t))
+    if (count_described(description) > MOST_DESCRIBED)
+        return status_fail(STATUS_USAGE,
+                           "machine '%.120s': describes %.0f processing units, at most %d are "
+                           "looked at",
+                           text, count_described(description), MOST_DESCRIBED);
+    log_progress("reading %.60s", text); /* thousands of units take seconds */
+    bool loaded = load(set_synthetic, description, strlen(description), &t);
+    log_progress_end();
+    if (!loaded)
         return status_fail(STATUS_USAGE,
                            "machine '%.120s': hwloc does not understand it; it is like "
                            "'synthetic:package:2 core:8 pu:1'",

@@ -363,13 +363,13 @@ static enum status check_kinship(const struct program *const *programs, int n_pr
     return STATUS_OK;
 }
 
-enum status verify_programs(const struct program *const *programs, int n_programs)
+static enum status check_all(const struct program *const *programs, int n_programs,
+                             struct holdings *holdings, arena *scratch)
 {
-    TRY(check_kinship(programs, n_programs));
     struct progress progress = {0};
     for (int u = 0; u < n_programs; u++) {
         progress_show(&progress, (double)u / n_programs, "checking the workers' programs");
-        TRY(verify_program(programs[u]));
+        TRY(check_program(programs[u], holdings));
     }
     struct world w = {.graph = programs[0]->graph,
                       .plan = programs[0]->plan,
@@ -377,9 +377,21 @@ enum status verify_programs(const struct program *const *programs, int n_program
                       .n_micros = programs[0]->n_micros,
                       .n_steps = programs[0]->n_steps,
                       .n_workers = n_programs,
-                      .programs = programs};
-    TRY(arena_create(&w.scratch));
-    enum status st = check_together(&w);
-    arena_destroy(w.scratch);
+                      .programs = programs,
+                      .holdings = holdings,
+                      .scratch = scratch};
+    return check_together(&w);
+}
+
+enum status verify_programs(const struct program *const *programs, int n_programs)
+{
+    struct holdings holdings;
+    arena *scratch;
+    TRY(check_kinship(programs, n_programs));
+    TRY(arena_create(&scratch));
+    enum status st = holdings_create(programs[0]->graph, programs[0]->plan, scratch, &holdings);
+    if (st == STATUS_OK)
+        st = check_all(programs, n_programs, &holdings, scratch);
+    arena_destroy(scratch);
     return st;
 }

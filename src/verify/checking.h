@@ -13,6 +13,13 @@ enum status check_fail(const struct program *p, int number, const char *format, 
 /* The buffer that b lies in, or b itself. */
 int check_root(const struct program *p, int b);
 
+/* ---- one_program.c ---- */
+
+struct holdings;
+
+/* verify_program, with the plan's holdings. */
+enum status check_program(const struct program *p, struct holdings *holdings) MUST_USE;
+
 /* ---- access_lists.c ---- */
 
 /* Numbers are in range, buffers are large enough, and every instruction lists exactly the buffers
@@ -24,6 +31,41 @@ enum status check_lists(const struct program *p) MUST_USE;
 /* Waits are sound and order everything that meets in memory; every read finds the value written for
  * it. */
 enum status check_memory(const struct program *p) MUST_USE;
+
+/* ---- holdings.c: which pieces and regions of parameters each worker has, as the plan says ---- */
+
+struct param_region {
+    struct range range[SHAPE_MAX_RANK];
+};
+
+struct param_regions {
+    int n;
+    struct param_region *list; /* no two are equal */
+};
+
+/* Looked up for every pair of workers, so found once for all programs of a plan. One thread at a
+ * time uses it. */
+struct holdings {
+    int n_workers;
+    int *piece;                    /* [node][worker]; -1: none */
+    int *kind;                     /* [param][worker]: which of its regions; -1: none */
+    struct param_regions *regions; /* [param] */
+    struct op_piece **pieces;      /* [node][worker][size], when first asked for; NULL: not yet */
+    arena *memory;
+};
+
+enum status holdings_create(const struct graph *graph, const struct plan *plan, arena *memory,
+                            struct holdings *out) MUST_USE;
+
+static inline int holdings_piece(const struct holdings *h, int node, int worker)
+{
+    return h->piece[(size_t)node * (size_t)h->n_workers + (size_t)worker];
+}
+
+static inline int holdings_kind(const struct holdings *h, int param, int worker)
+{
+    return h->kind[(size_t)param * (size_t)h->n_workers + (size_t)worker];
+}
 
 /* ---- expected.c: the contents that buffers must have, from graph and plan ---- */
 
@@ -42,10 +84,10 @@ struct world {
     int n_micros, n_steps;                 /* micro-batches of a step */
     int n_workers;                         /* of the plan */
     const struct program *const *programs; /* by worker; NULL: not known */
+    struct holdings *holdings;
     arena *scratch;
     struct node_group *groups; /* by node */
     bool *identity;            /* [node][worker]: its output is its input */
-    struct op_piece **pieces;  /* [node][worker][size]; NULL: not looked at yet */
     struct content **contents; /* by worker and buffer */
     int **updates;             /* by worker and parameter: how many so far */
 };
@@ -116,7 +158,7 @@ enum status meaning_reduce(struct world *w, const struct comm_reduction *r,
                            const int *numbers) MUST_USE;
 
 /* Runs one worker's program alone. */
-enum status check_meaning(const struct program *p) MUST_USE;
+enum status check_meaning(const struct program *p, struct holdings *holdings) MUST_USE;
 
 /* ---- params_and_results.c: before the first instruction, and behind the last ---- */
 

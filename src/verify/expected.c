@@ -17,17 +17,9 @@ int64_t world_count_samples(const struct world *w, int m)
     return (m % w->n_micros + 1) * w->graph->batch / w->n_micros - world_first_sample(w, m);
 }
 
-static int piece_number(const struct plan_layer *layer, int worker)
-{
-    for (int i = 0; i < layer->n_pieces; i++)
-        if (layer->workers[i] == worker)
-            return i;
-    return -1;
-}
-
 static enum status make_piece(struct world *w, int node, int worker, int64_t n, struct op_piece *to)
 {
-    int number = piece_number(&w->plan->layers[node], worker);
+    int number = holdings_piece(w->holdings, node, worker);
     to->empty = true;
     if (number < 0)
         return STATUS_OK;
@@ -45,11 +37,12 @@ enum status world_get_piece(struct world *w, int node, int worker, int m,
     int64_t n = world_count_samples(w, m);
     size_t larger = n > w->graph->batch / w->n_micros; /* micro-batches come in two sizes */
     size_t index = ((size_t)node * (size_t)w->n_workers + (size_t)worker) * 2 + larger;
-    if (!w->pieces[index]) {
-        TRY(arena_alloc(w->scratch, sizeof **w->pieces, &w->pieces[index]));
-        TRY(make_piece(w, node, worker, n, w->pieces[index]));
+    struct op_piece **piece = &w->holdings->pieces[index];
+    if (!*piece) {
+        TRY(arena_alloc(w->holdings->memory, sizeof **piece, piece));
+        TRY(make_piece(w, node, worker, n, *piece));
     }
-    *out = w->pieces[index]->empty ? NULL : w->pieces[index];
+    *out = (*piece)->empty ? NULL : *piece;
     return STATUS_OK;
 }
 
@@ -57,28 +50,18 @@ enum status world_get_piece(struct world *w, int node, int worker, int m,
 
 bool world_get_param(const struct world *w, int param, int worker, struct range *region)
 {
-    int number = w->graph->params[param].node;
-    const struct graph_node *node = &w->graph->nodes[number];
-    int piece = piece_number(&w->plan->layers[number], worker), k = param - node->first_param;
-    if (piece < 0)
+    int kind = holdings_kind(w->holdings, param, worker);
+    if (kind < 0)
         return false;
-    struct range all[OP_MAX_PARAMS][SHAPE_MAX_RANK];
-    struct loop_nest nest;
-    struct box box;
-    op_get_loops(&node->op, &nest);
-    plan_piece_box(&w->plan->layers[number], &nest, piece, &box);
-    if (op_get_piece_params(&nest, &box, all) <= k)
-        return false;
-    memset(region, 0, SHAPE_MAX_RANK * sizeof *region);
-    memcpy(region, all[k], (size_t)w->graph->params[param].spec.shape.rank * sizeof *region);
+    memcpy(region, w->holdings->regions[param].list[kind].range,
+           sizeof w->holdings->regions[param].list[kind].range);
     return true;
 }
 
 bool world_shares_param(const struct world *w, int param, int a, int b)
 {
-    struct range x[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
-    return world_get_param(w, param, a, x) && world_get_param(w, param, b, y) &&
-           memcmp(x, y, sizeof x) == 0;
+    int kind = holdings_kind(w->holdings, param, a);
+    return kind >= 0 && kind == holdings_kind(w->holdings, param, b);
 }
 
 /* Servers keep whole parameters. Where one holder's region is whole, so are all others'. */
@@ -396,7 +379,6 @@ enum status world_create(struct world *w)
     size_t n_nodes = (size_t)w->graph->n_nodes, n_workers = (size_t)w->n_workers;
     TRY(arena_alloc_array(w->scratch, n_nodes, sizeof *w->groups, &w->groups));
     TRY(arena_alloc_array(w->scratch, n_nodes * n_workers, sizeof *w->identity, &w->identity));
-    TRY(arena_alloc_array(w->scratch, n_nodes * n_workers * 2, sizeof *w->pieces, &w->pieces));
     TRY(arena_alloc_array(w->scratch, n_workers, sizeof *w->contents, &w->contents));
     TRY(arena_alloc_array(w->scratch, n_workers, sizeof *w->updates, &w->updates));
     for (size_t i = 0; i < n_nodes; i++)

@@ -101,10 +101,22 @@ static enum status check_places(const struct program *p)
     return STATUS_OK;
 }
 
-enum status verify_program(const struct program *p)
+enum status check_program(const struct program *p, struct holdings *holdings)
 {
     TRY(check_places(p));
     TRY(check_lists(p));
     TRY(check_memory(p));
-    return check_meaning(p);
+    return check_meaning(p, holdings);
+}
+
+enum status verify_program(const struct program *p)
+{
+    struct holdings holdings;
+    arena *memory;
+    TRY(arena_create(&memory));
+    enum status st = holdings_create(p->graph, p->plan, memory, &holdings);
+    if (st == STATUS_OK)
+        st = check_program(p, &holdings);
+    arena_destroy(memory);
+    return st;
 }

@@ -710,14 +710,15 @@ static enum status run_alone(struct world *w, const struct program *p)
     return meaning_end(w, p->worker);
 }
 
-enum status check_meaning(const struct program *p)
+enum status check_meaning(const struct program *p, struct holdings *holdings)
 {
     struct world w = {.graph = p->graph,
                       .plan = p->plan,
                       .training = p->training,
                       .n_micros = p->n_micros,
                       .n_steps = p->n_steps,
-                      .n_workers = p->plan->n_workers};
+                      .n_workers = p->plan->n_workers,
+                      .holdings = holdings};
     TRY(arena_create(&w.scratch));
     enum status st = run_alone(&w, p);
     arena_destroy(w.scratch);
