@@ -164,7 +164,7 @@ static void test_mistakes_in_the_top(void **state)
     struct graph *g = build(0);
     CHECK_MISTAKES(g, mistakes);
     static const char other[] = "{\"cleave_plan\": 1,\n\"model\": \"alexnet\"}";
-    struct plan *p; /* a sound file, but not what was asked for */
+    struct plan *p; /* a sound file, but of another network */
     assert_fails(plan_parse(other, strlen(other), "f", g, &p), STATUS_USAGE,
                  "f:2: the plan is for alexnet, not for lenet5");
     graph_destroy(g);

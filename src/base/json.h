@@ -62,7 +62,7 @@ int json_find_line(struct json_place at);
 /* ---- failing ---- */
 
 enum status json_fail(struct json_place at, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
-/* The file is as it should be, but not what was asked for: STATUS_USAGE. */
+/* The file is as it should be, but does not go with the request: STATUS_USAGE. */
 enum status json_refuse(struct json_place at, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
 /* "PATH must be FORM" */
 enum status json_fail_form(struct json_place at, const char *form) MUST_USE;

@@ -163,7 +163,7 @@ static enum status command_data_check(int argc, char **argv)
 enum status command_data(int argc, char **argv)
 {
     static const struct command commands[] = {
-        {"check", "read every image: what is corrupt, sizes, mean and deviation",
+        {"check", "read every image: the corrupt ones, sizes, mean and deviation",
          command_data_check},
         {0},
     };

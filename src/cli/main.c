@@ -23,7 +23,7 @@ static const struct command commands[] = {
     {"predict", "what a plan will cost: time, memory, traffic", command_predict},
     {"report", "a plan, a prediction or runs as pictures: one HTML file", command_report_page},
     {"profile", "measured costs: list, export, import, forget", command_profile},
-    {"data", "check images before training: what is corrupt, sizes", command_data},
+    {"data", "read every image before training: the corrupt ones, sizes", command_data},
     {"pack", "make one fast file out of many small images", command_pack},
     {"help", "what a command accepts: 'cleave help train'", command_help},
     {0},

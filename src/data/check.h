@@ -1,4 +1,5 @@
-/* check.h: reads every sample of a dataset once: what is corrupt, and what its pixels are like.
+/* check.h: reads every sample of a dataset once: finds the corrupt ones, and the pixels' mean and
+ * deviation.
  *
  *     struct data_check c;
  *     TRY(data_check_run("imagefolder:photos", NULL, &c));

@@ -232,7 +232,7 @@ static double count_described(const char *at)
         if (length > 0 && *number >= '0' && *number <= '9')
             all *= strtod(number, NULL);
         at += length;
-        if (*at == '(' || *at == '[') /* attributes, and what is attached */
+        if (*at == '(' || *at == '[') /* attributes, and attached parts */
             at += strcspn(at, ")]");
         at += *at != '\0';
     }

@@ -322,7 +322,7 @@ static enum status read_member(const char *directory, const char *name, const ch
     /* A run of another version, or that somebody edited: the page says what is wrong, and draws the
      * rest. */
     if (report_check_types(path, key, root) != STATUS_OK) {
-        log_warn("%s; the report goes without what is wrong", status_message());
+        log_warn("%s; the report goes without this part", status_message());
         status_clear();
     }
     return set(subject, key, root);

@@ -51,8 +51,8 @@ struct report_request {
     void *user;
 };
 
-/* STATUS_USAGE for a path that is nothing of the above; STATUS_FAILED for a file that cannot be read
- * or written, that is broken (with line and column, or the member), and where the build had no
+/* STATUS_USAGE for a path that is nothing of the above; STATUS_FAILED for a file that cannot be
+ * read or written, that is broken (with line and column, or the member), and where the build had no
  * libraries. */
 enum status report_write(const struct report_request *request) MUST_USE;
 
