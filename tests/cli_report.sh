@@ -308,8 +308,27 @@ for file in network.json predicted-trace.json; do
     holds 'len(d["subjects"][0]["epochs"]) == 3 and "prediction" in d["subjects"][0]'
 done
 
+# or a member of another type: it is named, here and in the page
+rm -rf partly
+cp -r deep/run partly
+python3 - <<'PYTHON'
+import json
+network = json.load(open("partly/network.json"))
+network["nodes"][1]["inputs"] = "x"
+json.dump(network, open("partly/network.json", "w"))
+plan = json.load(open("partly/plan.json"))
+plan["stages"] = [None]
+json.dump(plan, open("partly/plan.json", "w"))
+PYTHON
+run 0 report partly -o partly.html
+says stderr "partly/network.json: nodes/1/inputs must be a list"
+says stderr "partly/plan.json: stages/0 is missing, it must be an object"
+
 # ---- mistakes ----
 
+# a file that was named itself fails
+echo '{"step_s": "x", "workers": [], "costs": {}}' >wrong.json
+refused 1 "wrong.json: step_s must be a number" report wrong.json
 refused 2 "PATH is missing" report
 refused 1 "nothing.json: cannot read" report nothing.json
 mkdir empty
