@@ -21,7 +21,7 @@ const char *json_error_reason(const json_error_t *error)
     switch (json_error_code(error)) {
     case json_error_null_character:
     case json_error_null_byte_in_key:
-        return "a text with the character \\u0000";
+        return "the character \\u0000 is not allowed in a text";
     case json_error_stack_overflow:
         return "lists and objects are nested too deeply";
     default:

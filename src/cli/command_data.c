@@ -163,8 +163,7 @@ static enum status command_data_check(int argc, char **argv)
 enum status command_data(int argc, char **argv)
 {
     static const struct command commands[] = {
-        {"check", "read every image: the corrupt ones, sizes, mean and deviation",
-         command_data_check},
+        {"check", "list corrupt images; sizes, mean and deviation", command_data_check},
         {0},
     };
     static const char *const options[] = {"--help", NULL};
