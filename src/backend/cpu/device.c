@@ -1,7 +1,9 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_parts.h"
+#include "base/log.h"
 
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +22,12 @@ enum status cpu_check(dnnl_status_t status, const char *call)
                        (int)strcspn(call, "("), call);
 }
 
+/* With OMP_DYNAMIC the library may make a team smaller than oneDNN was told, which then waits for
+ * the missing threads without end. */
 void cpu_use_threads(const device *d)
 {
+    if (omp_get_dynamic())
+        omp_set_dynamic(0);
     if (omp_get_max_threads() != d->threads)
         omp_set_num_threads(d->threads);
 }
@@ -68,6 +74,7 @@ static void device_close(device *d)
 {
     if (!d)
         return;
+    waiting_end(d);
     end_team(d);
     described_destroy_all(d);
     layout_destroy_all(d);
@@ -85,12 +92,27 @@ static enum status open_engine(device *d)
     return STATUS_OK;
 }
 
+/* OMP_THREAD_LIMIT is the user's: a larger team would not come together, and oneDNN would wait for
+ * it without end. */
+static int choose_threads(const struct device_options *options)
+{
+    static atomic_bool said;
+    int wanted = options->threads > 0 ? options->threads : omp_get_num_procs();
+    int most = omp_get_thread_limit();
+    if (wanted <= most || options->describe_only)
+        return wanted;
+    if (!atomic_exchange(&said, true))
+        log_warn("OMP_THREAD_LIMIT=%d: a worker computes with %d thread%s, not with %d", most, most,
+                 most == 1 ? "" : "s", wanted);
+    return most;
+}
+
 static enum status device_open(const struct device_options *options, device **out)
 {
     device *d = calloc(1, sizeof *d);
     if (!d)
         return status_no_memory(sizeof *d);
-    d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
+    d->threads = choose_threads(options);
     d->describe_only = options->describe_only;
     cpu_use_threads(d);
     d->loops = choose_loops();
