@@ -109,9 +109,11 @@ for ((i = 0; i < 300; i++)); do
     sleep 0.1
 done
 kill -TERM $pid
+sleep 0.003
+kill -TERM $pid || true # the same request: timeout(1) signals its child, and then the child's group
 status=0
 wait $pid || status=$?
-[[ $status -eq 6 ]] || fail "SIGTERM: exit $status, expected 6"
+[[ $status -eq 6 ]] || fail "SIGTERM, twice in a row: exit $status, expected 6"
 says stderr "stopped by SIGTERM"
 grep -q error: stderr && fail "a stop is no error"
 [[ -f run.json ]] || fail "no checkpoint was saved"
@@ -123,10 +125,19 @@ says stderr "going on after step $last"
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "
 
-# a second one ends it at once: here in the midst of a step that takes many seconds
+# nobody reads the results any more: the same, for what was trained is worth keeping
+status=0
+"$CLEAVE" train lenet5 --data $data --epochs 100000 --json --no-eval --run none --checkpoint unread \
+    2>stderr | head -n 1 >stdout || status=${PIPESTATUS[0]}
+[[ $status -eq 6 ]] || fail "a closed pipe: exit $status, expected 6"
+says stderr "stopped by SIGPIPE (nobody reads standard output) at step"
+[[ -f unread.json ]] || fail "a closed pipe: nothing was saved"
+
+# one more that comes later than two seconds ends it at once: here in the midst of a step that takes
+# many seconds
 for signal in TERM INT; do
     rm -f stdout stderr
-    "$CLEAVE" train resnet18 --data synthetic:imagenet --batch 4 --backend reference --steps 1 --no-eval \
+    "$CLEAVE" train resnet18 --data synthetic:imagenet --batch 8 --backend reference --steps 1 --no-eval \
         --run none >stdout 2>stderr &
     pid=$!
     for ((i = 0; i < 300; i++)); do
@@ -135,9 +146,46 @@ for signal in TERM INT; do
     done
     kill -$signal $pid
     sleep 0.5
-    kill -0 $pid || fail "the first SIG$signal ended it"
-    kill -$signal $pid
+    kill -$signal $pid 2>/dev/null || fail "the first SIG$signal ended it"
+    sleep 1.8
+    kill -$signal $pid 2>/dev/null || fail "a second SIG$signal within two seconds ended it"
     status=0
     wait $pid || status=$?
-    [[ $status -eq $((128 + $(kill -l $signal))) ]] || fail "a second SIG$signal: exit $status"
+    [[ $status -eq $((128 + $(kill -l $signal))) ]] || fail "a later SIG$signal: exit $status"
+    says stderr "cleave: a second signal: it ends at once"
 done
+
+# an instruction that takes longer than the deadline
+run 5 train resnet18 --data synthetic:imagenet --batch 8 --backend reference --steps 1 --no-eval \
+    --run none --timeout 0.1
+grep -q "^cleave: error: step 1, instruction [0-9]* (.*): it computes for 0.1 s" stderr ||
+    fail "the instruction that hangs is not named"
+
+# OpenMP's own limit: oneDNN would wait for ever for threads that do not come
+status=0
+OMP_THREAD_LIMIT=1 timeout -s KILL 60 "$CLEAVE" train lenet5 --data $data --batch 64 --steps 5 \
+    --no-eval --run none --threads 2 >stdout 2>stderr || status=$?
+[[ $status -eq 0 ]] || fail "OMP_THREAD_LIMIT=1: exit $status"
+says stderr "OMP_THREAD_LIMIT=1: a worker computes with 1 thread, not with 2"
+
+# where other programs want the cores, two threads do not spin for each other: spinning took twenty
+# times as long as one thread
+if [[ $(nproc) -gt 1 ]]; then
+    busy=()
+    trap 'kill "${busy[@]}" 2>/dev/null || true' EXIT
+    for ((i = 0; i < 2 * $(nproc); i++)); do
+        sh -c 'while :; do :; done' &
+        busy+=($!)
+    done
+    seconds_of() {
+        run 0 train lenet5 --data $data --steps 60 --no-eval --run none --json --quiet "$@"
+        python3 -c 'import json; print(json.loads(open("stdout").readlines()[-1])["seconds"])'
+    }
+    one=$(seconds_of --threads 1)
+    two=$(seconds_of --threads 2)
+    kill "${busy[@]}"
+    wait "${busy[@]}" 2>/dev/null || true
+    trap - EXIT
+    echo "beside $((2 * $(nproc))) busy programs: $one s with one thread, $two s with two"
+    python3 -c "import sys; sys.exit($two > 5 * $one + 0.5)" || fail "two threads spin for each other"
+fi

@@ -22,8 +22,12 @@
 #include "runtime/trainer.h"
 #include "search/training.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
 enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
@@ -163,6 +167,14 @@ static enum status check_options(const struct train_options *o)
     return STATUS_OK;
 }
 
+/* Of a worker that hangs: nothing of the process can be put in order any more. */
+static void end_process(enum status st)
+{
+    command_report(st);
+    guard_wake();
+    _exit((int)st);
+}
+
 static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
 {
     *t = trainer_default_options();
@@ -179,6 +191,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->plan = o->plan;
     TRY(strategy_request(&o->split, &t->request));
     t->timeout_s = o->timeout;
+    t->on_stuck = end_process;
     t->trace = o->trace;
     TRY(trainer_set_usual(t->model, &t->rule));
     t->rule.learning_rate = o->rate < 0 ? t->rule.learning_rate : o->rate;
@@ -256,13 +269,25 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
                  progress_time(left, sizeof left, s->eta_s), waiting);
 }
 
+/* What was trained is worth keeping where nobody reads the results any more (`| head -1`): the run
+ * stops as it does after a signal. */
+static enum status printed(enum status st)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    if (st == STATUS_OK || poll(&out, 1, 0) != 1 || !(out.revents & (POLLERR | POLLHUP)))
+        return st;
+    status_clear();
+    stop_request(SIGPIPE);
+    return STATUS_OK;
+}
+
 /* Into the record, and on stdout if that is wanted. */
 static enum status put_event(const struct train_view *v, bool print, json_t *value)
 {
     if (v->record && value)
         run_record_event(v->record, value);
-    if (print)
-        return output_json(value);
+    if (print && stop_requested() != SIGPIPE)
+        return printed(output_json(value));
     json_decref(value);
     return STATUS_OK;
 }
@@ -333,7 +358,9 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
         printf("test loss %.4f  test accuracy %.2f %%  ", e->test_loss, 100 * e->test_accuracy);
     char time[32];
     printf("%s\n", text_seconds(time, sizeof time, e->seconds));
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0)
+        return printed(status_fail(STATUS_FAILED, "cannot write the results to standard output: %s",
+                                   strerror(errno)));
     return STATUS_OK;
 }
 
@@ -559,7 +586,8 @@ enum status command_train(int argc, char **argv)
         progress_hide();
     else if (!options_debug())
         log_set_level(LOG_INFO);
-    TRY(guard_start() ? stop_install_guarded() : stop_install());
+    (void)signal(SIGPIPE, SIG_IGN); /* see printed() */
+    TRY(guard_start(o.timeout) ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));
     struct graph *graph = NULL;
     o.forecast.quiet = o.quiet;

@@ -60,7 +60,8 @@ struct trainer_options {
     const struct graph *graph;        /* NULL (default): built from `model` and the data */
     const struct plan *resolved_plan; /* NULL (default): as `plan` says */
     double timeout_s;  /* default 60: how long a worker waits for another that does not
-                          move */
+                          move, or computes one instruction */
+    void (*on_stuck)(enum status st); /* as in crew.h; NULL (default) */
     const char *trace; /* where the times of the last steps go (trace.h); NULL (default):
                           nowhere */
     int trace_steps;   /* how many; 0 (default): TRACE_STEPS */
