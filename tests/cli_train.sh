@@ -13,8 +13,10 @@ holds 'd[5]["predicted_step_s"] > 0'
 holds 'd[5]["predicted_error_s"] > 0.2 * d[5]["predicted_step_s"]' # nothing was measured of it
 [[ -s $CLEAVE_PROFILE ]] || fail "the measurements were kept elsewhere"
 holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
+holds 'd[5]["train_images"] == 512 and d[5]["bubble_share"] is None'
+holds 'abs(d[5]["overall_images_per_s"] * d[5]["seconds"] - 5 * 64) < 0.1'
 cp stdout first
-says stderr "61706 parameters"
+says stderr "61706 parameters, 512 images in batches of 64"
 
 # deep networks without batch norm start slower, and do not diverge
 run 0 train alexnet --data synthetic:3x64x64/10 --batch 16 --steps 8 --no-eval --run none --json
@@ -43,6 +45,8 @@ holds 'all(e["communicate_s"] > 0 and e["wait_s"] >= 0 for e in d[:5])'
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 3 --plan 1f1b \
     --micro-batches 4 --trace run.trace
 near_losses
+holds '0 < d[5]["bubble_share"] < 1 and d[5]["bubble_share"] >= d[5]["wait_share"] - 0.5'
+grep -q asynchronous stderr && fail "1f1b is synchronous"
 python3 -c 'import json; t = json.load(open("run.trace"))["traceEvents"]
 assert {e["pid"] for e in t} == {0, 1, 2} and any(e.get("cat") == "wait" for e in t)' ||
     fail "the trace is not one of three workers"
@@ -67,6 +71,26 @@ refused 1 ".: cannot write" train lenet5 --data $data --steps 5 --trace . --run 
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --workers 3
 says stderr "plan data: 3 workers"
 says stdout "for other workers"
+grep -q bubble stdout && fail "a bubble without a pipeline"
+
+# what the summary and the start say of a pipeline, of sets and rates, and of older weights
+run 0 train lenet5 --data $data --limit 120 --batch 50 --epochs 2 --workers 2 --plan pipedream
+says stderr "120 images in batches of 50, 51 to test with"
+says stderr "plan pipedream is asynchronous: gradients are of older weights"
+grep -qE '^done: 6 steps in [^,]*, [0-9]+ images/s over all$' stdout || fail "no rate of the whole run"
+grep -qE '^      median step [^,]*, [0-9]+ images/s$' stdout || fail "no rate of the median step"
+grep -qE '^      pipeline bubble [0-9.]+ % of the step$' stdout || fail "the bubble has no name"
+
+# the record is removed while the run writes there: the run goes on, and says so
+rm -f stdout
+"$CLEAVE" train mlp --data $data --steps 400 --no-eval --run removed --json >stdout 2>stderr &
+for ((i = 0; i < 300; i++)); do
+    [[ -s stdout ]] && break
+    sleep 0.1
+done
+rm -r removed
+wait $! || true # a checkpoint has no place then
+says stderr "the record of this run is lost: removed was removed or renamed while it ran"
 
 # a plan as a file, written, checked, used, and looked into
 run 0 plan make 1f1b lenet5 --data $data --batch 64 --workers 4 --replicas 3,1 -o mine.json
@@ -120,7 +144,8 @@ grep -q error: stderr && fail "a stop is no error"
 last=$(grep -c '"event":"step"' stdout)
 run 0 train lenet5 --data $data --steps $((last + 2)) --json --no-eval --checkpoint run --resume
 holds "[e['step'] for e in d if e['event'] == 'step'] == [$last + 1, $last + 2]"
-says stderr "going on after step $last"
+says stderr "run: going on after step $last"
+[[ $(grep -c " after step $last" stderr) -eq 1 ]] || fail "it says twice that it goes on"
 # a checkpoint of another run is not taken
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "

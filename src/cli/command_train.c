@@ -227,10 +227,12 @@ static double seconds(int64_t t_ns)
 
 static void print_start(const struct train_options *o, const struct trainer_info *info)
 {
-    char memory[32];
-    log_info("%s on %s: %lld parameters, %lld images in batches of %lld", info->model,
+    char memory[32], tested[64] = "";
+    if (info->n_test > 0)
+        (void)snprintf(tested, sizeof tested, ", %lld to test with", (long long)info->n_test);
+    log_info("%s on %s: %lld parameters, %lld images in batches of %lld%s", info->model,
              info->data.name, (long long)info->n_parameters, (long long)info->n_train,
-             (long long)info->batch);
+             (long long)info->batch, tested);
     int64_t frozen = graph_count_frozen(o->forecast.graph);
     if (frozen > 0)
         log_info("%lld of the parameters are frozen: they have no gradient, and stay as they are",
@@ -242,8 +244,13 @@ static void print_start(const struct train_options *o, const struct trainer_info
         log_info("plan %s: %d workers with %d thread%s each, %s moved in a step", info->plan,
                  info->workers, info->threads, info->threads == 1 ? "" : "s",
                  text_bytes(memory, sizeof memory, (double)info->bytes_moved));
+    if (plan_is_stale(info->resolved_plan))
+        log_info("plan %s is asynchronous: gradients are of older weights, so losses and accuracy "
+                 "are not those of one worker",
+                 info->plan);
     if (info->resumed)
-        log_info("going on after step %lld", (long long)info->first_step);
+        log_info("%s: going on after step %lld", o->checkpoint ? o->checkpoint : o->run,
+                 (long long)info->first_step);
     else if (o->resume)
         log_info("there is no checkpoint yet: it starts at the beginning");
 }
@@ -364,6 +371,11 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
     return STATUS_OK;
 }
 
+static bool has_stages(const struct trainer_info *info)
+{
+    return info->resolved_plan->n_stages > 1;
+}
+
 static json_t *done_json(const struct train_view *v, const struct trainer_done *d)
 {
     double predicted_s = v->options->planned.step_s, error_s = v->options->planned.error_s;
@@ -371,16 +383,20 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
         predicted_s = v->described.step_s;
         error_s = v->described.error_s;
     }
-    return json_pack("{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s}", "event",
-                     "done", "steps", (json_int_t)d->steps, "median_step_s",
+    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:f, s:I, s:i, s:s, "
+                     "s:I, s:I}",
+                     "event", "done", "steps", (json_int_t)d->steps, "median_step_s",
                      number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-                     number_if(d->steps_run > 0, d->images_per_s), "memory_bytes",
+                     number_if(d->steps_run > 0, d->images_per_s), "overall_images_per_s",
+                     number_if(d->steps_run > 0, d->overall_images_per_s), "memory_bytes",
                      (json_int_t)d->memory_bytes, "predicted_step_s",
                      number_if(predicted_s > 0, predicted_s), "predicted_error_s",
                      number_if(predicted_s > 0, error_s), "test_accuracy",
                      number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
-                     "seconds", d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
-                     v->info->workers, "plan", v->info->plan);
+                     "bubble_share", number_if(has_stages(v->info), d->bubble_share), "seconds",
+                     d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
+                     v->info->workers, "plan", v->info->plan, "train_images",
+                     (json_int_t)v->info->n_train, "test_images", (json_int_t)v->info->n_test);
 }
 
 static void log_places(const struct train_view *v)
@@ -388,7 +404,7 @@ static void log_places(const struct train_view *v)
     const char *directory = v->record ? run_record_directory(v->record) : NULL;
     if (v->options->checkpoint)
         log_info("saved to %s", v->options->checkpoint);
-    if (directory)
+    if (directory && !run_record_is_lost(v->record))
         log_info("recorded in %s; 'cleave report %s' shows it", directory, directory);
 }
 
@@ -403,9 +419,13 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf("done: %lld steps in %s", (long long)d->steps_run,
            text_seconds(total, sizeof total, d->seconds));
     if (d->steps_run > 0)
-        printf(", median step %s, %.0f images/s\n      waiting for data %.1f %%",
-               text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
-               100 * d->data_share);
+        printf(", %.0f images/s over all\n      median step %s, %.0f images/s\n",
+               d->overall_images_per_s, text_seconds(median, sizeof median, d->median_step_s),
+               d->images_per_s);
+    if (d->steps_run > 0 && has_stages(v->info))
+        printf("      pipeline bubble %.1f %% of the step\n", 100 * d->bubble_share);
+    if (d->steps_run > 0)
+        printf("      waiting for data %.1f %%", 100 * d->data_share);
     if (v->info->workers > 1)
         printf(", for other workers %.1f %%", 100 * (d->wait_share - d->data_share));
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
@@ -503,6 +523,9 @@ static enum status train(const struct train_options *o, struct trainer_options *
         run_record_copy_trace(view.record, o->trace);
 out:
     close_tensorboard(&view, st);
+    if (view.record && run_record_is_lost(view.record))
+        log_warn("the record of this run is lost: %s was removed or renamed while it ran",
+                 run_record_directory(view.record));
     trainer_destroy(t);
     run_record_destroy(view.record);
     return st;

@@ -146,6 +146,9 @@ struct trainer_done {
     double last_loss;
     double median_step_s; /* of the last 4096 steps */
     double images_per_s;  /* batch over the median step */
+    double overall_images_per_s; /* of trainer_run, with tests and saves */
+    double bubble_share; /* of the time of all steps, of a plan with stages; else 0: the workers
+                            neither compute nor wait for data */
     double wait_share;    /* of the time of all steps; waiting for data and for other workers */
     double data_share;    /* for data alone */
     int64_t memory_bytes; /* as in trainer_info */
