@@ -193,6 +193,29 @@ OMP_THREAD_LIMIT=1 timeout -s KILL 60 "$CLEAVE" train lenet5 --data $data --batc
 [[ $status -eq 0 ]] || fail "OMP_THREAD_LIMIT=1: exit $status"
 says stderr "OMP_THREAD_LIMIT=1: a worker computes with 1 thread, not with 2"
 
+# many workers take little more than their slabs; a sanitizer takes memory of its own, and needs more
+# addresses than the limits below
+if (ulimit -v 4000000 && "$CLEAVE" --version >/dev/null 2>&1); then
+    python3 - "$CLEAVE" <<'PYTHON' || fail "64 workers take more memory than they say"
+import json, resource, subprocess, sys
+out = subprocess.run([sys.argv[1], "train", "lenet5", "--data", "synthetic:1x28x28/10/2048", "--batch",
+                      "1024", "--workers", "64", "--threads", "1", "--steps", "2", "--no-eval",
+                      "--run", "none", "--json"], stdout=subprocess.PIPE, check=True).stdout
+said = 64 * json.loads(out.splitlines()[-1])["memory_bytes"]
+taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print(f"64 workers: {said / 1e6:.0f} MB of slabs, {taken / 1e6:.0f} MB in all")
+sys.exit(taken > 1.2 * said + 150e6)
+PYTHON
+    # a limit on the address space: a message, never a crash inside a library
+    for limit in 60000 80000 94000 98000 110000 116000 130000 150000; do
+        status=0
+        (ulimit -v $limit -c 0 && exec "$CLEAVE" train mlp --data synthetic:1x8x8/10/64 --batch 16 \
+            --run none --steps 3 --no-eval) >stdout 2>stderr </dev/null || status=$?
+        [[ $status -le 1 ]] || fail "ulimit -v $limit: exit $status"
+        [[ $status -eq 0 ]] || grep -q '^cleave: error: ' stderr || fail "ulimit -v $limit: no reason"
+    done
+fi
+
 # where other programs want the cores, two threads do not spin for each other: spinning took twenty
 # times as long as one thread
 if [[ $(nproc) -gt 1 ]]; then

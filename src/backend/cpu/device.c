@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum status cpu_check(dnnl_status_t status, const char *call)
 {
@@ -107,6 +108,26 @@ static int choose_threads(const struct device_options *options)
     return most;
 }
 
+/* Under a limit on the address space (ulimit -v), where oneDNN and OpenMP do not look whether they
+ * got memory: as much as they may take at any time must be left. */
+static enum status check_room(const device *d)
+{
+    enum { MEGABYTE = 1000000, LIBRARIES = 48 * MEGABYTE, STACK = 8 << 20 };
+    struct rlimit limit;
+    if (d->describe_only || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return STATUS_OK;
+    size_t room = LIBRARIES + (size_t)d->threads * STACK;
+    void *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return status_fail(STATUS_FAILED,
+                           "the address space is limited to %llu MB (ulimit -v), which leaves less "
+                           "than the %zu MB that oneDNN and %d thread%s may take: raise the limit",
+                           (unsigned long long)limit.rlim_cur / MEGABYTE, room / MEGABYTE,
+                           d->threads, d->threads == 1 ? "" : "s");
+    (void)munmap(p, room);
+    return STATUS_OK;
+}
+
 static enum status device_open(const struct device_options *options, device **out)
 {
     device *d = calloc(1, sizeof *d);
@@ -120,7 +141,9 @@ static enum status device_open(const struct device_options *options, device **ou
     (void)snprintf(d->description, sizeof d->description,
                    "oneDNN %d.%d.%d %s, loops %s, threads %d", v->major, v->minor, v->patch,
                    isa_name(), d->loops->name, d->threads);
-    enum status st = open_engine(d);
+    enum status st = check_room(d);
+    if (st == STATUS_OK)
+        st = open_engine(d);
     if (st != STATUS_OK) {
         device_close(d);
         return st;
@@ -145,18 +168,24 @@ static const char *device_describe(const device *d)
 }
 
 /* Huge pages where the system has them: fewer misses of the TLB, and no run that is slower than
- * another because its small pages happen to fall on the same lines of a cache. Pages are touched
+ * another because its small pages happen to fall on the same lines of a cache. Not for less than
+ * half of one: of a thousand workers each would take several times what it needs. Pages are touched
  * here, by the team that will use them, so the step meets no page fault and NUMA places memory near
  * its user. */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out)
 {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
-    bool is_huge = n_bytes >= HUGE_PAGE / 8;
+    bool is_huge = n_bytes >= HUGE_PAGE / 2;
     size_t alignment = is_huge ? HUGE_PAGE : 64;
     size_t size = ((size_t)n_bytes + alignment - 1) / alignment * alignment;
     char *p = aligned_alloc(alignment, size);
     if (!p)
         return status_no_memory(size);
+    enum status st = check_room(d);
+    if (st != STATUS_OK) {
+        free(p);
+        return st;
+    }
     if (is_huge)
         (void)madvise(p, size, MADV_HUGEPAGE); /* a wish: small pages do as well */
 #pragma omp parallel for num_threads(d->threads) schedule(static)
