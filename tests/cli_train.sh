@@ -200,7 +200,8 @@ if (ulimit -v 4000000 && "$CLEAVE" --version >/dev/null 2>&1); then
 import json, resource, subprocess, sys
 out = subprocess.run([sys.argv[1], "train", "lenet5", "--data", "synthetic:1x28x28/10/2048", "--batch",
                       "1024", "--workers", "64", "--threads", "1", "--steps", "2", "--no-eval",
-                      "--run", "none", "--json"], stdout=subprocess.PIPE, check=True).stdout
+                      "--run", "none", "--json"], stdout=subprocess.PIPE,
+                     stderr=subprocess.DEVNULL, check=True).stdout
 said = 64 * json.loads(out.splitlines()[-1])["memory_bytes"]
 taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 print(f"64 workers: {said / 1e6:.0f} MB of slabs, {taken / 1e6:.0f} MB in all")
