@@ -150,7 +150,7 @@ says stderr "run: going on after step $last"
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "
 
-# nobody reads the results any more: the same, for what was trained is worth keeping
+# nobody reads the results any more: the same, for the training is worth keeping
 status=0
 "$CLEAVE" train lenet5 --data $data --epochs 100000 --json --no-eval --run none --checkpoint unread \
     2>stderr | head -n 1 >stdout || status=${PIPESTATUS[0]}

@@ -125,8 +125,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         STRATEGY_OPTIONS(&o->split),
-        OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
-                    "how long a worker waits for others that do not move"),
+        OPTION_REAL(
+            "--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
+            "how long a worker waits for others that do not move, or computes one instruction"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
                     "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
                     "[nothing is written]"),
@@ -167,12 +168,11 @@ static enum status check_options(const struct train_options *o)
     return STATUS_OK;
 }
 
-/* Of a worker that hangs: nothing of the process can be put in order any more. */
+/* Of a worker that hangs. */
 static void end_process(enum status st)
 {
     command_report(st);
-    guard_wake();
-    _exit((int)st);
+    guard_end_worker((int)st);
 }
 
 static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
@@ -276,8 +276,8 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
                  progress_time(left, sizeof left, s->eta_s), waiting);
 }
 
-/* What was trained is worth keeping where nobody reads the results any more (`| head -1`): the run
- * stops as it does after a signal. */
+/* Where nobody reads the results any more (`| head -1`) the training is still worth keeping: the
+ * run stops as it does after a signal. */
 static enum status printed(enum status st)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
@@ -383,20 +383,19 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
         predicted_s = v->described.step_s;
         error_s = v->described.error_s;
     }
-    return json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:f, s:I, s:i, s:s, "
-                     "s:I, s:I}",
-                     "event", "done", "steps", (json_int_t)d->steps, "median_step_s",
-                     number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-                     number_if(d->steps_run > 0, d->images_per_s), "overall_images_per_s",
-                     number_if(d->steps_run > 0, d->overall_images_per_s), "memory_bytes",
-                     (json_int_t)d->memory_bytes, "predicted_step_s",
-                     number_if(predicted_s > 0, predicted_s), "predicted_error_s",
-                     number_if(predicted_s > 0, error_s), "test_accuracy",
-                     number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share,
-                     "bubble_share", number_if(has_stages(v->info), d->bubble_share), "seconds",
-                     d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers",
-                     v->info->workers, "plan", v->info->plan, "train_images",
-                     (json_int_t)v->info->n_train, "test_images", (json_int_t)v->info->n_test);
+    return json_pack(
+        "{s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:f, s:I, s:i, s:s, "
+        "s:I, s:I}",
+        "event", "done", "steps", (json_int_t)d->steps, "median_step_s",
+        number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
+        number_if(d->steps_run > 0, d->images_per_s), "overall_images_per_s",
+        number_if(d->steps_run > 0, d->overall_images_per_s), "memory_bytes",
+        (json_int_t)d->memory_bytes, "predicted_step_s", number_if(predicted_s > 0, predicted_s),
+        "predicted_error_s", number_if(predicted_s > 0, error_s), "test_accuracy",
+        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "bubble_share",
+        number_if(has_stages(v->info), d->bubble_share), "seconds", d->seconds, "bytes_moved",
+        (json_int_t)d->bytes_moved, "workers", v->info->workers, "plan", v->info->plan,
+        "train_images", (json_int_t)v->info->n_train, "test_images", (json_int_t)v->info->n_test);
 }
 
 static void log_places(const struct train_view *v)

@@ -348,9 +348,10 @@ unsigned executor_count_moves(const executor *e)
 enum status executor_refuse_time(const executor *e, double timeout_s)
 {
     const struct program *p = e->programs[atomic_load(&e->at_program)].program;
-    enum status st = status_fail(STATUS_TIMEOUT,
-                                 "it computes for %g s already; --timeout gives it more time", timeout_s);
-    return executor_name_instr(st, p, atomic_load(&e->at_instr), (uint32_t)atomic_load(&e->at_step));
+    enum status st = status_fail(
+        STATUS_TIMEOUT, "it computes for %g s already; --timeout gives it more time", timeout_s);
+    return executor_name_instr(st, p, atomic_load(&e->at_instr),
+                               (uint32_t)atomic_load(&e->at_step));
 }
 
 /* Where a thread that watches can see that it began, and that it ended. */

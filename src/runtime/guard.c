@@ -57,7 +57,7 @@ static void set_title(int worker)
     (void)snprintf(program_invocation_name, room, "%s", title);
 }
 
-void guard_wake(void)
+static void wake_guard(void)
 {
     if (own_guard && getppid() == own_guard)
         (void)kill(own_guard, SIGCONT);
@@ -71,7 +71,7 @@ static void become_worker(pid_t guard, const sigset_t *mask)
     if (getppid() != guard)
         _exit(STATUS_LOST);
     own_guard = guard;
-    (void)atexit(guard_wake);
+    (void)atexit(wake_guard);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
@@ -171,6 +171,12 @@ _Noreturn static void watch(struct guard *g, const sigset_t *signals)
             end_worker(g, STATUS_LOST);
         }
     }
+}
+
+void guard_end_worker(int code)
+{
+    wake_guard();
+    _exit(code);
 }
 
 bool guard_start(double timeout_s)

@@ -25,8 +25,8 @@
  * printed. timeout_s: how long a worker may be stopped. */
 bool guard_start(double timeout_s) MUST_USE;
 
-/* A stopped guard would keep the launcher waiting: a worker that ends wakes it. `exit` does so by
- * itself; this is for _exit. Nothing happens where there is no guard. */
-void guard_wake(void);
+/* Ends this process from any of its threads, guarded or not: for a worker that hangs, where nothing
+ * can be put in order any more. */
+_Noreturn void guard_end_worker(int code);
 
 #endif

@@ -33,8 +33,8 @@ enum status stop_install_guarded(void) MUST_USE;
 /* The number of the signal that asked for it, 0 if none did. Any thread may ask. */
 int stop_requested(void);
 
-/* Asks as that signal would; the first request stays. For SIGPIPE, which the program ignores: a write
- * that fails with EPIPE says that nobody wants the results any more. */
+/* Asks as that signal would; the first request stays. For SIGPIPE, which the program ignores: a
+ * write that fails with EPIPE says that nobody wants the results any more. */
 void stop_request(int signal_number);
 
 /* "SIGTERM", "SIGINT", "SIGPIPE (...)" or "signal 10". */

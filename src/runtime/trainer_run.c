@@ -277,8 +277,7 @@ static void summarise(trainer *t, int64_t start_ns)
     d->wait_share = t->steps_ns > 0 ? (double)t->waits_ns / (double)t->steps_ns : 0;
     d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;
     if (t->plan->n_stages > 1 && t->steps_ns > 0)
-        d->bubble_share =
-            fmax(1 - (double)t->computes_ns / (double)t->steps_ns - d->data_share, 0);
+        d->bubble_share = fmax(1 - (double)t->computes_ns / (double)t->steps_ns - d->data_share, 0);
     d->memory_bytes = t->info.memory_bytes;
     d->bytes_moved = t->info.bytes_moved;
     d->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;

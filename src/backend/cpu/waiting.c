@@ -1,17 +1,17 @@
 /* How the threads of a device wait for each other, and for the next loop.
  *
- * They are OpenMP's. GNU's OpenMP lets a waiting thread spin for some milliseconds before it sleeps,
- * unless there are more of its threads than cores: then for some microseconds. Spinning is right
- * while each thread has a core, for a thread that sleeps at each of a step's hundred loops wakes
- * late. Where other programs want the cores it is wrong: the thread that is waited for cannot run
- * while another one spins, and a step takes twenty times as long as it could.
+ * They are OpenMP's. GNU's OpenMP lets a waiting thread spin for some milliseconds before it
+ * sleeps, unless there are more of its threads than cores: then for some microseconds. Spinning is
+ * right while each thread has a core, for a thread that sleeps at each of a step's hundred loops
+ * wakes late. Where other programs want the cores it is wrong: the thread that is waited for cannot
+ * run while another one spins, and a step takes twenty times as long as it could.
  *
- * The library reads its policy from the environment once, when it is loaded, so neither this program
- * nor one that uses libcleave can set it. But it counts threads. So a device looks every few
- * milliseconds how long its threads stood in line for a core, which Linux keeps in /proc. If that is
- * a good part of the time, the brake goes on: one more team, which sleeps, and with which there are
- * more threads than cores. After a while the brake goes off again to see whether the others are
- * gone; each time that they are not, the while is twice as long.
+ * The library reads its policy from the environment once, when it is loaded, so neither this
+ * program nor one that uses libcleave can set it. But it counts threads. So a device looks every
+ * few milliseconds how long its threads stood in line for a core, which Linux keeps in /proc. If
+ * that is a good part of the time, the brake goes on: one more team, which sleeps, and with which
+ * there are more threads than cores. After a while the brake goes off again to see whether the
+ * others are gone; each time that they are not, the while is twice as long.
  *
  * The number of threads that compute stays, and with it every bit of the result. Under another
  * OpenMP library, or without /proc, the brake does nothing. */
@@ -32,11 +32,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const int64_t look_ns = 5000000;          /* between two looks */
-static const double crowded_share = 0.1;         /* of the threads' time in line for a core */
+static const int64_t look_ns = 5000000;           /* between two looks */
+static const double crowded_share = 0.1;          /* of the threads' time in line for a core */
 static const int64_t shortest_hold_ns = 50000000; /* the brake's first while */
 static const int64_t longest_hold_ns = 2000000000;
-static const int64_t same_crowd_ns = 500000000; /* so soon after it went off: they are still there */
+static const int64_t same_crowd_ns =
+    500000000; /* so soon after it went off: they are still there */
 
 /* One for the process: the library counts the threads of all teams together. */
 static struct {
