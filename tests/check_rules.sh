@@ -36,7 +36,7 @@ check_tree() {
         '^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)\b.*(HAVE_|DNNL|OPENMP|MPI|HWLOC|CUDA)' \
         '^src/(backend|comm)/registry\.c:|:#ifndef CLEAVE_[A-Z0-9_]*_H$' src
     finds 'no switch over kinds of ops: a table has a row for each' "\\bcase ($kinds):" - src
-    # (The process that guards a worker ends as the worker did.)
+    # (The process that guards a worker ends as the worker did, and a worker that hangs cannot leave.)
     finds 'a program ends by leaving main' \
         '(^|[^A-Za-z0-9_>.])(exit|_exit|_Exit|quick_exit|abort)[ \t]*\(' '^src/runtime/guard\.c:' src
     local room rooms=()

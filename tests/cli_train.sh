@@ -13,8 +13,10 @@ holds 'd[5]["predicted_step_s"] > 0'
 holds 'd[5]["predicted_error_s"] > 0.2 * d[5]["predicted_step_s"]' # nothing was measured of it
 [[ -s $CLEAVE_PROFILE ]] || fail "the measurements were kept elsewhere"
 holds 'abs(d[5]["images_per_s"] * d[5]["median_step_s"] - 64) < 0.1'
+holds 'd[5]["train_images"] == 512 and d[5]["bubble_share"] is None'
+holds 'abs(d[5]["overall_images_per_s"] * d[5]["seconds"] - 5 * 64) < 0.1'
 cp stdout first
-says stderr "61706 parameters"
+says stderr "61706 parameters, 512 images in batches of 64"
 
 # deep networks without batch norm start slower, and do not diverge
 run 0 train alexnet --data synthetic:3x64x64/10 --batch 16 --steps 8 --no-eval --run none --json
@@ -43,6 +45,8 @@ holds 'all(e["communicate_s"] > 0 and e["wait_s"] >= 0 for e in d[:5])'
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --json --workers 3 --plan 1f1b \
     --micro-batches 4 --trace run.trace
 near_losses
+holds '0 < d[5]["bubble_share"] < 1 and d[5]["bubble_share"] >= d[5]["wait_share"] - 0.5'
+grep -q asynchronous stderr && fail "1f1b is synchronous"
 python3 -c 'import json; t = json.load(open("run.trace"))["traceEvents"]
 assert {e["pid"] for e in t} == {0, 1, 2} and any(e.get("cat") == "wait" for e in t)' ||
     fail "the trace is not one of three workers"
@@ -67,6 +71,26 @@ refused 1 ".: cannot write" train lenet5 --data $data --steps 5 --trace . --run 
 run 0 train lenet5 --data $data --batch 64 --steps 5 --no-eval --workers 3
 says stderr "plan data: 3 workers"
 says stdout "for other workers"
+grep -q bubble stdout && fail "a bubble without a pipeline"
+
+# what the summary and the start say of a pipeline, of sets and rates, and of older weights
+run 0 train lenet5 --data $data --limit 120 --batch 50 --epochs 2 --workers 2 --plan pipedream
+says stderr "120 images in batches of 50, 51 to test with"
+says stderr "plan pipedream is asynchronous: gradients are of older weights"
+grep -qE '^done: 6 steps in [^,]*, [0-9]+ images/s over all$' stdout || fail "no rate of the whole run"
+grep -qE '^      median step [^,]*, [0-9]+ images/s$' stdout || fail "no rate of the median step"
+grep -qE '^      pipeline bubble [0-9.]+ % of the step$' stdout || fail "the bubble has no name"
+
+# the record is removed while the run writes there: the run goes on, and says so
+rm -f stdout
+"$CLEAVE" train mlp --data $data --steps 400 --no-eval --run removed --json >stdout 2>stderr &
+for ((i = 0; i < 300; i++)); do
+    [[ -s stdout ]] && break
+    sleep 0.1
+done
+rm -r removed
+wait $! || true # a checkpoint has no place then
+says stderr "the record of this run is lost: removed was removed or renamed while it ran"
 
 # a plan as a file, written, checked, used, and looked into
 run 0 plan make 1f1b lenet5 --data $data --batch 64 --workers 4 --replicas 3,1 -o mine.json
@@ -109,24 +133,36 @@ for ((i = 0; i < 300; i++)); do
     sleep 0.1
 done
 kill -TERM $pid
+sleep 0.003
+kill -TERM $pid || true # the same request: timeout(1) signals its child, and then the child's group
 status=0
 wait $pid || status=$?
-[[ $status -eq 6 ]] || fail "SIGTERM: exit $status, expected 6"
+[[ $status -eq 6 ]] || fail "SIGTERM, twice in a row: exit $status, expected 6"
 says stderr "stopped by SIGTERM"
 grep -q error: stderr && fail "a stop is no error"
 [[ -f run.json ]] || fail "no checkpoint was saved"
 last=$(grep -c '"event":"step"' stdout)
 run 0 train lenet5 --data $data --steps $((last + 2)) --json --no-eval --checkpoint run --resume
 holds "[e['step'] for e in d if e['event'] == 'step'] == [$last + 1, $last + 2]"
-says stderr "going on after step $last"
+says stderr "run: going on after step $last"
+[[ $(grep -c " after step $last" stderr) -eq 1 ]] || fail "it says twice that it goes on"
 # a checkpoint of another run is not taken
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "
 
-# a second one ends it at once: here in the midst of a step that takes many seconds
+# nobody reads the results any more: the same, for the training is worth keeping
+status=0
+"$CLEAVE" train lenet5 --data $data --epochs 100000 --json --no-eval --run none --checkpoint unread \
+    2>stderr | head -n 1 >stdout || status=${PIPESTATUS[0]}
+[[ $status -eq 6 ]] || fail "a closed pipe: exit $status, expected 6"
+says stderr "stopped by SIGPIPE (nobody reads standard output) at step"
+[[ -f unread.json ]] || fail "a closed pipe: nothing was saved"
+
+# one more that comes later than two seconds ends it at once: here in the midst of a step that takes
+# many seconds
 for signal in TERM INT; do
     rm -f stdout stderr
-    "$CLEAVE" train resnet18 --data synthetic:imagenet --batch 4 --backend reference --steps 1 --no-eval \
+    "$CLEAVE" train resnet18 --data synthetic:imagenet --batch 8 --backend reference --steps 1 --no-eval \
         --run none >stdout 2>stderr &
     pid=$!
     for ((i = 0; i < 300; i++)); do
@@ -135,9 +171,70 @@ for signal in TERM INT; do
     done
     kill -$signal $pid
     sleep 0.5
-    kill -0 $pid || fail "the first SIG$signal ended it"
-    kill -$signal $pid
+    kill -$signal $pid 2>/dev/null || fail "the first SIG$signal ended it"
+    sleep 1.8
+    kill -$signal $pid 2>/dev/null || fail "a second SIG$signal within two seconds ended it"
     status=0
     wait $pid || status=$?
-    [[ $status -eq $((128 + $(kill -l $signal))) ]] || fail "a second SIG$signal: exit $status"
+    [[ $status -eq $((128 + $(kill -l $signal))) ]] || fail "a later SIG$signal: exit $status"
+    says stderr "cleave: a second signal: it ends at once"
 done
+
+# an instruction that takes longer than the deadline
+run 5 train resnet18 --data synthetic:imagenet --batch 8 --backend reference --steps 1 --no-eval \
+    --run none --timeout 0.1
+grep -q "^cleave: error: step 1, instruction [0-9]* (.*): it computes for 0.1 s" stderr ||
+    fail "the instruction that hangs is not named"
+
+# OpenMP's own limit: oneDNN would wait for ever for threads that do not come
+status=0
+OMP_THREAD_LIMIT=1 timeout -s KILL 60 "$CLEAVE" train lenet5 --data $data --batch 64 --steps 5 \
+    --no-eval --run none --threads 2 >stdout 2>stderr || status=$?
+[[ $status -eq 0 ]] || fail "OMP_THREAD_LIMIT=1: exit $status"
+says stderr "OMP_THREAD_LIMIT=1: a worker computes with 1 thread, not with 2"
+
+# many workers take little more than their slabs; a sanitizer takes memory of its own, and needs more
+# addresses than the limits below
+if (ulimit -v 4000000 && "$CLEAVE" --version >/dev/null 2>&1); then
+    python3 - "$CLEAVE" <<'PYTHON' || fail "64 workers take more memory than they say"
+import json, resource, subprocess, sys
+out = subprocess.run([sys.argv[1], "train", "lenet5", "--data", "synthetic:1x28x28/10/2048", "--batch",
+                      "1024", "--workers", "64", "--threads", "1", "--steps", "2", "--no-eval",
+                      "--run", "none", "--json"], stdout=subprocess.PIPE,
+                     stderr=subprocess.DEVNULL, check=True).stdout
+said = 64 * json.loads(out.splitlines()[-1])["memory_bytes"]
+taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print(f"64 workers: {said / 1e6:.0f} MB of slabs, {taken / 1e6:.0f} MB in all")
+sys.exit(taken > 1.2 * said + 150e6)
+PYTHON
+    # a limit on the address space: a message, never a crash inside a library
+    for limit in 60000 80000 94000 98000 110000 116000 130000 150000; do
+        status=0
+        (ulimit -v $limit -c 0 && exec "$CLEAVE" train mlp --data synthetic:1x8x8/10/64 --batch 16 \
+            --run none --steps 3 --no-eval) >stdout 2>stderr </dev/null || status=$?
+        [[ $status -le 1 ]] || fail "ulimit -v $limit: exit $status"
+        [[ $status -eq 0 ]] || grep -q '^cleave: error: ' stderr || fail "ulimit -v $limit: no reason"
+    done
+fi
+
+# where other programs want the cores, two threads do not spin for each other: spinning took twenty
+# times as long as one thread
+if [[ $(nproc) -gt 1 ]]; then
+    busy=()
+    trap 'kill "${busy[@]}" 2>/dev/null || true' EXIT
+    for ((i = 0; i < 2 * $(nproc); i++)); do
+        sh -c 'while :; do :; done' &
+        busy+=($!)
+    done
+    seconds_of() {
+        run 0 train lenet5 --data $data --steps 60 --no-eval --run none --json --quiet "$@"
+        python3 -c 'import json; print(json.loads(open("stdout").readlines()[-1])["seconds"])'
+    }
+    one=$(seconds_of --threads 1)
+    two=$(seconds_of --threads 2)
+    kill "${busy[@]}"
+    wait "${busy[@]}" 2>/dev/null || true
+    trap - EXIT
+    echo "beside $((2 * $(nproc))) busy programs: $one s with one thread, $two s with two"
+    python3 -c "import sys; sys.exit($two > 5 * $one + 0.5)" || fail "two threads spin for each other"
+fi

@@ -154,6 +154,42 @@ grep -q "^cleave: error: worker [01], step [0-9]*.* $timeout_s s" stderr ||
     fail "a stopped worker: ended after $took_ms ms"
 echo "stopped: exit code 5 after $took_ms ms"
 
+# All are stopped, so that no worker sees it, as while one saves: the guards do.
+start "${endless[@]}" --timeout 1
+await steps_run
+kill -STOP "$(find_worker 0)" "$(find_worker 1)" "$(find_worker 2)"
+finish
+none_left "$(now_ms)"
+[[ $rc -eq 5 ]] || fail "all workers stopped: exit $rc, expected 5"
+grep -q "^cleave: error: worker [0-2] (process [0-9]*) has been stopped for [0-9]* s" stderr ||
+    fail "no guard says that its worker is stopped"
+
+# ---- guards that are killed or stopped ----
+
+start "${endless[@]}"
+await steps_run
+kill -SEGV "$(find_guard 1)"
+finish
+none_left "$(now_ms)"
+[[ $rc -eq 4 ]] || fail "a guard with SIGSEGV: exit $rc, expected 4"
+grep -q "^cleave: the guard of worker 1 got SIGSEGV" stderr || fail "the guard is not named"
+
+# nothing can answer this one: what running.md says of it
+start "${endless[@]}"
+await steps_run
+kill -KILL "$(find_guard 1)"
+finish
+none_left "$(now_ms)"
+[[ $rc -eq 137 ]] || fail "a killed guard: exit $rc, expected 137"
+
+start "${common[@]}" --epochs 1000 --steps 400 --json
+await steps_run
+kill -STOP "$(find_guard 1)"
+finish
+none_left "$(now_ms)"
+[[ $rc -eq 0 ]] || fail "a stopped guard: exit $rc, expected 0"
+echo "guards: killed by SIGSEGV 4, by SIGKILL 137, stopped 0"
+
 # ---- asked to stop, through one guard ----
 
 rm -rf run

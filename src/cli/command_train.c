@@ -23,8 +23,12 @@
 #include "runtime/trainer.h"
 #include "search/training.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
 enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
@@ -125,8 +129,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "how they share it: a file, one of the names below, or auto: the fastest on "
                     "this host (see 'cleave plan') [serial, or data for more than one worker]"),
         STRATEGY_OPTIONS(&o->split),
-        OPTION_REAL("--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
-                    "how long a worker waits for others that do not move"),
+        OPTION_REAL(
+            "--timeout", "SECONDS", &o->timeout, 1e-3, 1e9, "60",
+            "how long a worker waits for others that do not move, or computes one instruction"),
         OPTION_TEXT("--trace", "FILE", &o->trace, NULL,
                     "write when each instruction of the last steps ran; ui.perfetto.dev shows it "
                     "[nothing is written]"),
@@ -167,6 +172,13 @@ static enum status check_options(const struct train_options *o)
     return STATUS_OK;
 }
 
+/* Of a worker that hangs. */
+static void end_process(enum status st)
+{
+    command_report(st);
+    guard_end_worker((int)st);
+}
+
 static enum status fill_trainer_options(struct train_options *o, struct trainer_options *t)
 {
     *t = trainer_default_options();
@@ -183,6 +195,7 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->plan = o->plan;
     TRY(strategy_request(&o->split, &t->request));
     t->timeout_s = o->timeout;
+    t->on_stuck = end_process;
     t->trace = o->trace;
     TRY(trainer_set_usual(t->model, &t->rule));
     t->rule.learning_rate = o->rate < 0 ? t->rule.learning_rate : o->rate;
@@ -219,10 +232,12 @@ static double seconds(int64_t t_ns)
 
 static void print_start(const struct train_options *o, const struct trainer_info *info)
 {
-    char memory[32];
-    log_info("%s on %s: %lld parameters, %lld images in batches of %lld", info->model,
+    char memory[32], tested[64] = "";
+    if (info->n_test > 0)
+        (void)snprintf(tested, sizeof tested, ", %lld to test with", (long long)info->n_test);
+    log_info("%s on %s: %lld parameters, %lld images in batches of %lld%s", info->model,
              info->data.name, (long long)info->n_parameters, (long long)info->n_train,
-             (long long)info->batch);
+             (long long)info->batch, tested);
     int64_t frozen = graph_count_frozen(o->forecast.graph);
     if (frozen > 0)
         log_info("%lld of the parameters are frozen: they have no gradient, and stay as they are",
@@ -234,8 +249,13 @@ static void print_start(const struct train_options *o, const struct trainer_info
         log_info("plan %s: %d workers with %d thread%s each, %s moved in a step", info->plan,
                  info->workers, info->threads, info->threads == 1 ? "" : "s",
                  text_bytes(memory, sizeof memory, (double)info->bytes_moved));
+    if (plan_is_stale(info->resolved_plan))
+        log_info("plan %s is asynchronous: gradients are of older weights, so losses and accuracy "
+                 "are not those of one worker",
+                 info->plan);
     if (info->resumed)
-        log_info("going on after step %lld", (long long)info->first_step);
+        log_info("%s: going on after step %lld", o->checkpoint ? o->checkpoint : o->run,
+                 (long long)info->first_step);
     else if (o->resume)
         log_info("there is no checkpoint yet: it starts at the beginning");
 }
@@ -261,13 +281,25 @@ static void show_progress(struct train_view *v, const struct trainer_step *s)
                  progress_time(left, sizeof left, s->eta_s), waiting);
 }
 
+/* Where nobody reads the results any more (`| head -1`) the training is still worth keeping: the
+ * run stops as it does after a signal. */
+static enum status printed(enum status st)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    if (st == STATUS_OK || poll(&out, 1, 0) != 1 || !(out.revents & (POLLERR | POLLHUP)))
+        return st;
+    status_clear();
+    stop_request(SIGPIPE);
+    return STATUS_OK;
+}
+
 /* Into the record, and on stdout if that is wanted. */
 static enum status put_event(const struct train_view *v, bool print, json_t *value)
 {
     if (v->record && value)
         run_record_event(v->record, value);
-    if (print)
-        return output_json(value);
+    if (print && stop_requested() != SIGPIPE)
+        return printed(output_json(value));
     json_decref(value);
     return STATUS_OK;
 }
@@ -338,8 +370,15 @@ static enum status on_epoch(const struct trainer_epoch *e, void *user)
         printf("test loss %.4f  test accuracy %.2f %%  ", e->test_loss, 100 * e->test_accuracy);
     char time[32];
     printf("%s\n", text_seconds(time, sizeof time, e->seconds));
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0)
+        return printed(status_fail(STATUS_FAILED, "cannot write the results to standard output: %s",
+                                   strerror(errno)));
     return STATUS_OK;
+}
+
+static bool has_stages(const struct trainer_info *info)
+{
+    return info->resolved_plan->n_stages > 1;
 }
 
 static json_t *done_json(const struct train_view *v, const struct trainer_done *d)
@@ -350,15 +389,19 @@ static json_t *done_json(const struct train_view *v, const struct trainer_done *
         error_s = v->described.error_s;
     }
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:f, s:I, s:i, s:s, s:I}", "event", "done",
-        "steps", (json_int_t)d->steps, "median_step_s",
+        "{s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:f, s:I, s:i, s:s, "
+        "s:I, s:I, s:I}",
+        "event", "done", "steps", (json_int_t)d->steps, "median_step_s",
         number_if(d->steps_run > 0, d->median_step_s), "images_per_s",
-        number_if(d->steps_run > 0, d->images_per_s), "memory_bytes", (json_int_t)d->memory_bytes,
-        "predicted_step_s", number_if(predicted_s > 0, predicted_s), "predicted_error_s",
-        number_if(predicted_s > 0, error_s), "test_accuracy",
-        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "seconds",
-        d->seconds, "bytes_moved", (json_int_t)d->bytes_moved, "workers", v->info->workers, "plan",
-        v->info->plan, "skipped_images", (json_int_t)d->n_skipped);
+        number_if(d->steps_run > 0, d->images_per_s), "overall_images_per_s",
+        number_if(d->steps_run > 0, d->overall_images_per_s), "memory_bytes",
+        (json_int_t)d->memory_bytes, "predicted_step_s", number_if(predicted_s > 0, predicted_s),
+        "predicted_error_s", number_if(predicted_s > 0, error_s), "test_accuracy",
+        number_if(d->evaluated, d->test_accuracy), "wait_share", d->wait_share, "bubble_share",
+        number_if(has_stages(v->info), d->bubble_share), "seconds", d->seconds, "bytes_moved",
+        (json_int_t)d->bytes_moved, "workers", v->info->workers, "plan", v->info->plan,
+        "train_images", (json_int_t)v->info->n_train, "test_images", (json_int_t)v->info->n_test,
+        "skipped_images", (json_int_t)d->n_skipped);
 }
 
 static void log_places(const struct train_view *v)
@@ -366,7 +409,7 @@ static void log_places(const struct train_view *v)
     const char *directory = v->record ? run_record_directory(v->record) : NULL;
     if (v->options->checkpoint)
         log_info("saved to %s", v->options->checkpoint);
-    if (directory)
+    if (directory && !run_record_is_lost(v->record))
         log_info("recorded in %s; 'cleave report %s' shows it", directory, directory);
 }
 
@@ -381,9 +424,13 @@ static enum status on_done(const struct trainer_done *d, void *user)
     printf("done: %lld steps in %s", (long long)d->steps_run,
            text_seconds(total, sizeof total, d->seconds));
     if (d->steps_run > 0)
-        printf(", median step %s, %.0f images/s\n      waiting for data %.1f %%",
-               text_seconds(median, sizeof median, d->median_step_s), d->images_per_s,
-               100 * d->data_share);
+        printf(", %.0f images/s over all\n      median step %s, %.0f images/s\n",
+               d->overall_images_per_s, text_seconds(median, sizeof median, d->median_step_s),
+               d->images_per_s);
+    if (d->steps_run > 0 && has_stages(v->info))
+        printf("      pipeline bubble %.1f %% of the step\n", 100 * d->bubble_share);
+    if (d->steps_run > 0)
+        printf("      waiting for data %.1f %%", 100 * d->data_share);
     if (v->info->workers > 1)
         printf(", for other workers %.1f %%", 100 * (d->wait_share - d->data_share));
     printf(", memory %s\n", text_bytes(memory, sizeof memory, (double)d->memory_bytes));
@@ -488,6 +535,9 @@ static enum status train(const struct train_options *o, struct trainer_options *
         run_record_copy_trace(view.record, o->trace);
 out:
     close_tensorboard(&view, st);
+    if (view.record && run_record_is_lost(view.record))
+        log_warn("the record of this run is lost: %s was removed or renamed while it ran",
+                 run_record_directory(view.record));
     trainer_destroy(t);
     run_record_destroy(view.record);
     return st;
@@ -571,7 +621,8 @@ enum status command_train(int argc, char **argv)
         progress_hide();
     else if (!options_debug())
         log_set_level(LOG_INFO);
-    TRY(guard_start() ? stop_install_guarded() : stop_install());
+    (void)signal(SIGPIPE, SIG_IGN); /* see printed() */
+    TRY(guard_start(o.timeout) ? stop_install_guarded() : stop_install());
     TRY(join_processes(o.timeout, &trainer_options.process));
     struct graph *graph = NULL;
     o.forecast.quiet = o.quiet;

@@ -11,8 +11,10 @@ const struct help_entry help_exit_codes[] = {
     {"2", "usage: an unknown name or an impossible value was asked for"},
     {"3", "the plan does not fit into memory; 'cleave predict' says what would"},
     {"4", "a worker was lost"},
-    {"5", "timed out: a wait for data or for another worker passed its deadline"},
-    {"6", "stopped by SIGTERM or Ctrl-C, and saved where --checkpoint is given"},
+    {"5",
+     "timed out: a wait for data or for another worker, or a computation, passed its deadline"},
+    {"6", "stopped by SIGTERM, by Ctrl-C, or because nobody reads its output, and saved where "
+          "--checkpoint is given"},
     {0}};
 
 const struct help_entry help_environment[] = {

@@ -265,7 +265,8 @@ static enum status build(crew *c)
     TRY(crew_agree(o->process, crew_check_memory(c)));
     TRY(crew_agree(o->process, crew_alloc_skips(c)));
     TRY(crew_agree(o->process, thread_team_run(c->thread_team, open_worker, c)));
-    return describe(c);
+    TRY(describe(c));
+    return crew_start_watch(c);
 }
 
 enum status crew_create(const struct crew_options *options, crew **out)
@@ -299,6 +300,7 @@ void crew_destroy(crew *c)
 {
     if (!c)
         return;
+    crew_end_watch(c);
     thread_team_destroy(c->thread_team);
     for (int i = 0; c->workers && i < c->info.n_local; i++)
         close_worker(&c->workers[i]);

@@ -44,7 +44,12 @@ struct crew_options {
     /* NULL: all workers are threads of this process. Else this is one of plan->n_workers
      * processes. */
     comm *process;
-    double timeout_s; /* of waiting for another worker */
+    double timeout_s; /* of waiting for another worker, and of one instruction's computing */
+    /* Called from a thread of its own when a worker of this process has computed for longer than
+     * timeout_s: status_message() names the instruction. A thread that computes cannot be stopped
+     * from outside, so this should end the process; the other processes know already. NULL: nobody
+     * watches how long computing takes. */
+    void (*on_stuck)(enum status st);
 
     /* By program; NULL: there is none. CREW_TRAIN must be there. CREW_TRAIN_ONE has the graph of
      * CREW_TRAIN, if the plan's window is more than 1. */

@@ -1,6 +1,6 @@
 /* crew_parts.h: the crew from inside: crew.c makes the workers, crew_run.c runs them,
  * crew_tensors.c moves parameters, crew_memory.c looks whether they fit, crew_skips.c counts
- * samples that cannot be read, trace.c keeps times. */
+ * samples that cannot be read, crew_watch.c watches how long they compute, trace.c keeps times. */
 #ifndef CLEAVE_RUNTIME_CREW_PARTS_H
 #define CLEAVE_RUNTIME_CREW_PARTS_H
 
@@ -51,6 +51,7 @@ struct crew {
     struct crew_info info;
     struct crew_worker *workers; /* info.n_local of them */
     thread_team *thread_team;    /* their threads */
+    struct crew_watch *watch;    /* NULL: nobody watches how long computing takes */
     int threads;                 /* of each worker */
     int n_places;                /* workers that share the same cores */
     int64_t clock_ns;            /* this process's clock when the crew was complete */
@@ -73,6 +74,11 @@ void crew_note_common_failure(const crew *c);
 
 /* crew_memory.c: STATUS_NO_FIT if the programs of this host's workers need more than it has. */
 enum status crew_check_memory(crew *c) MUST_USE;
+
+/* crew_watch.c: looks for workers that compute for longer than the deadline, where the
+ * options ask for it. */
+enum status crew_start_watch(crew *c) MUST_USE;
+void crew_end_watch(crew *c);
 
 /* crew_tensors.c: learns what the other processes hold. */
 enum status crew_learn_parts(crew *c) MUST_USE;

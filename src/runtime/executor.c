@@ -340,6 +340,36 @@ static enum status read_result(struct run *r, const struct program_result *from)
     return STATUS_OK;
 }
 
+unsigned executor_count_moves(const executor *e)
+{
+    return atomic_load(&e->n_moves);
+}
+
+enum status executor_refuse_time(const executor *e, double timeout_s)
+{
+    const struct program *p = e->programs[atomic_load(&e->at_program)].program;
+    enum status st = status_fail(
+        STATUS_TIMEOUT, "it computes for %g s already; --timeout gives it more time", timeout_s);
+    return executor_name_instr(st, p, atomic_load(&e->at_instr),
+                               (uint32_t)atomic_load(&e->at_step));
+}
+
+/* Where a thread that watches can see that it began, and that it ended. */
+static enum status compute_watched(struct run *r, int number)
+{
+    executor *e = r->e;
+    const struct program *p = r->b->program;
+    if (p->instrs[number].kind == INSTR_LOAD)
+        return executor_compute(r, number);
+    atomic_store_explicit(&e->at_program, (int)(r->b - e->programs), memory_order_relaxed);
+    atomic_store_explicit(&e->at_instr, number, memory_order_relaxed);
+    atomic_store_explicit(&e->at_step, (int)r->states[0].step, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->n_moves, 1, memory_order_release);
+    enum status st = executor_compute(r, number);
+    atomic_fetch_add_explicit(&e->n_moves, 1, memory_order_release);
+    return st;
+}
+
 /* The computing instructions in order. Each first waits for the communication that it needs;
  * afterwards the communication that waits for it may start. */
 enum status executor_run(executor *e, int program, const struct executor_feed *feed,
@@ -364,7 +394,7 @@ enum status executor_run(executor *e, int program, const struct executor_feed *f
             st = executor_comm_wait(e, b, instr->waits[k]);
         int64_t begin_ns = instr->n_waits ? timer_now_ns() : reached_ns;
         if (st == STATUS_OK)
-            st = executor_compute(&r, i);
+            st = compute_watched(&r, i);
         if (st == STATUS_OK) {
             executor_keep_time(&r, i, reached_ns, begin_ns);
             st = executor_comm_computed(e, b, i);

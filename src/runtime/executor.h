@@ -78,6 +78,14 @@ enum status executor_step(executor *e, int program, const struct executor_batch 
 /* The failure of a step whose loss is not finite. */
 enum status executor_refuse_loss(uint32_t step, double loss) MUST_USE;
 
+/* For a thread that watches: a number that changes with every computing instruction that begins or
+ * ends; odd while one runs. Waiting, communicating and loading do not count: they have deadlines of
+ * their own. */
+unsigned executor_count_moves(const executor *e);
+
+/* The failure of one that runs for longer than timeout_s, with STATUS_TIMEOUT. */
+enum status executor_refuse_time(const executor *e, double timeout_s) MUST_USE;
+
 /* All slab bytes that were allocated. */
 int64_t executor_memory_bytes(const executor *e);
 

@@ -52,6 +52,10 @@ struct executor {
     bool attends;
     struct flight flight; /* of the thread that communicates */
 
+    /* ---- for a thread that watches ---- */
+    atomic_uint n_moves; /* see executor_count_moves */
+    atomic_int at_program, at_instr, at_step;
+
     /* ---- between the two threads ---- */
     bool has_thread;
     pthread_t thread;

@@ -138,6 +138,14 @@ void run_record_destroy(run_record *r)
     arena_destroy(r->memory);
 }
 
+bool run_record_is_lost(const run_record *r)
+{
+    struct stat mine, there;
+    return r->writes && r->lock >= 0 && fstat(r->lock, &mine) == 0 &&
+           (stat(r->directory, &there) != 0 || there.st_dev != mine.st_dev ||
+            there.st_ino != mine.st_ino);
+}
+
 const char *run_record_directory(const run_record *r)
 {
     return r->writes ? r->directory : NULL;

@@ -43,6 +43,9 @@ void run_record_destroy(run_record *r); /* NULL is fine; removes a directory in 
 /* A directory and those above it, as mkdir -p does; `made`: it was not there. */
 enum status run_record_make_directories(const char *path, bool *made) MUST_USE;
 
+/* Whether the directory was removed or renamed while the run wrote there. */
+bool run_record_is_lost(const run_record *r);
+
 /* NULL: nothing is recorded. */
 const char *run_record_directory(const run_record *r);
 /* Of a file in a directory that was named; lives as long as the record. */

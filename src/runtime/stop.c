@@ -1,5 +1,7 @@
 #include "runtime/stop.h"
 
+#include "base/timer.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -17,6 +19,9 @@ enum { N_SIGNALS = sizeof signals / sizeof *signals };
 static atomic_int requested;
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "needed in a signal handler");
 
+static int64_t requested_ns; /* when the first came; of the handler */
+static bool guarded;
+
 /* The thread that takes the signals. No thread that computes may: matrix products of oneDNN up to
  * 3.11.1 let the stack pointer point into the heap, and the kernel would put the handler's frame
  * there, over whatever lies below (github.com/uxlfoundation/oneDNN/issues/4845). */
@@ -26,9 +31,25 @@ static struct {
     sem_t end;
 } listener;
 
+/* With the default action the signal ends the process as soon as its handler has returned. */
+static void end_at_once(int signal_number)
+{
+    static const char line[] = "cleave: a second signal: it ends at once, and saves nothing more\n";
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written; /* there is nobody to tell */
+    (void)signal(signal_number, SIG_DFL);
+    (void)raise(signal_number);
+}
+
 static void remember(int signal_number)
 {
-    atomic_store(&requested, signal_number);
+    int64_t now_ns = timer_now_ns();
+    if (atomic_load(&requested) == 0) {
+        requested_ns = now_ns;
+        atomic_store(&requested, signal_number);
+    } else if (!guarded && now_ns - requested_ns > STOP_SAME_REQUEST_NS) {
+        end_at_once(signal_number);
+    }
 }
 
 static sigset_t signal_set(void)
@@ -69,11 +90,12 @@ static enum status start_listener(void)
     return STATUS_OK;
 }
 
-static enum status install(int flags)
+static enum status install(bool by_guard)
 {
+    guarded = by_guard;
     for (int i = 0; i < N_SIGNALS; i++) {
-        struct sigaction action = {.sa_handler = remember, .sa_flags = flags | SA_RESTART};
-        (void)sigemptyset(&action.sa_mask);
+        struct sigaction action = {
+            .sa_handler = remember, .sa_mask = signal_set(), .sa_flags = SA_RESTART};
         if (sigaction(signals[i], &action, NULL) != 0)
             return status_fail(STATUS_FAILED, "cannot handle %s: %s", stop_signal_name(signals[i]),
                                strerror(errno));
@@ -81,20 +103,25 @@ static enum status install(int flags)
     return start_listener();
 }
 
-/* One-shot: a second signal of the kind ends the process, saved or not. */
 enum status stop_install(void)
 {
-    return install((int)SA_RESETHAND);
+    return install(false);
 }
 
 enum status stop_install_guarded(void)
 {
-    return install(0);
+    return install(true);
 }
 
 int stop_requested(void)
 {
     return atomic_load(&requested);
+}
+
+void stop_request(int signal_number)
+{
+    int none = 0;
+    (void)atomic_compare_exchange_strong(&requested, &none, signal_number);
 }
 
 const char *stop_signal_name(int signal_number)
@@ -105,6 +132,8 @@ const char *stop_signal_name(int signal_number)
         return "SIGTERM";
     case SIGINT:
         return "SIGINT";
+    case SIGPIPE:
+        return "SIGPIPE (nobody reads standard output)";
     default:
         (void)snprintf(text, sizeof text, "signal %d", signal_number);
         return text;

@@ -254,6 +254,7 @@ static enum status create_crew(trainer *t)
         .n_states = update_rule_states(&o->rule),
         .process = o->process,
         .timeout_s = o->timeout_s,
+        .on_stuck = o->on_stuck,
         .train_set = t->train_set,
         .test_set = t->test_set,
         .train_loader = {.batch = t->info.batch,

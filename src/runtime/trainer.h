@@ -62,8 +62,9 @@ struct trainer_options {
      * The graph was built for the data, and for any batch: the trainer resizes it. */
     const struct graph *graph;        /* NULL (default): built from `model` and the data */
     const struct plan *resolved_plan; /* NULL (default): as `plan` says */
-    double timeout_s;  /* default 60: how long a worker waits for another that does not
-                          move */
+    double timeout_s; /* default 60: how long a worker waits for another that does not
+                         move, or computes one instruction */
+    void (*on_stuck)(enum status st); /* as in crew.h; NULL (default) */
     const char *trace; /* where the times of the last steps go (trace.h); NULL (default):
                           nowhere */
     int trace_steps;   /* how many; 0 (default): TRACE_STEPS */
@@ -146,8 +147,11 @@ struct trainer_done {
     int64_t steps;     /* done in all */
     int64_t steps_run; /* by this trainer_run */
     double last_loss;
-    double median_step_s; /* of the last 4096 steps */
-    double images_per_s;  /* batch over the median step */
+    double median_step_s;        /* of the last 4096 steps */
+    double images_per_s;         /* batch over the median step */
+    double overall_images_per_s; /* of trainer_run, with tests and saves */
+    double bubble_share;  /* of the time of all steps, of a plan with stages; else 0: the workers
+                             neither compute nor wait for data */
     double wait_share;    /* of the time of all steps; waiting for data and for other workers */
     double data_share;    /* for data alone */
     int64_t memory_bytes; /* as in trainer_info */

@@ -38,7 +38,7 @@ struct trainer {
     atomic_bool asked;       /* to stop, by trainer_stop */
 
     int64_t step_times_ns[STEP_TIMES]; /* a ring */
-    int64_t n_steps_run, steps_ns, waits_ns, data_ns;
+    int64_t n_steps_run, n_images_run, steps_ns, waits_ns, data_ns, computes_ns;
     double smooth_step_s;
     struct trainer_done done;
 };

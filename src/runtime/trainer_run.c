@@ -93,7 +93,9 @@ static void take_times(trainer *t, struct trainer_step *s)
     t->smooth_step_s += share * (seconds - t->smooth_step_s);
     t->n_steps_run++;
     t->steps_ns += s->step_ns;
+    t->n_images_run += s->n_samples;
     t->waits_ns += s->wait_ns;
+    t->computes_ns += s->compute_ns;
     t->data_ns += s->data_ns;
     s->images_per_s = (double)t->info.batch / fmax(t->smooth_step_s, 1e-9);
     s->eta_s = t->smooth_step_s * (double)(s->steps_total - s->step);
@@ -274,10 +276,13 @@ static void summarise(trainer *t, int64_t start_ns)
     d->images_per_s = d->median_step_s > 0 ? (double)t->info.batch / d->median_step_s : 0;
     d->wait_share = t->steps_ns > 0 ? (double)t->waits_ns / (double)t->steps_ns : 0;
     d->data_share = t->steps_ns > 0 ? (double)t->data_ns / (double)t->steps_ns : 0;
+    if (t->plan->n_stages > 1 && t->steps_ns > 0)
+        d->bubble_share = fmax(1 - (double)t->computes_ns / (double)t->steps_ns - d->data_share, 0);
     d->memory_bytes = t->info.memory_bytes;
     d->bytes_moved = t->info.bytes_moved;
     d->n_skipped = crew_get_info(t->crew)->n_skipped;
     d->seconds = (double)(timer_now_ns() - start_ns) * 1e-9;
+    d->overall_images_per_s = (double)t->n_images_run / fmax(d->seconds, 1e-9);
 }
 
 enum status trainer_run(trainer *t, const struct trainer_callbacks *callbacks, void *user)

@@ -50,7 +50,6 @@ static enum status take_checkpoint(trainer *t, checkpoint *c, const struct tenso
     t->state.loss_sum = saved->loss_sum;
     t->state.n_seen = saved->n_seen;
     t->info.resumed = true;
-    log_info("%s.json: continuing after step %lld", t->checkpoint, (long long)saved->step);
     return STATUS_OK;
 }
 

@@ -13,10 +13,11 @@
 #include "backend/cpu/loops.h"
 
 #include <oneapi/dnnl/dnnl.h>
+#include <sys/types.h>
 
 /* ---- device.c ---- */
 
-enum { DEVICE_BUCKETS = 256 };
+enum { DEVICE_BUCKETS = 256, DEVICE_LINES = 64 };
 
 struct device {
     dnnl_engine_t engine;
@@ -27,6 +28,11 @@ struct device {
     char description[96];
     layout *layouts[DEVICE_BUCKETS];             /* all that were handed out, by hash */
     struct described *described[DEVICE_BUCKETS]; /* described.c */
+
+    /* waiting.c: files that say how long the team's threads stood in line for a core */
+    int lines[DEVICE_LINES], n_lines;
+    pid_t caller; /* whose team it is */
+    int64_t looked_ns, line_ns;
 };
 
 struct stream {
@@ -39,6 +45,13 @@ enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out) MUST_USE;
 /* oneDNN asks OpenMP for the number of threads, which is a setting of the calling thread: every
  * call that reaches it on behalf of a device is preceded by this. */
 void cpu_use_threads(const device *d);
+
+/* ---- waiting.c ---- */
+
+/* Before work of the device's threads, often: sees to it that they do not spin for each other where
+ * other programs want their cores. */
+void waiting_look(device *d);
+void waiting_end(device *d);
 
 /* The status of a oneDNN call, with the call in the message. */
 enum status cpu_check(dnnl_status_t status, const char *call) MUST_USE;

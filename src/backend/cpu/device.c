@@ -1,11 +1,14 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_parts.h"
+#include "base/log.h"
 
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum status cpu_check(dnnl_status_t status, const char *call)
 {
@@ -20,8 +23,12 @@ enum status cpu_check(dnnl_status_t status, const char *call)
                        (int)strcspn(call, "("), call);
 }
 
+/* With OMP_DYNAMIC the library may make a team smaller than oneDNN was told, which then waits for
+ * the missing threads without end. */
 void cpu_use_threads(const device *d)
 {
+    if (omp_get_dynamic())
+        omp_set_dynamic(0);
     if (omp_get_max_threads() != d->threads)
         omp_set_num_threads(d->threads);
 }
@@ -68,6 +75,7 @@ static void device_close(device *d)
 {
     if (!d)
         return;
+    waiting_end(d);
     end_team(d);
     described_destroy_all(d);
     layout_destroy_all(d);
@@ -85,12 +93,47 @@ static enum status open_engine(device *d)
     return STATUS_OK;
 }
 
+/* OMP_THREAD_LIMIT is the user's: a larger team would not come together, and oneDNN would wait for
+ * it without end. */
+static int choose_threads(const struct device_options *options)
+{
+    static atomic_bool said;
+    int wanted = options->threads > 0 ? options->threads : omp_get_num_procs();
+    int most = omp_get_thread_limit();
+    if (wanted <= most || options->describe_only)
+        return wanted;
+    if (!atomic_exchange(&said, true))
+        log_warn("OMP_THREAD_LIMIT=%d: a worker computes with %d thread%s, not with %d", most, most,
+                 most == 1 ? "" : "s", wanted);
+    return most;
+}
+
+/* Under a limit on the address space (ulimit -v), where oneDNN and OpenMP do not look whether they
+ * got memory: as much as they may take at any time must be left. */
+static enum status check_room(const device *d)
+{
+    enum { MEGABYTE = 1000000, LIBRARIES = 48 * MEGABYTE, STACK = 8 << 20 };
+    struct rlimit limit;
+    if (d->describe_only || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return STATUS_OK;
+    size_t room = LIBRARIES + (size_t)d->threads * STACK;
+    void *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return status_fail(STATUS_FAILED,
+                           "the address space is limited to %llu MB (ulimit -v), which leaves less "
+                           "than the %zu MB that oneDNN and %d thread%s may take: raise the limit",
+                           (unsigned long long)limit.rlim_cur / MEGABYTE, room / MEGABYTE,
+                           d->threads, d->threads == 1 ? "" : "s");
+    (void)munmap(p, room);
+    return STATUS_OK;
+}
+
 static enum status device_open(const struct device_options *options, device **out)
 {
     device *d = calloc(1, sizeof *d);
     if (!d)
         return status_no_memory(sizeof *d);
-    d->threads = options->threads > 0 ? options->threads : omp_get_num_procs();
+    d->threads = choose_threads(options);
     d->describe_only = options->describe_only;
     cpu_use_threads(d);
     d->loops = choose_loops();
@@ -98,7 +141,9 @@ static enum status device_open(const struct device_options *options, device **ou
     (void)snprintf(d->description, sizeof d->description,
                    "oneDNN %d.%d.%d %s, loops %s, threads %d", v->major, v->minor, v->patch,
                    isa_name(), d->loops->name, d->threads);
-    enum status st = open_engine(d);
+    enum status st = check_room(d);
+    if (st == STATUS_OK)
+        st = open_engine(d);
     if (st != STATUS_OK) {
         device_close(d);
         return st;
@@ -123,18 +168,24 @@ static const char *device_describe(const device *d)
 }
 
 /* Huge pages where the system has them: fewer misses of the TLB, and no run that is slower than
- * another because its small pages happen to fall on the same lines of a cache. Pages are touched
+ * another because its small pages happen to fall on the same lines of a cache. Not for less than
+ * half of one: of a thousand workers each would take several times what it needs. Pages are touched
  * here, by the team that will use them, so the step meets no page fault and NUMA places memory near
  * its user. */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out)
 {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
-    bool is_huge = n_bytes >= HUGE_PAGE / 8;
+    bool is_huge = n_bytes >= HUGE_PAGE / 2;
     size_t alignment = is_huge ? HUGE_PAGE : 64;
     size_t size = ((size_t)n_bytes + alignment - 1) / alignment * alignment;
     char *p = aligned_alloc(alignment, size);
     if (!p)
         return status_no_memory(size);
+    enum status st = check_room(d);
+    if (st != STATUS_OK) {
+        free(p);
+        return st;
+    }
     if (is_huge)
         (void)madvise(p, size, MADV_HUGEPAGE); /* a wish: small pages do as well */
 #pragma omp parallel for num_threads(d->threads) schedule(static)

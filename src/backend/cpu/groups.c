@@ -260,6 +260,7 @@ enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct grou
     if (g->device->describe_only)
         return cpu_refuse_to_run();
     cpu_use_threads(g->device);
+    waiting_look(g->device);
     g->step = step;
     if (g->all_param_bytes)
         return run_given_params(g, pass, args);

@@ -1,7 +1,7 @@
 /* rank.h: one MPI rank, and the operations it can have under way.
  *
  *     transfers     MPI_Isend and MPI_Irecv                             transfer.c
- *     reductions    members on one host: through memory they share      host.c
+ *     reductions    members on one host: through memory they share      host_reduce.c
  *                   others: own algorithms over Isend and Irecv         channels.c, reduce_steps.c
  *     control       Isend and Irecv on a communicator of their own      mpi.c
  *     abort         a text in the host's memory, and a message to all   mpi.c
@@ -99,7 +99,7 @@ struct gather_op {
     int n_done;
 };
 
-/* See host.c. */
+/* See host_reduce.c. */
 struct host_op {
     struct comm_reduction r;
     void *data;
@@ -137,7 +137,7 @@ enum status channels_poll(struct mpi_rank *self, struct channels_op *op, bool *d
 enum status gather_poll(struct mpi_rank *self, struct gather_op *op, bool *done) MUST_USE;
 int64_t messages_workspace_bytes(const struct comm_reduction *r);
 
-/* host.c: reductions in memory that the ranks of a host share */
+/* host_reduce.c: reductions in memory that the ranks of a host share */
 enum status host_create(struct mpi_rank *self) MUST_USE;
 void host_destroy(struct mpi_rank *self);
 bool host_has_all(const struct mpi_rank *self, const struct comm_reduction *r);

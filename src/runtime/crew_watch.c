@@ -1,0 +1,118 @@
+/* A thread that looks whether the workers of this process come to the end of what they compute. One
+ * that waits for others finds out by itself that its time is up; one that hangs inside a library
+ * cannot. */
+#include "base/numbers.h"
+#include "base/timer.h"
+#include "runtime/crew_parts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const double longest_look_s = 1;
+
+struct watched {
+    unsigned n_moves; /* as of the last look */
+    double since_s;   /* how long it has been so */
+};
+
+struct crew_watch {
+    crew *crew;
+    double look_s; /* between two looks */
+    pthread_t thread;
+    sem_t end;
+    struct watched workers[];
+};
+
+/* Until the next look; false: the crew ends. */
+static bool sleep_until_look(struct crew_watch *w)
+{
+    struct timespec until;
+    int64_t ns = (int64_t)(w->look_s * 1e9);
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)((until.tv_nsec + ns) / 1000000000);
+    until.tv_nsec = (until.tv_nsec + ns) % 1000000000;
+    while (sem_timedwait(&w->end, &until) != 0)
+        if (errno == ETIMEDOUT)
+            return true;
+    return false;
+}
+
+static void report(const crew *c, struct crew_worker *worker)
+{
+    enum status st = executor_refuse_time(worker->executor, c->options.timeout_s);
+    if (worker->end)
+        worker->end->table->abort(worker->end, st, status_message());
+    c->options.on_stuck(st);
+}
+
+/* The time between two looks counts no more than it should have been: this process may have been
+ * stopped meanwhile. */
+static void look(struct crew_watch *w, double passed_s)
+{
+    crew *c = w->crew;
+    for (int i = 0; i < c->info.n_local; i++) {
+        struct watched *seen = &w->workers[i];
+        unsigned n_moves = executor_count_moves(c->workers[i].executor);
+        bool moved = n_moves != seen->n_moves || n_moves % 2 == 0;
+        seen->since_s = moved ? 0 : seen->since_s + fmin(passed_s, 2 * w->look_s);
+        seen->n_moves = n_moves;
+        if (seen->since_s > c->options.timeout_s) {
+            seen->since_s = 0;
+            report(c, &c->workers[i]);
+        }
+    }
+}
+
+static void *watch(void *user)
+{
+    struct crew_watch *w = user;
+    int64_t before_ns = timer_now_ns();
+    while (sleep_until_look(w)) {
+        int64_t now_ns = timer_now_ns();
+        look(w, (double)(now_ns - before_ns) * 1e-9);
+        before_ns = now_ns;
+    }
+    return NULL;
+}
+
+enum status crew_start_watch(crew *c)
+{
+    sigset_t all, before;
+    if (!c->options.on_stuck)
+        return STATUS_OK;
+    size_t n_bytes = sizeof *c->watch + (size_t)c->info.n_local * sizeof c->watch->workers[0];
+    struct crew_watch *w = calloc(1, n_bytes);
+    if (!w)
+        return status_no_memory(n_bytes);
+    w->crew = c;
+    w->look_s = fmin(longest_look_s, c->options.timeout_s / 4);
+    (void)sem_init(&w->end, 0, 0);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&w->thread, NULL, watch, w);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        (void)sem_destroy(&w->end);
+        free(w);
+        return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
+    }
+    c->watch = w;
+    return STATUS_OK;
+}
+
+void crew_end_watch(crew *c)
+{
+    struct crew_watch *w = c->watch;
+    if (!w)
+        return;
+    (void)sem_post(&w->end);
+    (void)pthread_join(w->thread, NULL);
+    (void)sem_destroy(&w->end);
+    free(w);
+    c->watch = NULL;
+}
