@@ -15,7 +15,7 @@ static const layout *chosen_layout(const struct opdevice *d, const struct shape 
     struct group_spec spec = {.op = {.op = OP_ADD, .n_inputs = 2, .input = {*shape, *shape}}};
     struct group_layouts io = {0};
     group *g;
-    assert_ok(op_infer_shape(&spec.op));
+    opcase_infer(&spec.op);
     assert_ok(d->backend->layout_plain(d->device, ELEMENT_F32, shape, &io.input[0]));
     io.input[1] = io.input[0];
     assert_ok(d->backend->group_create(d->device, &spec, &io, &g));
@@ -100,7 +100,7 @@ static void compare_list(const struct opdevice *cpu, const struct opcase *cases,
     opdevice_open(&reference, &backend_reference, PRECISION_DOUBLE, 1);
     for (size_t i = 0; i < n; i++) {
         struct opcase c = cases[i];
-        assert_ok(op_infer_shape(&c.spec.op));
+        opcase_infer(&c.spec.op);
         for (enum activation a = ACTIVATION_NONE; a < end; a++) {
             c.spec.activation = a;
             compare_case(cpu, &reference, &c, NULL);

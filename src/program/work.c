@@ -159,7 +159,8 @@ static bool is_backward(enum pass pass)
 
 static bool is_depthwise(const struct op_case *op)
 {
-    return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[1];
+    int channels = axes_find(&op->axes, USE_CHANNEL);
+    return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[channels];
 }
 
 /* Attributes that an op does not have are zero and leave nothing, but for a pool's groups: its keys

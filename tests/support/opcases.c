@@ -26,7 +26,14 @@ static void opcase_append(const struct opcase *base, enum activation activation,
         (void)snprintf(grads, sizeof grads, ", %d gradients", n_output_grads);
     (void)snprintf(c->name, sizeof c->name, "%.48s%s%s%s", base->name, residual ? ", residual" : "",
                    names[activation], grads);
-    assert_ok(op_infer_shape(&c->spec.op));
+    opcase_infer(&c->spec.op);
+}
+
+void opcase_infer(struct op_case *op)
+{
+    if (op->axes.rank == 0)
+        op->axes = axes_of_images(op->input[0].rank);
+    assert_ok(op_infer_shape(op));
 }
 
 void opcase_append_foldings(const struct opcase *base)

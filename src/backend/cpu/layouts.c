@@ -182,15 +182,11 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
     return *out ? STATUS_OK : add(d, &l, out);
 }
 
-enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
-                                int64_t channels, const layout **out)
+enum status layout_get_transfer(device *d, const struct shape *region, const struct axes *axes,
+                                const layout **out)
 {
-    if (region->rank == 4) {
-        int64_t lanes = d->loops->lanes, last = first_channel + region->dim[1];
-        if (first_channel % lanes == 0 && (region->dim[1] % lanes == 0 || last == channels))
-            return layout_get_blocked(d, region, out);
-    }
-    return layout_get_plain(d, region, out);
+    const struct axes images = axes_of_images(4);
+    return (axes_equal(axes, &images) ? layout_get_blocked : layout_get_plain)(d, region, out);
 }
 
 bool layout_same_bytes(const layout *a, const layout *b)

@@ -212,10 +212,9 @@ static const char *layout_text(const layout *l, char *text, size_t size)
 }
 
 static enum status layout_transfer(device *d, enum element type, const struct shape *region,
-                                   int64_t first_channel, int64_t channels, const layout **out)
+                                   const struct axes *axes, const layout **out)
 {
-    (void)first_channel;
-    (void)channels;
+    (void)axes;
     return reference_layout_plain(d, type, region, out);
 }
 
