@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHAPE_MAX_RANK = 4 };
+enum { SHAPE_MAX_RANK = 6 };
 
 struct shape {
     int rank;
