@@ -7,6 +7,11 @@
 
 /* ---- micro-batches and pieces ---- */
 
+bool world_has_loss(const struct world *w)
+{
+    return op_get_info(w->graph->nodes[w->graph->n_nodes - 1].op.op)->flags & OP_IS_LOSS;
+}
+
 int64_t world_first_sample(const struct world *w, int m)
 {
     return m % w->n_micros * w->graph->batch / w->n_micros;
