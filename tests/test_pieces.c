@@ -241,7 +241,7 @@ static struct shape random_shape(struct dice *dice, int rank, bool large)
 {
     struct shape s = {.rank = rank};
     for (int a = 0; a < rank; a++)
-        s.dim[a] = 1 + roll(dice, a == 0 ? 4 : a == 1 ? 40 : large ? 30 : 9);
+        s.dim[a] = 1 + roll(dice, rank > 4 ? 6 : a == 0 ? 4 : a == 1 ? 40 : large ? 30 : 9);
     return s;
 }
 
@@ -306,8 +306,8 @@ static struct tensor random_tensor(const struct opdevice *d, struct dice *dice, 
 
 static void run_region(const struct opdevice *d, struct dice *dice)
 {
-    static const int ranks[] = {1, 2, 4, 4, 4};
-    int rank = ranks[roll(dice, 5)];
+    static const int ranks[] = {1, 2, 3, 4, 4, 4, 5, 6};
+    int rank = ranks[roll(dice, 8)];
     bool large = roll(dice, 4) == 0;
     char name[32];
     (void)snprintf(name, sizeof name, "region, seed %u", dice->seed);
