@@ -147,6 +147,9 @@ static void check_graph(const struct graph *g, const char *machine, struct draw 
     assert_ok(pricing_create(&r, NULL, &p));
     for (int k = 0; p->n_edges > 0 && k < 100; k++) {
         const struct pricing_edge *e = &p->edges[draw_number(d, 0, p->n_edges - 1)];
+        double n_elements = (double)shape_elements(&g->nodes[e->node].op.input[e->input]);
+        assert_near(e->tensor_bytes, 4 * n_elements * (double)p->request.samples / (double)g->batch,
+                    1e-9);
         check_edge(p, e, draw_number(d, 0, p->layers[e->from].n_choices - 1),
                    draw_number(d, 0, p->layers[e->to].n_choices - 1), number, moved);
     }

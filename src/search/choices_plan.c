@@ -54,13 +54,13 @@ static enum status follow_cut(const struct loop_nest *first, const struct loop_n
                               const struct plan_cut *cut, arena *memory, struct plan_cut *out)
 {
     int axis = find_axis(first, cut->loop);
-    bool summed = axis < 0, of_batch = first->loop[cut->loop].use == USE_BATCH;
+    bool summed = axis < 0;
     if (summed)
         axis = tensor_map_find(&first->output, USE_CHANNEL);
     int loop = nest->output.axis[axis].term[0].loop;
     int64_t extent = nest->loop[loop].extent;
     *out = (struct plan_cut){loop, cut->n_parts, cut->sizes};
-    if (of_batch || (!summed && extent == first->loop[cut->loop].extent))
+    if (!summed && extent == first->loop[cut->loop].extent)
         return STATUS_OK;
     if (!summed)
         return size_axis(first, cut, axis, memory, &out->sizes);
