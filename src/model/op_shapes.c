@@ -4,8 +4,8 @@
 /* A dimension past this is a mistake, and a product of two of them still fits 64 bits. */
 static const int64_t DIM_MAX = INT64_C(1) << 31;
 
-/* The op reads images, [batch, channel, row, column], or (rank 2) what is flattened of them: its
- * kernels know that form alone. */
+/* The op reads images, [batch, channel, row, column], or (rank 2) flattened ones: its kernels know
+ * no other form. */
 static enum status need_images(const char *op, struct op_case *c, int rank)
 {
     const struct axes form = axes_of_images(rank);

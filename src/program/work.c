@@ -246,7 +246,8 @@ static void put_fold(struct writer *w, const struct program_fold *fold)
     put_buffer(w, fold->to);
 }
 
-/* Where the box begins in a block, and whether it takes a last block that is not full. */
+/* Where the box begins in a block, and whether it takes a last block that is not full. Layouts of
+ * rank 4 may be in blocks of the second axis, whatever that is. */
 static void put_channels(struct writer *w, const struct region_copy *c, const int64_t *begin,
                          const layout *l)
 {
