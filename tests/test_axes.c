@@ -150,6 +150,9 @@ static void test_graphs_state_axes(void **state)
     g->batch = 9;
     assert_fails(graph_check(g), STATUS_FAILED, "not of the batch");
     graph_destroy(g);
+    g = odd_graph(BATCH);
+    assert_fails(graph_check(g), STATUS_FAILED, "its samples do not lie one behind the other");
+    graph_destroy(g);
 }
 
 /* ---- plans ---- */

@@ -385,6 +385,12 @@ static void test_transfer_layouts(void **state)
         {{3, {2, 16, 8}}, {3, {USE_BATCH, USE_TOKEN, USE_CHANNEL}}, false},
         {SHAPE4(2, 16, 8, 8), {4, {USE_BATCH, USE_HEAD, USE_TOKEN, USE_CHANNEL}}, false},
         {SHAPE4(16, 2, 3, 3), {4, {USE_CHANNEL, USE_BATCH, USE_ROW, USE_COLUMN}}, false},
+        {{5, {6, 2, 16, 3, 3}},
+         {5, {USE_TOKEN, USE_BATCH, USE_CHANNEL, USE_ROW, USE_COLUMN}},
+         false},
+        {{6, {2, 3, 4, 6, 6, 16}},
+         {6, {USE_BATCH, USE_EXPERT, USE_HEAD, USE_TOKEN, USE_TOKEN, USE_CHANNEL}},
+         false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const layout *l, *again, *plain;

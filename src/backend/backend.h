@@ -54,7 +54,7 @@ struct group_spec {
     int64_t global_batch;   /* loss: gradients are scaled by 1 / global_batch */
     /* A piece of a cut layer: the whole output's shape, and where the piece's output begins in it
      * (along the batch: within the micro-batch; group_args.first_sample is added). Dropout draws by
-     * the index of the whole. A rank of 0: the output is the whole. */
+     * the index of the whole. A rank of 0: the output is the whole, or a run of its elements. */
     struct shape whole;
     int64_t origin[SHAPE_MAX_RANK];
     /* Batch norm whose statistics are those of several pieces: forward and backward are two passes

@@ -507,6 +507,8 @@ static enum status check_role(const struct graph *g, int i)
     bool is_loss = (op_get_info(node->op.op)->flags & OP_IS_LOSS) != 0;
     if ((i == 0) != (node->op.op == OP_INPUT))
         return fail_check(g, i, "the first node, and only that, is the input");
+    if (i == 0 && axes_find(&node->op.output_axes, USE_BATCH) != 0)
+        return fail_check(g, i, "its samples do not lie one behind the other");
     if (is_last != is_loss)
         return fail_check(g, i, "the last node, and only that, is the loss");
     bool is_read = false;
@@ -531,8 +533,6 @@ enum status graph_check(const struct graph *g)
     }
     if (next_param != g->n_params)
         return status_fail(STATUS_FAILED, "graph %s has parameters that no node uses", g->name);
-    if (g->nodes[0].op.output_axes.use[0] != USE_BATCH)
-        return fail_check(g, 0, "its samples do not lie one behind the other");
     const struct op_case *loss = &g->nodes[g->n_nodes - 1].op;
     int classes = axes_find(&loss->axes, USE_CHANNEL);
     if (classes < 0 || loss->input[0].dim[classes] != g->classes)
