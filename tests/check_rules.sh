@@ -45,6 +45,14 @@ check_tree() {
     done
     finds 'nothing behind a plan knows a strategy' 'plan_(build|strategies)\(|strcmp\(.*plan->name' \
         - "${rooms[@]}"
+    # (A copy's cost depends on the blocks of its layouts; a flattened tensor is an image's.)
+    rooms=()
+    for room in src/*; do
+        [[ $room =~ ^src/(base|model|backend|data)$ ]] || rooms+=("$room")
+    done
+    finds 'the batch, channels and rows are found by their use, not by a number' \
+        '\b(dim|axis|loop|range)\[[0-9]\]|[.>]loop [!=]= 0' \
+        '^src/(program/work|verify/contents)\.c:' "${rooms[@]}"
     [[ -z $broken ]]
 }
 
@@ -89,6 +97,11 @@ self_test() {
     expect src/runtime/executor.c 'plan_build("data", g, &r, &p);' "$knows"
     expect src/program/a.c 'if (!strcmp(p->plan->name, "data"))' "$knows"
     expect src/program/a.c 'print(p->plan->name);' clean
+    local by_number='the batch, channels and rows are found by their use, not by a number'
+    expect src/plan/a.c 'n = op->output.dim[0];' "$by_number"
+    expect src/search/a.c 'if (c.cut[0].loop == 0)' "$by_number"
+    expect src/program/a.c 'n = op->output.dim[axes_find(&op->output_axes, USE_BATCH)];' clean
+    expect src/backend/cpu/a.c 'n = op->output.dim[0];' clean
 }
 
 if [[ $# -eq 1 ]]; then

@@ -157,8 +157,8 @@ static group *create(device *d, const struct group_spec *spec, struct group_layo
 {
     group *g;
     *io = (struct group_layouts){0};
-    assert_ok(backend_cpu.layout_transfer(d, ELEMENT_F32, &spec->op.input[0], 0,
-                                          spec->op.input[0].dim[1], &io->input[0]));
+    assert_ok(backend_cpu.layout_transfer(d, ELEMENT_F32, &spec->op.input[0], &spec->op.axes,
+                                          &io->input[0]));
     assert_ok(backend_cpu.group_create(d, spec, io, &g));
     return g;
 }

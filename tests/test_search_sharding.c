@@ -1,4 +1,5 @@
 /* Bytes between two layers, against counting it worker by worker, and legal placements. */
+#include "odd_axes.h"
 #include "random_graphs.h"
 
 #include "search/compose.h"
@@ -121,48 +122,74 @@ static void check_edge(const struct pricing *p, const struct pricing_edge *e, in
                  (unsigned long long)SEED, number, e->from, e->to, x, y, priced, expected);
 }
 
+static const char *const machines[] = {
+    "1x4:p100,intra=1GB/s,intra_latency=0", "1x7:p100,intra=1GB/s,intra_latency=0",
+    "2x3:p100,intra=8GB/s,inter=1GB/s,intra_latency=0,latency=0",
+    /* the last node has slower ports, then other devices behind its first */
+    "2x2:p100,intra=8GB/s,1x2:p100,intra=1GB/s,inter=10GB/s,intra_latency=0,latency=0",
+    "2x2:p100,1x2:p100+k40,intra=2GB/s,inter=2GB/s,intra_latency=0,latency=0"};
+enum { MACHINES = sizeof machines / sizeof *machines };
+
+/* A few pairs of choices of one graph on one machine. */
+static void check_graph(const struct graph *g, const char *machine, struct draw *d, uint32_t number,
+                        int *moved)
+{
+    struct machine *m;
+    struct pricing *p;
+    assert_ok(machine_parse(machine, &m));
+    const struct cost_source sources[2] = {{.kind = &m->kinds[0]},
+                                           {.kind = &m->kinds[m->n_kinds - 1]}};
+    struct pricing_request r = {.graph = g,
+                                .machine = m,
+                                .transport = "threads",
+                                .sources = sources,
+                                .n_workers = m->n_devices};
+    assert_ok(pricing_create(&r, NULL, &p));
+    for (int k = 0; p->n_edges > 0 && k < 100; k++) {
+        const struct pricing_edge *e = &p->edges[draw_number(d, 0, p->n_edges - 1)];
+        double n_elements = (double)shape_elements(&g->nodes[e->node].op.input[e->input]);
+        assert_near(e->tensor_bytes, 4 * n_elements * (double)p->request.samples / (double)g->batch,
+                    1e-9);
+        check_edge(p, e, draw_number(d, 0, p->layers[e->from].n_choices - 1),
+                   draw_number(d, 0, p->layers[e->to].n_choices - 1), number, moved);
+    }
+    pricing_destroy(p);
+    machine_destroy(m);
+}
+
 static void test_moves_equal_counting(void **state)
 {
     (void)state;
-    static const char *const machines[] = {
-        "1x4:p100,intra=1GB/s,intra_latency=0", "1x7:p100,intra=1GB/s,intra_latency=0",
-        "2x3:p100,intra=8GB/s,inter=1GB/s,intra_latency=0,latency=0",
-        /* the last node has slower ports, then other devices behind its first */
-        "2x2:p100,intra=8GB/s,1x2:p100,intra=1GB/s,inter=10GB/s,intra_latency=0,latency=0",
-        "2x2:p100,1x2:p100+k40,intra=2GB/s,inter=2GB/s,intra_latency=0,latency=0"};
-    enum { MACHINES = sizeof machines / sizeof *machines };
     int moved = 0;
     print_message("seed %llu\n", (unsigned long long)SEED);
     for (uint32_t i = 0; i < 100; i++) {
         struct draw d = draw_begin(SEED, i);
         struct graph *g = draw_graph(&d, &(struct graph_wish){0});
-        struct machine *m;
-        struct pricing *p;
-        assert_ok(machine_parse(machines[i % MACHINES], &m));
-        const struct cost_source sources[2] = {{.kind = &m->kinds[0]},
-                                               {.kind = &m->kinds[m->n_kinds - 1]}};
-        struct pricing_request r = {.graph = g,
-                                    .machine = m,
-                                    .transport = "threads",
-                                    .sources = sources,
-                                    .n_workers = m->n_devices};
-        assert_ok(pricing_create(&r, NULL, &p));
-        for (int k = 0; p->n_edges > 0 && k < 100; k++) {
-            const struct pricing_edge *e = &p->edges[draw_number(&d, 0, p->n_edges - 1)];
-            check_edge(p, e, draw_number(&d, 0, p->layers[e->from].n_choices - 1),
-                       draw_number(&d, 0, p->layers[e->to].n_choices - 1), i, &moved);
-        }
-        pricing_destroy(p);
-        machine_destroy(m);
+        check_graph(g, machines[i % MACHINES], &d, i, &moved);
         graph_destroy(g);
     }
     assert_true(moved > 2000);
+}
+
+/* Tensors of five axes, of which the second is the batch. */
+static void test_moves_of_five_axes(void **state)
+{
+    struct graph *g = odd_graph(8);
+    int moved = 0;
+    (void)state;
+    for (uint32_t i = 0; i < MACHINES; i++) {
+        struct draw d = draw_begin(SEED, i);
+        check_graph(g, machines[i], &d, i, &moved);
+    }
+    assert_true(moved > 100);
+    graph_destroy(g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moves_equal_counting),
+        cmocka_unit_test(test_moves_of_five_axes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,13 +342,14 @@ static void test_batches(void **state)
 static void test_copies(void **state)
 {
     struct session s;
+    const struct axes images = axes_of_images(4);
     struct shape wide = SHAPE4(2, 64, 4, 4), narrow = SHAPE4(2, 20, 4, 4);
     const layout *plain, *blocked, *small;
     (void)state;
     session_open(&s, "cpu", PRECISION_FLOAT);
     assert_ok(s.backend->layout_plain(s.device, ELEMENT_F32, &wide, &plain));
-    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &wide, 0, 64, &blocked));
-    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &narrow, 0, 20, &small));
+    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &wide, &images, &blocked));
+    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &narrow, &images, &small));
     struct instr instr = {.kind = INSTR_COPY};
     struct program_copy copy = {
         .region = {.from_layout = blocked, .to_layout = small, .extent = {2, 8, 4, 4}}};
@@ -415,7 +416,8 @@ static void test_layout_texts(void **state)
     assert_ok(s.backend->layout_plain(s.device, ELEMENT_F32, &SHAPE2(64, 10), &l));
     assert_string_equal(s.backend->layout_text(l, text, sizeof text), "plain 64x10");
     assert_string_equal(s.backend->layout_text(l, text, 4), "pla");
-    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &SHAPE4(2, 20, 5, 6), 0, 20, &l));
+    const struct axes images = axes_of_images(4);
+    assert_ok(s.backend->layout_transfer(s.device, ELEMENT_F32, &SHAPE4(2, 20, 5, 6), &images, &l));
     assert_memory_equal(s.backend->layout_text(l, text, sizeof text), "blocked", 7);
     assert_non_null(strstr(text, " 2x20x5x6"));
     session_close(&s);

@@ -53,8 +53,8 @@ struct group_spec {
     uint32_t random_stream; /* dropout: which sequence of random.h this node draws from */
     int64_t global_batch;   /* loss: gradients are scaled by 1 / global_batch */
     /* A piece of a cut layer: the whole output's shape, and where the piece's output begins in it
-     * (axis 0: within the micro-batch; group_args.first_sample is added). Dropout draws by the
-     * index of the whole. A rank of 0: the output is the whole. */
+     * (along the batch: within the micro-batch; group_args.first_sample is added). Dropout draws by
+     * the index of the whole. A rank of 0: the output is the whole, or a run of its elements. */
     struct shape whole;
     int64_t origin[SHAPE_MAX_RANK];
     /* Batch norm whose statistics are those of several pieces: forward and backward are two passes
@@ -197,11 +197,12 @@ struct backend {
      * the shape. */
     const char *(*layout_text)(const layout *l, char *text, size_t size);
 
-    /* The layout in which a region of a tensor travels between workers. Depends on nothing but the
-     * region's shape, the channel it begins at and the channels of the whole tensor (rank 4), so
-     * that both sides come to the same one; as near to the layouts of activations as possible. */
+    /* The layout in which a region of a tensor travels between workers, as a tensor of its own.
+     * Depends on nothing but the region's shape and what its axes are, so that both sides come to
+     * the same one; as near to the layouts of activations as possible: where kernels have their
+     * images in blocks of channels, a region of images travels so, and any other one plainly. */
     enum status (*layout_transfer)(device *d, enum element type, const struct shape *region,
-                                   int64_t first_channel, int64_t channels, const layout **out);
+                                   const struct axes *axes, const layout **out);
 
     /* Elements outside the box keep their values. Rounded-up channels stay zero, and a copy whose
      * box reaches the last channel of `to` makes them zero at its places, whatever was there. */

@@ -208,7 +208,7 @@ static void report(const struct graph *g, const struct dataset_info *info, bool 
                    struct results *r)
 {
     int64_t parameters = graph_count_parameters(g), activations = graph_activation_bytes(g);
-    char text[64];
+    char text[SHAPE_TEXT_BYTES];
     results_put(r, "name", v_text(g->name));
     results_put(r, "data", v_text(info->name));
     results_put(r, "input", v_json(json_shape(&g->nodes[0].op.output)));

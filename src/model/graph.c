@@ -28,6 +28,12 @@ void graph_destroy(struct graph *g)
         arena_destroy(g->memory); /* the graph itself lies in it */
 }
 
+int64_t graph_sample_elements(const struct graph *g)
+{
+    const struct op_case *input = &g->nodes[0].op;
+    return shape_elements(&input->output) / op_extent(input, USE_BATCH);
+}
+
 int64_t graph_count_parameters(const struct graph *g)
 {
     int64_t count = 0;
@@ -92,6 +98,23 @@ static enum status append_node(graph_builder *b, const struct graph_node *filled
     return STATUS_OK;
 }
 
+/* Every input has the axes that the op's loops give it. */
+static enum status check_axes(const struct graph *g, const struct graph_node *node)
+{
+    struct loop_nest nest;
+    op_get_loops(&node->op, &nest);
+    for (int k = 0; k < node->op.n_inputs; k++) {
+        const struct axes needs = tensor_map_axes(&nest.input[k]);
+        const struct axes *has = &g->nodes[node->input[k]].op.output_axes;
+        char text[AXES_TEXT_BYTES], other[AXES_TEXT_BYTES];
+        if (!axes_equal(&needs, has))
+            return status_fail(STATUS_USAGE, "%s needs the axes %s for input %d, which has %s",
+                               op_get_info(node->op.op)->name, axes_text(text, sizeof text, &needs),
+                               k, axes_text(other, sizeof other, has));
+    }
+    return STATUS_OK;
+}
+
 static enum status try_add(graph_builder *b, const char *name, enum op_kind op,
                            const struct op_attrs *attrs, int n_inputs, const int *inputs)
 {
@@ -111,7 +134,9 @@ static enum status try_add(graph_builder *b, const char *name, enum op_kind op,
         node.input[i] = inputs[i];
         node.op.input[i] = b->graph->nodes[inputs[i]].op.output;
     }
+    node.op.axes = b->graph->nodes[inputs[0]].op.output_axes;
     TRY(op_infer_shape(&node.op));
+    TRY(check_axes(b->graph, &node));
     TRY(check_elements("output", &node.op.output));
     return append_node(b, &node);
 }
@@ -181,8 +206,9 @@ enum status graph_builder_create(const char *name, const struct graph_variant *v
                                  graph_builder **out)
 {
     TRY(check_variant(name, variant));
-    struct graph_node input = {.name = "input", .op = {.op = OP_INPUT}};
+    struct graph_node input = {.name = "input", .op = {.op = OP_INPUT, .axes = axes_of_images(4)}};
     input.op.output = SHAPE4(variant->batch, variant->channels, variant->height, variant->width);
+    TRY(op_infer_shape(&input.op));
     TRY(check_elements("input", &input.op.output));
     graph_builder *b = calloc(1, sizeof *b);
     if (!b)
@@ -229,6 +255,13 @@ struct shape graph_shape(const graph_builder *b, int node)
     return b->graph->nodes[node].op.output;
 }
 
+int64_t graph_extent(const graph_builder *b, int node, enum loop_use use)
+{
+    if (b->status != STATUS_OK || node < 0 || node >= b->graph->n_nodes)
+        return 0;
+    return op_extent(&b->graph->nodes[node].op, use);
+}
+
 const struct graph_variant *graph_builder_variant(const graph_builder *b)
 {
     return &b->variant;
@@ -270,7 +303,7 @@ enum status graph_builder_finish(graph_builder *b, int logits, struct graph **ou
 static enum status append_resized(graph_builder *b, const struct graph_node *node)
 {
     struct graph_node copy = *node;
-    copy.op = op_resize(&node->op, b->graph->batch);
+    copy.op = op_resize(&node->op, USE_BATCH, b->graph->batch);
     TRY(arena_copy_text(b->graph->memory, node->name, &copy.name));
     TRY(check_elements(node->name, &copy.op.output));
     return append_node(b, &copy);
@@ -350,10 +383,9 @@ int graph_add_max_pool(graph_builder *b, const char *name, int input, struct gra
 {
     struct op_attrs attrs = {0};
     set_window(&attrs, window);
-    struct shape in = graph_shape(b, input);
-    for (int i = 0; ceil_mode && in.rank == 4 && i < 2; i++)
-        attrs.pad_after[i] =
-            pad_after_for_ceil(in.dim[2 + i], window.kernel, attrs.stride[i], window.pad);
+    const int64_t in[2] = {graph_extent(b, input, USE_ROW), graph_extent(b, input, USE_COLUMN)};
+    for (int i = 0; ceil_mode && i < 2; i++)
+        attrs.pad_after[i] = pad_after_for_ceil(in[i], window.kernel, attrs.stride[i], window.pad);
     return graph_add(b, name, OP_MAX_POOL, &attrs, 1, &input);
 }
 
@@ -415,13 +447,19 @@ static enum status check_shapes(const struct graph *g, int i)
                            node->name, op_get_info(node->op.op)->name, foreign->name);
     struct op_case again = node->op;
     enum status st = op_infer_shape(&again);
+    if (st == STATUS_OK)
+        st = check_axes(g, node);
     if (st != STATUS_OK) {
         struct status_error why;
         status_take(st, &why);
         return fail_check(g, i, why.message);
     }
-    if (!shape_equal(&again.output, &node->op.output))
+    if (!shape_equal(&again.output, &node->op.output) ||
+        !axes_equal(&again.output_axes, &node->op.output_axes))
         return fail_check(g, i, "its output's shape is not what its op gives");
+    int batch = axes_find(&node->op.output_axes, USE_BATCH);
+    if (batch < 0 || node->op.output.dim[batch] != g->batch)
+        return fail_check(g, i, "its output is not of the batch");
     return STATUS_OK;
 }
 
@@ -469,6 +507,8 @@ static enum status check_role(const struct graph *g, int i)
     bool is_loss = (op_get_info(node->op.op)->flags & OP_IS_LOSS) != 0;
     if ((i == 0) != (node->op.op == OP_INPUT))
         return fail_check(g, i, "the first node, and only that, is the input");
+    if (i == 0 && axes_find(&node->op.output_axes, USE_BATCH) != 0)
+        return fail_check(g, i, "its samples do not lie one behind the other");
     if (is_last != is_loss)
         return fail_check(g, i, "the last node, and only that, is the loss");
     bool is_read = false;
@@ -488,17 +528,14 @@ enum status graph_check(const struct graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         TRY(check_role(g, i));
         TRY(check_name(g, i));
-        if (i > 0)
-            TRY(check_shapes(g, i));
+        TRY(check_shapes(g, i));
         TRY(check_params(g, i, &next_param));
     }
     if (next_param != g->n_params)
         return status_fail(STATUS_FAILED, "graph %s has parameters that no node uses", g->name);
-    const struct shape *input = &g->nodes[0].op.output;
-    if (input->rank != 4 || input->dim[0] != g->batch)
-        return fail_check(g, 0, "the input is not a batch of images");
-    struct shape logits = SHAPE2(g->batch, g->classes);
-    if (!shape_equal(&g->nodes[g->n_nodes - 1].op.input[0], &logits))
+    const struct op_case *loss = &g->nodes[g->n_nodes - 1].op;
+    int classes = axes_find(&loss->axes, USE_CHANNEL);
+    if (classes < 0 || loss->input[0].dim[classes] != g->classes)
         return fail_check(g, g->n_nodes - 1, "the loss does not read one number per class");
     return STATUS_OK;
 }

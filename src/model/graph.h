@@ -2,7 +2,9 @@
  *
  * Node 0 is the input; every node's inputs have smaller numbers; the last node is the loss. Node
  * and parameter names are PyTorch's ("layer1.0.conv1", "layer1.0.conv1.weight"). Shapes hold the
- * batch: a graph is built for one batch size. A finished graph never changes.
+ * batch: a graph is built for one batch size. The input says what its axes are (op.h), the batch
+ * first, because samples are loaded one behind the other; those of all other tensors follow from
+ * the op table. A finished graph never changes.
  *
  * Built with a builder that remembers the first error, so that a network reads as its layers:
  *
@@ -92,6 +94,9 @@ bool graph_param_learns(const struct graph_param *param);
 unsigned graph_node_learns(const struct graph *g, const struct graph_node *node);
 int64_t graph_count_frozen(const struct graph *g); /* elements */
 
+/* Numbers of one sample of the input. */
+int64_t graph_sample_elements(const struct graph *g);
+
 int64_t graph_count_parameters(const struct graph *g); /* trained ones, as PyTorch counts */
 int64_t graph_node_parameters(const struct graph *g, const struct graph_node *node);
 
@@ -117,6 +122,8 @@ void graph_leave(graph_builder *b);
 
 /* The shape of a node built so far; a zero shape after an error. */
 struct shape graph_shape(const graph_builder *b, int node);
+/* The extent of its axis of that use; 1 where it has none, 0 after an error. */
+int64_t graph_extent(const graph_builder *b, int node, enum loop_use use);
 
 const struct graph_variant *graph_builder_variant(const graph_builder *b);
 

@@ -3,6 +3,7 @@
 #include "model/op_rules.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #define ONE_INPUT .min_inputs = 1, .max_inputs = 1
 
@@ -133,23 +134,112 @@ const struct op_info *op_get_info(enum op_kind op)
     return &table[op];
 }
 
+/* ---- axes ---- */
+
+const char *const loop_use_names[LOOP_USE_COUNT + 1] = {[USE_BATCH] = "batch",
+                                                        [USE_TOKEN] = "token",
+                                                        [USE_CHANNEL] = "channel",
+                                                        [USE_HEAD] = "head",
+                                                        [USE_ROW] = "row",
+                                                        [USE_COLUMN] = "column",
+                                                        [USE_VOCABULARY] = "vocabulary",
+                                                        [USE_EXPERT] = "expert",
+                                                        [USE_WINDOW] = "window"};
+
+struct axes axes_of_images(int rank)
+{
+    return (struct axes){rank, {USE_BATCH, USE_CHANNEL, USE_ROW, USE_COLUMN}};
+}
+
+bool axes_equal(const struct axes *a, const struct axes *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->use[i] != b->use[i])
+            return false;
+    return true;
+}
+
+int axes_find(const struct axes *axes, enum loop_use use)
+{
+    for (int i = 0; i < axes->rank; i++)
+        if (axes->use[i] == use)
+            return i;
+    return -1;
+}
+
+const char *axes_text(char *buffer, size_t size, const struct axes *axes)
+{
+    size_t used = (size_t)snprintf(buffer, size, "[");
+    for (int i = 0; i < axes->rank && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", i ? ", " : "",
+                                 loop_use_names[axes->use[i]]);
+    if (used < size)
+        (void)snprintf(buffer + used, size - used, "]");
+    return buffer;
+}
+
+/* ---- shapes ---- */
+
+/* Loops are named by what they go over (op_loops.c), and the batch is one. */
+static enum status check_axes(const struct op_case *c, const struct shape *of)
+{
+    const char *name = op_get_info(c->op)->name;
+    int n[LOOP_USE_COUNT] = {0};
+    if (c->axes.rank != of->rank)
+        return status_fail(STATUS_USAGE, "%s: its tensor has %d axes, but the uses of %d are given",
+                           name, of->rank, c->axes.rank);
+    for (int i = 0; i < c->axes.rank; i++) {
+        enum loop_use use = c->axes.use[i];
+        if ((unsigned)use >= USE_WINDOW || ++n[use] > (use == USE_BATCH ? 1 : 2)) {
+            char text[AXES_TEXT_BYTES];
+            return status_fail(STATUS_USAGE, "%s: a tensor cannot have the axes %s", name,
+                               axes_text(text, sizeof text, &c->axes));
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status op_infer_shape(struct op_case *c)
 {
     const struct op_info *info = op_get_info(c->op);
-    if (c->op == OP_INPUT) /* its shape is given, not inferred */
-        return STATUS_OK;
+    if (c->op == OP_INPUT) { /* its shape is given, not inferred */
+        c->output_axes = c->axes;
+        return check_axes(c, &c->output);
+    }
     if (c->n_inputs < info->min_inputs || c->n_inputs > info->max_inputs)
         return status_fail(STATUS_USAGE, "%s takes %d to %d inputs, not %d", info->name,
                            info->min_inputs, info->max_inputs, c->n_inputs);
-    return info->infer(c);
+    TRY(info->infer(c));
+    TRY(check_axes(c, &c->input[0]));
+    struct loop_nest nest;
+    op_get_loops(c, &nest);
+    c->output_axes = tensor_map_axes(&nest.output);
+    return STATUS_OK;
 }
 
-struct op_case op_resize(const struct op_case *op, int64_t samples)
+int64_t op_extent(const struct op_case *op, enum loop_use use)
+{
+    int axis = axes_find(&op->output_axes, use);
+    return axis < 0 ? 1 : op->output.dim[axis];
+}
+
+static void resize_axis(const struct tensor_map *map, enum loop_use use, int64_t n, struct shape *s)
+{
+    for (int i = 0; i < map->rank; i++)
+        if (map->axis[i].use == use)
+            s->dim[i] = n;
+}
+
+struct op_case op_resize(const struct op_case *op, enum loop_use use, int64_t n)
 {
     struct op_case c = *op;
+    struct loop_nest nest;
+    op_get_loops(op, &nest);
     for (int i = 0; i < c.n_inputs; i++)
-        c.input[i].dim[0] = samples;
-    c.output.dim[0] = samples;
+        resize_axis(&nest.input[i], use, n, &c.input[i]);
+    resize_axis(&nest.output, use, n, &c.output);
     return c;
 }
 
@@ -159,8 +249,20 @@ int op_get_params(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]
     return info->params ? info->params(c, params) : 0;
 }
 
+/* An axis is what its first term's loop goes over. */
+static void set_uses(const struct loop_nest *nest, struct tensor_map *map)
+{
+    for (int i = 0; i < map->rank; i++)
+        map->axis[i].use = nest->loop[map->axis[i].term[0].loop].use;
+}
+
 void op_get_loops(const struct op_case *c, struct loop_nest *nest)
 {
     *nest = (struct loop_nest){.n_inputs = c->n_inputs};
     op_get_info(c->op)->loops(c, nest);
+    set_uses(nest, &nest->output);
+    for (int i = 0; i < nest->n_inputs; i++)
+        set_uses(nest, &nest->input[i]);
+    for (int i = 0; i < nest->n_params; i++)
+        set_uses(nest, &nest->param[i]);
 }

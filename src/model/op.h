@@ -69,20 +69,64 @@ struct op_attrs {
     int64_t whole_in[2], whole_out[2], first_in[2], first_out[2];
 };
 
+/* ---- uses ---- */
+
+/* What a loop goes over, and so what an axis is that the loop indexes. All other rooms find the
+ * batch, the channels or the rows by their use: the number of a loop or of an axis says nothing. */
+enum loop_use {
+    USE_BATCH,
+    USE_TOKEN,   /* places in a sequence */
+    USE_CHANNEL, /* features, classes */
+    USE_HEAD,    /* of attention */
+    USE_ROW,     /* of an image */
+    USE_COLUMN,
+    USE_VOCABULARY,
+    USE_EXPERT,
+    USE_WINDOW, /* places in a window: no tensor but a weight has such an axis */
+    LOOP_USE_COUNT
+};
+
+extern const char *const loop_use_names[LOOP_USE_COUNT + 1]; /* "batch"; ends with NULL */
+
+/* What the axes of a tensor are, outermost first. */
+struct axes {
+    int rank;
+    enum loop_use use[SHAPE_MAX_RANK];
+};
+
+/* [batch, channel, row, column], or the first `rank` of these. */
+struct axes axes_of_images(int rank);
+bool axes_equal(const struct axes *a, const struct axes *b);
+/* The first axis of that use; -1: none. */
+int axes_find(const struct axes *axes, enum loop_use use);
+/* "[batch, channel]" into a buffer of `size` bytes, which is returned. AXES_TEXT_BYTES always
+ * suffice. */
+enum { AXES_TEXT_BYTES = 96 };
+const char *axes_text(char *buffer, size_t size, const struct axes *axes);
+
 /* One use of an op: its attributes and the shapes of its tensors. */
 struct op_case {
     enum op_kind op;
     struct op_attrs attrs;
     int n_inputs;
     struct shape input[OP_MAX_INPUTS];
-    struct shape output;
+    /* What the axes of the first input are. Ops that work on one form alone (a convolution: images)
+     * fill it where the rank is 0, and refuse another form; ops that take any form (a sum) must be
+     * told. OP_INPUT, which reads nothing: those of its output. */
+    struct axes axes;
+    struct shape output;     /* op_infer_shape fills these two */
+    struct axes output_axes; /* as the loops that index the output say */
 };
 
-/* Same op, attributes and shapes. */
+/* Same op, attributes, shapes and axes. */
 bool op_equal(const struct op_case *a, const struct op_case *b);
 
-/* The same op for a batch of `samples`, the first extent of each of its tensors. */
-struct op_case op_resize(const struct op_case *op, int64_t samples);
+/* The extent of the output along its axis of that use; 1 where it has none. */
+int64_t op_extent(const struct op_case *op, enum loop_use use);
+
+/* The same op with all axes of that use, of its inputs and of its output, `n` long: for what ops
+ * hand on as it is, like the batch. (More rows would need other windows.) */
+struct op_case op_resize(const struct op_case *op, enum loop_use use, int64_t n);
 
 /* ---- attributes ---- */
 
@@ -156,17 +200,20 @@ enum loop_cut {
 };
 
 struct loop {
-    const char *name;
+    const char *name; /* of one letter mostly; plans cut loops by it */
+    enum loop_use use;
     enum loop_role role;
     enum loop_cut cut;
     int64_t extent;
 };
 
 /* How one axis of a tensor is indexed: offset + sum of scale * loop, or an adaptive window. An
- * index outside [0, extent) is padding: nothing is read there. */
+ * index outside [0, extent) is padding: nothing is read there. The first term's loop says what the
+ * axis is; the others go on inside of it (a group's channels, a window's places). */
 enum axis_kind { AXIS_AFFINE, AXIS_ADAPTIVE };
 struct axis_map {
     enum axis_kind kind;
+    enum loop_use use;
     int n_terms;
     struct axis_term {
         int loop;
@@ -200,6 +247,15 @@ struct box {
     struct range range[OP_MAX_LOOPS];
 };
 
+/* The loop of that use that indexes the output: the first with more than one iteration, else the
+ * first (the channels of a convolution: g where it has groups, else k); -1: none. No output has two
+ * loops over the batch. */
+int loop_nest_find(const struct loop_nest *nest, enum loop_use use);
+
+/* The first axis of that use; -1: none. */
+int tensor_map_find(const struct tensor_map *map, enum loop_use use);
+struct axes tensor_map_axes(const struct tensor_map *map);
+
 /* The whole nest as one piece. */
 void loop_nest_whole(const struct loop_nest *nest, struct box *piece);
 
@@ -231,7 +287,7 @@ enum status op_get_piece_of(const struct op_case *c, const struct loop_nest *nes
                             const struct box *box, struct op_piece *piece) MUST_USE;
 
 /* The regions of the parameters that piece would hold if the batch had room for it: they do not
- * depend on loop 0 (the batch), so an empty piece still keeps its weights. Returns how many. */
+ * depend on loops over the batch, so an empty piece still keeps its weights. Returns how many. */
 int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK]);
 
@@ -278,7 +334,8 @@ struct op_info {
     int min_inputs, max_inputs;
     unsigned flags;             /* enum op_flags */
     enum activation activation; /* which one this op is, or ACTIVATION_NONE */
-    /* c->output from the rest; the message says what does not fit */
+    /* c->output from the rest, and c->axes where the op knows them; the message says what does not
+     * fit */
     enum status (*infer)(struct op_case *c);
     /* fills params[], returns how many; NULL: none */
     int (*params)(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);
@@ -292,7 +349,8 @@ struct op_info {
 
 const struct op_info *op_get_info(enum op_kind op);
 
-/* Fills c->output from the rest of *c. STATUS_USAGE with a reason if it does not fit. */
+/* Fills c->output and c->output_axes from the rest of *c, and c->axes where its rank is 0 and the
+ * op knows them. STATUS_USAGE with a reason if it does not fit. */
 enum status op_infer_shape(struct op_case *c) MUST_USE;
 
 int op_get_params(const struct op_case *c, struct op_param params[OP_MAX_PARAMS]);

@@ -46,7 +46,8 @@ static bool is_equal(const struct op_attr *attr, const struct op_attrs *a, const
 
 bool op_equal(const struct op_case *a, const struct op_case *b)
 {
-    if (a->op != b->op || a->n_inputs != b->n_inputs || !shape_equal(&a->output, &b->output))
+    if (a->op != b->op || a->n_inputs != b->n_inputs || !shape_equal(&a->output, &b->output) ||
+        !axes_equal(&a->axes, &b->axes))
         return false;
     for (int k = 0; k < a->n_inputs; k++)
         if (!shape_equal(&a->input[k], &b->input[k]))

@@ -1,10 +1,10 @@
 /* The loop nests of the op table's rows, and the regions that follow from them. */
 #include "model/op_rules.h"
 
-static int add_loop(struct loop_nest *nest, const char *name, int64_t extent, enum loop_role role,
-                    enum loop_cut cut)
+static int add_loop(struct loop_nest *nest, const char *name, enum loop_use use, int64_t extent,
+                    enum loop_role role, enum loop_cut cut)
 {
-    nest->loop[nest->n_loops] = (struct loop){name, role, cut, extent};
+    nest->loop[nest->n_loops] = (struct loop){name, use, role, cut, extent};
     return nest->n_loops++;
 }
 
@@ -45,16 +45,18 @@ void op_loops_conv2d(const struct op_case *c, struct loop_nest *nest)
     const struct op_attrs *a = &c->attrs;
     const struct shape *in = &c->input[0], *out = &c->output;
     int64_t group_out = a->out_channels / a->groups, group_in = in->dim[1] / a->groups;
-    int n = add_loop(nest, "n", out->dim[0], LOOP_OUTPUT, CUT_FREE);
-    int g = add_loop(nest, "g", a->groups, LOOP_OUTPUT, CUT_FREE);
+    int n = add_loop(nest, "n", USE_BATCH, out->dim[0], LOOP_OUTPUT, CUT_FREE);
+    int g = add_loop(nest, "g", USE_CHANNEL, a->groups, LOOP_OUTPUT, CUT_FREE);
     /* Channels of a part of every group would not lie together, so with groups only g is cut. */
     bool grouped = a->groups > 1;
-    int k = add_loop(nest, "k", group_out, LOOP_OUTPUT, grouped ? CUT_NEVER : CUT_FREE);
-    int p = add_loop(nest, "p", out->dim[2], LOOP_OUTPUT, window_cut(a, 0));
-    int q = add_loop(nest, "q", out->dim[3], LOOP_OUTPUT, window_cut(a, 1));
-    int ch = add_loop(nest, "c", group_in, LOOP_SUMMED, grouped ? CUT_NEVER : CUT_PARTIAL);
-    int r = add_loop(nest, "r", a->kernel[0], LOOP_SUMMED, CUT_PARTIAL);
-    int s = add_loop(nest, "s", a->kernel[1], LOOP_SUMMED, CUT_PARTIAL);
+    int k =
+        add_loop(nest, "k", USE_CHANNEL, group_out, LOOP_OUTPUT, grouped ? CUT_NEVER : CUT_FREE);
+    int p = add_loop(nest, "p", USE_ROW, out->dim[2], LOOP_OUTPUT, window_cut(a, 0));
+    int q = add_loop(nest, "q", USE_COLUMN, out->dim[3], LOOP_OUTPUT, window_cut(a, 1));
+    int ch =
+        add_loop(nest, "c", USE_CHANNEL, group_in, LOOP_SUMMED, grouped ? CUT_NEVER : CUT_PARTIAL);
+    int r = add_loop(nest, "r", USE_WINDOW, a->kernel[0], LOOP_SUMMED, CUT_PARTIAL);
+    int s = add_loop(nest, "s", USE_WINDOW, a->kernel[1], LOOP_SUMMED, CUT_PARTIAL);
 
     struct axis_map out_channel = axis2(a->out_channels, g, group_out, k);
     nest->output = (struct tensor_map){
@@ -72,9 +74,9 @@ void op_loops_conv2d(const struct op_case *c, struct loop_nest *nest)
 void op_loops_linear(const struct op_case *c, struct loop_nest *nest)
 {
     int64_t batch = c->output.dim[0], outs = c->output.dim[1], ins = c->input[0].dim[1];
-    int n = add_loop(nest, "n", batch, LOOP_OUTPUT, CUT_FREE);
-    int o = add_loop(nest, "o", outs, LOOP_OUTPUT, CUT_FREE);
-    int i = add_loop(nest, "i", ins, LOOP_SUMMED, CUT_PARTIAL);
+    int n = add_loop(nest, "n", USE_BATCH, batch, LOOP_OUTPUT, CUT_FREE);
+    int o = add_loop(nest, "o", USE_CHANNEL, outs, LOOP_OUTPUT, CUT_FREE);
+    int i = add_loop(nest, "i", USE_CHANNEL, ins, LOOP_SUMMED, CUT_PARTIAL);
     nest->output = (struct tensor_map){2, {axis1(batch, n), axis1(outs, o)}};
     nest->input[0] = (struct tensor_map){2, {axis1(batch, n), axis1(ins, i)}};
     nest->n_params = c->attrs.bias ? 2 : 1;
@@ -86,10 +88,10 @@ void op_loops_linear(const struct op_case *c, struct loop_nest *nest)
 static void add_image_loops(const struct shape *out, struct loop_nest *nest, enum loop_cut p_cut,
                             enum loop_cut q_cut)
 {
-    int n = add_loop(nest, "n", out->dim[0], LOOP_OUTPUT, CUT_FREE);
-    int c = add_loop(nest, "c", out->dim[1], LOOP_OUTPUT, CUT_FREE);
-    int p = add_loop(nest, "p", out->dim[2], LOOP_OUTPUT, p_cut);
-    int q = add_loop(nest, "q", out->dim[3], LOOP_OUTPUT, q_cut);
+    int n = add_loop(nest, "n", USE_BATCH, out->dim[0], LOOP_OUTPUT, CUT_FREE);
+    int c = add_loop(nest, "c", USE_CHANNEL, out->dim[1], LOOP_OUTPUT, CUT_FREE);
+    int p = add_loop(nest, "p", USE_ROW, out->dim[2], LOOP_OUTPUT, p_cut);
+    int q = add_loop(nest, "q", USE_COLUMN, out->dim[3], LOOP_OUTPUT, q_cut);
     nest->output = (struct tensor_map){4,
                                        {axis1(out->dim[0], n), axis1(out->dim[1], c),
                                         axis1(out->dim[2], p), axis1(out->dim[3], q)}};
@@ -101,8 +103,8 @@ void op_loops_pool(const struct op_case *c, struct loop_nest *nest)
     const struct shape *in = &c->input[0];
     add_image_loops(&c->output, nest, window_cut(a, 0), window_cut(a, 1));
     /* The maximum over a cut window is not a sum, so r and s are never cut. */
-    int r = add_loop(nest, "r", a->kernel[0], LOOP_SUMMED, CUT_NEVER);
-    int s = add_loop(nest, "s", a->kernel[1], LOOP_SUMMED, CUT_NEVER);
+    int r = add_loop(nest, "r", USE_WINDOW, a->kernel[0], LOOP_SUMMED, CUT_NEVER);
+    int s = add_loop(nest, "s", USE_WINDOW, a->kernel[1], LOOP_SUMMED, CUT_NEVER);
     nest->input[0] = (struct tensor_map){4,
                                          {axis1(in->dim[0], 0), axis1(in->dim[1], 1),
                                           axis_window(a, 0, in->dim[2], 2, r),
@@ -113,8 +115,8 @@ void op_loops_global_pool(const struct op_case *c, struct loop_nest *nest)
 {
     const struct shape *in = &c->input[0];
     add_image_loops(&c->output, nest, CUT_NEVER, CUT_NEVER); /* p and q have extent 1 */
-    int r = add_loop(nest, "r", in->dim[2], LOOP_SUMMED, CUT_PARTIAL);
-    int s = add_loop(nest, "s", in->dim[3], LOOP_SUMMED, CUT_PARTIAL);
+    int r = add_loop(nest, "r", USE_ROW, in->dim[2], LOOP_SUMMED, CUT_PARTIAL);
+    int s = add_loop(nest, "s", USE_COLUMN, in->dim[3], LOOP_SUMMED, CUT_PARTIAL);
     nest->input[0] = (struct tensor_map){
         4,
         {axis1(in->dim[0], 0), axis1(in->dim[1], 1), axis1(in->dim[2], r), axis1(in->dim[3], s)}};
@@ -133,42 +135,29 @@ void op_loops_adaptive_pool(const struct op_case *c, struct loop_nest *nest)
                                                    .out_extent = c->output.dim[i]};
 }
 
-void op_loops_batch_norm(const struct op_case *c, struct loop_nest *nest)
-{
-    static const char *const names[SHAPE_MAX_RANK] = {"n", "c", "h", "w"};
-    const struct shape *in = &c->input[0];
-    nest->output.rank = in->rank;
-    for (int i = 0; i < in->rank; i++) {
-        bool channel = i == 1;
-        int l = add_loop(nest, names[i], in->dim[i], channel ? LOOP_OUTPUT : LOOP_STATISTIC,
-                         channel ? CUT_FREE : CUT_STATISTICS);
-        nest->output.axis[i] = axis1(in->dim[i], l);
-    }
-    nest->input[0] = nest->output;
-    nest->n_params = 4;
-    for (int i = 0; i < 4; i++)
-        nest->param[i] = (struct tensor_map){1, {axis1(in->dim[1], 1)}};
-}
+/* ---- ops that take tensors of any axes ---- */
 
-void op_loops_local_response_norm(const struct op_case *c, struct loop_nest *nest)
+/* A loop over each axis of a tensor, which indexes it. Where two axes have one use, the loop over
+ * the second has the other name. */
+static void add_axis_loops(const struct axes *axes, const struct shape *shape,
+                           struct loop_nest *nest)
 {
-    const struct shape *in = &c->input[0];
-    add_image_loops(&c->output, nest, CUT_FREE, CUT_FREE);
-    nest->loop[1].cut = CUT_NEVER; /* a piece's output would have fewer channels than its input */
-    int r = add_loop(nest, "r", c->attrs.lrn_size, LOOP_SUMMED, CUT_NEVER);
-    nest->input[0] = nest->output;
-    nest->input[0].axis[1] = axis2(in->dim[1], 1, 1, r);
-    nest->input[0].axis[1].offset = -(c->attrs.lrn_size / 2);
+    static const char *const names[LOOP_USE_COUNT][2] = {
+        [USE_BATCH] = {"n", "n2"},      [USE_TOKEN] = {"t", "t2"}, [USE_CHANNEL] = {"c", "c2"},
+        [USE_HEAD] = {"head", "head2"}, [USE_ROW] = {"h", "h2"},   [USE_COLUMN] = {"w", "w2"},
+        [USE_VOCABULARY] = {"v", "v2"}, [USE_EXPERT] = {"e", "e2"}};
+    nest->output.rank = shape->rank;
+    for (int i = 0; i < shape->rank; i++) {
+        enum loop_use use = axes->use[i];
+        const char *name = names[use][axes_find(axes, use) != i];
+        nest->output.axis[i] =
+            axis1(shape->dim[i], add_loop(nest, name, use, shape->dim[i], LOOP_OUTPUT, CUT_FREE));
+    }
 }
 
 void op_loops_elementwise(const struct op_case *c, struct loop_nest *nest)
 {
-    static const char *const names[SHAPE_MAX_RANK] = {"n", "c", "h", "w"};
-    const struct shape *out = &c->output;
-    nest->output.rank = out->rank;
-    for (int i = 0; i < out->rank; i++)
-        nest->output.axis[i] =
-            axis1(out->dim[i], add_loop(nest, names[i], out->dim[i], LOOP_OUTPUT, CUT_FREE));
+    add_axis_loops(&c->axes, &c->output, nest);
     for (int i = 0; i < c->n_inputs; i++)
         nest->input[i] = nest->output;
 }
@@ -176,23 +165,49 @@ void op_loops_elementwise(const struct op_case *c, struct loop_nest *nest)
 void op_loops_concat(const struct op_case *c, struct loop_nest *nest)
 {
     op_loops_elementwise(c, nest);
+    int channels = axes_find(&c->axes, USE_CHANNEL);
     int64_t first_channel = 0;
     for (int i = 0; i < c->n_inputs; i++) {
-        struct axis_map *channel = &nest->input[i].axis[1];
-        channel->extent = c->input[i].dim[1];
+        struct axis_map *channel = &nest->input[i].axis[channels];
+        channel->extent = c->input[i].dim[channels];
         channel->offset = -first_channel;
-        first_channel += c->input[i].dim[1];
+        first_channel += channel->extent;
     }
+}
+
+void op_loops_batch_norm(const struct op_case *c, struct loop_nest *nest)
+{
+    op_loops_elementwise(c, nest);
+    int channels = axes_find(&c->axes, USE_CHANNEL);
+    for (int i = 0; i < nest->n_loops; i++)
+        if (i != channels) {
+            nest->loop[i].role = LOOP_STATISTIC;
+            nest->loop[i].cut = CUT_STATISTICS;
+        }
+    nest->n_params = 4;
+    for (int i = 0; i < 4; i++)
+        nest->param[i] = (struct tensor_map){1, {nest->output.axis[channels]}};
+}
+
+/* ---- the rest of those that read images ---- */
+
+void op_loops_local_response_norm(const struct op_case *c, struct loop_nest *nest)
+{
+    const struct shape *in = &c->input[0];
+    add_image_loops(&c->output, nest, CUT_FREE, CUT_FREE);
+    nest->loop[1].cut = CUT_NEVER; /* a piece's output would have fewer channels than its input */
+    int r = add_loop(nest, "r", USE_WINDOW, c->attrs.lrn_size, LOOP_SUMMED, CUT_NEVER);
+    nest->input[0] = nest->output;
+    nest->input[0].axis[1] = axis2(in->dim[1], 1, 1, r);
+    nest->input[0].axis[1].offset = -(c->attrs.lrn_size / 2);
 }
 
 void op_loops_flatten(const struct op_case *c, struct loop_nest *nest)
 {
-    static const char *const names[SHAPE_MAX_RANK] = {"n", "c", "h", "w"};
     const struct shape *in = &c->input[0];
-    nest->input[0].rank = 4;
-    for (int i = 0; i < 4; i++) /* a cut of h or w would leave holes in the flat axis */
-        nest->input[0].axis[i] = axis1(in->dim[i], add_loop(nest, names[i], in->dim[i], LOOP_OUTPUT,
-                                                            i < 2 ? CUT_FREE : CUT_NEVER));
+    add_axis_loops(&c->axes, in, nest);
+    nest->input[0] = nest->output;
+    nest->loop[2].cut = nest->loop[3].cut = CUT_NEVER; /* it would leave holes in the flat axis */
     nest->output =
         (struct tensor_map){2,
                             {axis1(in->dim[0], 0),
@@ -205,11 +220,44 @@ void op_loops_flatten(const struct op_case *c, struct loop_nest *nest)
 void op_loops_softmax_cross_entropy(const struct op_case *c, struct loop_nest *nest)
 {
     const struct shape *in = &c->input[0];
-    int n = add_loop(nest, "n", in->dim[0], LOOP_OUTPUT, CUT_FREE);
-    int k = add_loop(nest, "k", in->dim[1], LOOP_SUMMED, CUT_NEVER);
+    int n = add_loop(nest, "n", USE_BATCH, in->dim[0], LOOP_OUTPUT, CUT_FREE);
+    int k = add_loop(nest, "k", USE_CHANNEL, in->dim[1], LOOP_SUMMED, CUT_NEVER);
     nest->output = (struct tensor_map){1, {axis1(in->dim[0], n)}};
     nest->input[0] = (struct tensor_map){2, {axis1(in->dim[0], n), axis1(in->dim[1], k)}};
 }
+
+/* ---- looking for uses ---- */
+
+int loop_nest_find(const struct loop_nest *nest, enum loop_use use)
+{
+    int found = -1;
+    for (int i = 0; i < nest->n_loops; i++) {
+        if (nest->loop[i].use != use || nest->loop[i].role == LOOP_SUMMED)
+            continue;
+        if (nest->loop[i].extent > 1)
+            return i;
+        found = found < 0 ? i : found;
+    }
+    return found;
+}
+
+int tensor_map_find(const struct tensor_map *map, enum loop_use use)
+{
+    for (int i = 0; i < map->rank; i++)
+        if (map->axis[i].use == use)
+            return i;
+    return -1;
+}
+
+struct axes tensor_map_axes(const struct tensor_map *map)
+{
+    struct axes axes = {.rank = map->rank};
+    for (int i = 0; i < map->rank; i++)
+        axes.use[i] = map->axis[i].use;
+    return axes;
+}
+
+/* ---- pieces and regions ---- */
 
 void loop_nest_whole(const struct loop_nest *nest, struct box *piece)
 {

@@ -149,7 +149,9 @@ int op_get_piece_params(const struct loop_nest *nest, const struct box *box,
                         struct range param[OP_MAX_PARAMS][SHAPE_MAX_RANK])
 {
     struct box with_batch = *box;
-    with_batch.range[0] = (struct range){0, nest->loop[0].extent};
+    for (int l = 0; l < nest->n_loops; l++)
+        if (nest->loop[l].use == USE_BATCH)
+            with_batch.range[l] = (struct range){0, nest->loop[l].extent};
     int n = count_params(nest, &with_batch);
     for (int i = 0; i < n; i++)
         op_get_piece_region(nest, &nest->param[i], &with_batch, param[i]);

@@ -4,13 +4,21 @@
 /* A dimension past this is a mistake, and a product of two of them still fits 64 bits. */
 static const int64_t DIM_MAX = INT64_C(1) << 31;
 
-static enum status need_rank(const char *op, const struct shape *input, int rank)
+/* The op reads images, [batch, channel, row, column], or (rank 2) flattened ones: its kernels know
+ * no other form. */
+static enum status need_images(const char *op, struct op_case *c, int rank)
 {
-    char text[64];
-    if (input->rank == rank)
+    const struct axes form = axes_of_images(rank);
+    char text[SHAPE_TEXT_BYTES], need[AXES_TEXT_BYTES], have[AXES_TEXT_BYTES];
+    if (c->input[0].rank != rank)
+        return status_fail(STATUS_USAGE, "%s needs an input of %d dimensions, not %s", op, rank,
+                           shape_text(text, sizeof text, &c->input[0]));
+    if (c->axes.rank == 0)
+        c->axes = form;
+    if (axes_equal(&c->axes, &form))
         return STATUS_OK;
-    return status_fail(STATUS_USAGE, "%s needs an input of %d dimensions, not %s", op, rank,
-                       shape_text(text, sizeof text, input));
+    return status_fail(STATUS_USAGE, "%s needs an input of the axes %s, not %s", op,
+                       axes_text(need, sizeof need, &form), axes_text(have, sizeof have, &c->axes));
 }
 
 /* The height (axis 0) or width of a windowed op's output: how many strides the window fits. */
@@ -46,7 +54,7 @@ enum status op_infer_same(struct op_case *c)
 
 enum status op_infer_conv2d(struct op_case *c)
 {
-    TRY(need_rank("conv2d", c->input, 4));
+    TRY(need_images("conv2d", c, 4));
     int64_t groups = c->attrs.groups, in_channels = c->input[0].dim[1];
     if (groups < 1 || c->attrs.out_channels < 1 || c->attrs.out_channels > DIM_MAX ||
         in_channels % groups || c->attrs.out_channels % groups)
@@ -60,7 +68,7 @@ enum status op_infer_conv2d(struct op_case *c)
 
 enum status op_infer_linear(struct op_case *c)
 {
-    TRY(need_rank("linear", c->input, 2));
+    TRY(need_images("linear", c, 2));
     if (c->attrs.out_channels < 1 || c->attrs.out_channels > DIM_MAX)
         return status_fail(STATUS_USAGE, "linear: %lld output features",
                            (long long)c->attrs.out_channels);
@@ -70,7 +78,7 @@ enum status op_infer_linear(struct op_case *c)
 
 enum status op_infer_pool(struct op_case *c)
 {
-    TRY(need_rank("pool", c->input, 4));
+    TRY(need_images("pool", c, 4));
     for (int axis = 0; axis < 2; axis++)
         if (c->attrs.pad_before[axis] >= c->attrs.kernel[axis] ||
             c->attrs.pad_after[axis] >= c->attrs.kernel[axis])
@@ -83,14 +91,14 @@ enum status op_infer_pool(struct op_case *c)
 
 enum status op_infer_global_pool(struct op_case *c)
 {
-    TRY(need_rank("global_pool", c->input, 4));
+    TRY(need_images("global_pool", c, 4));
     c->output = SHAPE4(c->input[0].dim[0], c->input[0].dim[1], 1, 1);
     return STATUS_OK;
 }
 
 enum status op_infer_adaptive_pool(struct op_case *c)
 {
-    TRY(need_rank("adaptive_pool", c->input, 4));
+    TRY(need_images("adaptive_pool", c, 4));
     if (c->attrs.out_size[0] < 1 || c->attrs.out_size[1] < 1 || c->attrs.out_size[0] > DIM_MAX ||
         c->attrs.out_size[1] > DIM_MAX)
         return status_fail(STATUS_USAGE, "adaptive_pool: output size %lldx%lld",
@@ -102,8 +110,7 @@ enum status op_infer_adaptive_pool(struct op_case *c)
 
 enum status op_infer_batch_norm(struct op_case *c)
 {
-    if (c->input[0].rank != 4)
-        TRY(need_rank("batch_norm", c->input, 2));
+    TRY(need_images("batch_norm", c, c->input[0].rank == 4 ? 4 : 2));
     if (!(c->attrs.epsilon > 0) || !(c->attrs.momentum >= 0 && c->attrs.momentum <= 1))
         return status_fail(STATUS_USAGE, "batch_norm: epsilon %g and momentum %g", c->attrs.epsilon,
                            c->attrs.momentum);
@@ -112,7 +119,7 @@ enum status op_infer_batch_norm(struct op_case *c)
 
 enum status op_infer_local_response_norm(struct op_case *c)
 {
-    TRY(need_rank("local_response_norm", c->input, 4));
+    TRY(need_images("local_response_norm", c, 4));
     if (c->attrs.lrn_size < 1 || c->attrs.lrn_size > DIM_MAX)
         return status_fail(STATUS_USAGE, "local_response_norm: window of %lld channels",
                            (long long)c->attrs.lrn_size);
@@ -129,7 +136,7 @@ enum status op_infer_dropout(struct op_case *c)
 
 enum status op_infer_add(struct op_case *c)
 {
-    char first[64], other[64];
+    char first[SHAPE_TEXT_BYTES], other[SHAPE_TEXT_BYTES];
     for (int i = 1; i < c->n_inputs; i++)
         if (!shape_equal(&c->input[0], &c->input[i]))
             return status_fail(STATUS_USAGE, "add: shapes %s and %s differ",
@@ -140,24 +147,26 @@ enum status op_infer_add(struct op_case *c)
 
 enum status op_infer_concat(struct op_case *c)
 {
-    char first[64], other[64];
+    char first[SHAPE_TEXT_BYTES], other[SHAPE_TEXT_BYTES];
+    TRY(need_images("concat", c, c->input[0].rank == 4 ? 4 : 2));
+    int channels = axes_find(&c->axes, USE_CHANNEL);
     c->output = c->input[0];
     for (int i = 1; i < c->n_inputs; i++) {
         bool fits = c->input[i].rank == c->input[0].rank;
         for (int d = 0; fits && d < c->input[0].rank; d++)
-            fits = d == 1 || c->input[i].dim[d] == c->input[0].dim[d];
+            fits = d == channels || c->input[i].dim[d] == c->input[0].dim[d];
         if (!fits)
             return status_fail(STATUS_USAGE, "concat: shapes %s and %s differ beyond channels",
                                shape_text(first, sizeof first, &c->input[0]),
                                shape_text(other, sizeof other, &c->input[i]));
-        c->output.dim[1] += c->input[i].dim[1];
+        c->output.dim[channels] += c->input[i].dim[channels];
     }
     return STATUS_OK;
 }
 
 enum status op_infer_flatten(struct op_case *c)
 {
-    TRY(need_rank("flatten", c->input, 4));
+    TRY(need_images("flatten", c, 4));
     c->output =
         SHAPE2(c->input[0].dim[0], c->input[0].dim[1] * c->input[0].dim[2] * c->input[0].dim[3]);
     return STATUS_OK;
@@ -165,7 +174,7 @@ enum status op_infer_flatten(struct op_case *c)
 
 enum status op_infer_softmax_cross_entropy(struct op_case *c)
 {
-    TRY(need_rank("softmax_cross_entropy", c->input, 2));
+    TRY(need_images("softmax_cross_entropy", c, 2));
     c->output = SHAPE1(c->input[0].dim[0]);
     return STATUS_OK;
 }

@@ -1,4 +1,5 @@
-/* shape.h: the extents of a tensor, outermost first: [n, c, h, w], [n, features], [n]. */
+/* shape.h: the extents of a tensor, outermost first: [n, c, h, w], [n, features], [n]. What its
+ * axes are (batch, channels, rows) is not said here, but by op.h's struct axes. */
 #ifndef CLEAVE_MODEL_SHAPE_H
 #define CLEAVE_MODEL_SHAPE_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SHAPE_MAX_RANK = 4 };
+enum { SHAPE_MAX_RANK = 6 };
 
 struct shape {
     int rank;
@@ -35,7 +36,9 @@ static inline bool shape_equal(const struct shape *a, const struct shape *b)
     return true;
 }
 
-/* "16x64x56x56" into a buffer of `size` bytes, which is returned. 64 bytes always suffice. */
+/* "16x64x56x56" into a buffer of `size` bytes, which is returned. SHAPE_TEXT_BYTES always suffice.
+ */
+enum { SHAPE_TEXT_BYTES = 128 };
 const char *shape_text(char *buffer, size_t size, const struct shape *s);
 
 #endif

@@ -118,7 +118,7 @@ static bool check_sizes(const struct checker *c, int node, int number, const str
     if (sum > PLAN_MAX_SIZE_SUM)
         return refuse(c, in_cut(node, number), "layer '%s': the sizes of loop %s sum to over %d",
                       layer_name(c, node), loop->name, PLAN_MAX_SIZE_SUM);
-    if (cut->sizes && cut->loop != 0 && sum != loop->extent)
+    if (cut->sizes && loop->use != USE_BATCH && sum != loop->extent)
         return refuse(c, in_cut(node, number),
                       "layer '%s': the sizes of loop %s sum to %lld, but it has %lld iterations",
                       layer_name(c, node), loop->name, (long long)sum, (long long)loop->extent);
@@ -190,7 +190,7 @@ bool plan_reads_only_padding(const struct plan_layer *layer, const struct op_cas
     images.n_cuts = 0;
     int64_t n_pieces = 1;
     for (int i = 0; i < layer->n_cuts; i++)
-        if (layer->cut[i].loop != 0) {
+        if (nest.loop[layer->cut[i].loop].use != USE_BATCH) {
             images.cut[images.n_cuts++] = layer->cut[i];
             n_pieces *= layer->cut[i].n_parts;
         }
@@ -341,7 +341,7 @@ static bool check_asynchronous(const struct checker *c)
                       p->micro_batches);
     for (int i = 1; i < p->n_layers; i++) {
         const struct plan_layer *layer = &p->layers[i];
-        bool along_batch = layer->n_cuts == 0 || (layer->n_cuts == 1 && layer->cut[0].loop == 0);
+        bool along_batch = plan_cuts_only_batch(layer, &c->graph->nodes[i].op);
         if (!along_batch || layer->n_pieces != p->stages[0].n_workers)
             return refuse(c, in_layer(i, "cut"),
                           "layer '%s': with an asynchronous server every layer is cut along n "

@@ -1,5 +1,6 @@
 #include "plan/shared.h"
 
+#include <assert.h>
 #include <string.h>
 
 const char *const plan_schedule_names[PLAN_SCHEDULE_COUNT + 1] = {
@@ -10,7 +11,7 @@ const char *const plan_sync_names[PLAN_SYNC_COUNT + 1] = {[PLAN_RING] = "ring",
                                                           [PLAN_TREE] = "tree",
                                                           [PLAN_HIERARCHICAL] = "hierarchical",
                                                           [PLAN_SERVER] = "server"};
-const char *const plan_loop_uses[] = {"channels", "height", "width", NULL};
+const char *const plan_loop_uses[4] = {"channels", "height", "width", NULL};
 
 static enum status fill_plan(arena *memory, const struct graph *graph, const char *name,
                              int n_workers, int n_stages, struct plan **out)
@@ -154,23 +155,30 @@ int plan_find_loop(const struct loop_nest *nest, const char *name)
     return -1;
 }
 
-int plan_find_loop_by_use(const struct loop_nest *nest, const char *use)
+int plan_find_loop_by_use(const struct loop_nest *nest, const char *name)
 {
-    int axis = 0;
-    while (plan_loop_uses[axis] && strcmp(plan_loop_uses[axis], use) != 0)
-        axis++;
-    if (!plan_loop_uses[axis] || ++axis >= nest->output.rank) /* axis 0 is the batch */
-        return -1;
-    const struct axis_map *map = &nest->output.axis[axis];
-    for (int i = 0; i < map->n_terms; i++)
-        if (nest->loop[map->term[i].loop].extent > 1)
-            return map->term[i].loop;
-    return map->n_terms ? map->term[0].loop : -1;
+    static const enum loop_use uses[] = {USE_CHANNEL, USE_ROW, USE_COLUMN};
+    static_assert(sizeof uses / sizeof *uses == sizeof plan_loop_uses / sizeof *plan_loop_uses - 1,
+                  "a use for each name");
+    for (int i = 0; plan_loop_uses[i]; i++)
+        if (strcmp(plan_loop_uses[i], name) == 0)
+            return loop_nest_find(nest, uses[i]);
+    return -1;
 }
 
-bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts)
+bool plan_can_cut(const struct loop_nest *nest, int number, int64_t n_parts)
 {
-    return nest->loop[loop].cut != CUT_NEVER && (loop == 0 || nest->loop[loop].extent >= n_parts);
+    const struct loop *loop = &nest->loop[number];
+    return loop->cut != CUT_NEVER && (loop->use == USE_BATCH || loop->extent >= n_parts);
+}
+
+bool plan_cuts_only_batch(const struct plan_layer *layer, const struct op_case *op)
+{
+    struct loop_nest nest;
+    if (layer->n_cuts != 1)
+        return layer->n_cuts == 0;
+    op_get_loops(op, &nest);
+    return nest.loop[layer->cut[0].loop].use == USE_BATCH;
 }
 
 static bool is_indexed_by(const struct tensor_map *map, int loop)
@@ -202,9 +210,12 @@ bool plan_norms_by_worker(const struct plan *plan)
     return plan->batch_norm == PLAN_NORM_WORKER || plan->asynchronous;
 }
 
-unsigned plan_summed_statistics(bool by_worker, unsigned loops)
+unsigned plan_summed_statistics(bool by_worker, const struct loop_nest *nest, unsigned loops)
 {
-    return by_worker ? loops & ~1U : loops; /* loop 0 is the batch */
+    for (int l = 0; by_worker && l < nest->n_loops; l++)
+        if (nest->loop[l].use == USE_BATCH)
+            loops &= ~(1U << l);
+    return loops;
 }
 
 bool plan_cuts_norms(const struct plan *plan, const struct graph *graph)
@@ -216,7 +227,7 @@ bool plan_cuts_norms(const struct plan *plan, const struct graph *graph)
         for (int k = 0; k < plan->layers[i].n_cuts; k++)
             if (nest.loop[plan->layers[i].cut[k].loop].role == LOOP_STATISTIC)
                 cut |= 1U << plan->layers[i].cut[k].loop;
-        if (plan_summed_statistics(true, cut) != plan_summed_statistics(false, cut))
+        if (plan_summed_statistics(true, &nest, cut) != cut)
             return true;
     }
     return false;

@@ -73,9 +73,11 @@ extern const char *const plan_sync_names[PLAN_SYNC_COUNT + 1]; /* ends with NULL
 enum plan_batch_norm { PLAN_NORM_BATCH, PLAN_NORM_WORKER, PLAN_NORM_COUNT };
 extern const char *const plan_batch_norm_names[PLAN_NORM_COUNT + 1]; /* ends with NULL */
 
-/* One loop cut into parts. Part i of a loop of `extent` iterations is plan_part(cut, i, extent). */
+/* One loop cut into parts. The loop that goes over the batch (USE_BATCH) is special: micro-batches
+ * and a short last batch change its extent. Part i of a loop of `extent` iterations is
+ * plan_part(cut, i, extent). */
 struct plan_cut {
-    int loop; /* number in the layer's loop nest */
+    int loop; /* number in the layer's loop nest, which says what it goes over */
     int n_parts;
     const int64_t *sizes; /* n_parts of them; NULL: even */
 };
@@ -143,13 +145,16 @@ bool plan_is_stale(const struct plan *plan);
  * server's workers, each of which is a run of its own. */
 bool plan_norms_by_worker(const struct plan *plan);
 
+/* Whether the layer, a plan's for `op`, is whole or cut along the batch alone. */
+bool plan_cuts_only_batch(const struct plan_layer *layer, const struct op_case *op);
+
 /* Whether it matters which samples batch norms see: one of them has its batch cut. */
 bool plan_cuts_norms(const struct plan *plan, const struct graph *graph);
 
-/* Of the loops that statistics are taken over and that a piece has a part of (a bit each,
+/* Of the nest's loops that statistics are taken over and that a piece has a part of (a bit each,
  * op_piece.shared_statistics): those over whose parts the pieces add up their statistics.
  * by_worker: plan_norms_by_worker. */
-unsigned plan_summed_statistics(bool by_worker, unsigned loops);
+unsigned plan_summed_statistics(bool by_worker, const struct loop_nest *nest, unsigned loops);
 
 /* The server that keeps a parameter of the graph, or -1. A server keeps trained parameters that no
  * cut loop indexes; the servers take them in turn. A parameter that a cut loop indexes stays in

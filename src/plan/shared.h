@@ -20,14 +20,13 @@ void plan_settle_layer(struct plan *plan, int node);
 
 /* ---- loops ---- */
 
-/* A loop's number by its name, or by what it does ("channels", "height", "width"); -1: none. What a
- * loop does is read off the output's map: channels is the first loop of more than one iteration
- * that indexes the output's second axis. */
+/* A loop's number by its name, or by a plan's word for its use ("channels", "height", "width": then
+ * it is loop_nest_find's); -1: none. */
 int plan_find_loop(const struct loop_nest *nest, const char *name);
-int plan_find_loop_by_use(const struct loop_nest *nest, const char *use);
-extern const char *const plan_loop_uses[]; /* ends with NULL */
+int plan_find_loop_by_use(const struct loop_nest *nest, const char *name);
+extern const char *const plan_loop_uses[4]; /* the words; ends with NULL */
 
-/* Whether the loop may be cut at all and has room for the parts; the batch (loop 0) always has. */
+/* Whether the loop may be cut at all and has room for the parts; the batch always has. */
 bool plan_can_cut(const struct loop_nest *nest, int loop, int64_t n_parts);
 
 /* Whether a piece of the layer would read nothing but padding, and which. */

@@ -71,7 +71,7 @@ static double find_all(struct balance *b)
 
 double plan_node_work(const struct graph_node *node, int64_t samples)
 {
-    struct op_case op = op_resize(&node->op, samples);
+    struct op_case op = op_resize(&node->op, USE_BATCH, samples);
     struct op_cost cost;
     op_get_cost(&op, &cost);
     double flops = cost.forward_flops + cost.data_gradient_flops + cost.weight_gradient_flops;

@@ -64,6 +64,7 @@ struct draft {
     int data, model; /* the mesh of all workers: samples x channels */
 };
 
+/* `loop` is a number in the layer's nest, found by its use. */
 static void cut_loop(struct plan_layer *layer, int loop, int n_parts)
 {
     if (n_parts > 1)
@@ -74,8 +75,10 @@ static void cut_loop(struct plan_layer *layer, int loop, int n_parts)
 static void cut_batch(const struct draft *d, int node)
 {
     struct plan_layer *layer = &d->plan->layers[node];
+    struct loop_nest nest;
+    op_get_loops(&d->graph->nodes[node].op, &nest);
     layer->n_cuts = 0;
-    cut_loop(layer, 0, d->plan->stages[layer->stage].n_workers);
+    cut_loop(layer, loop_nest_find(&nest, USE_BATCH), d->plan->stages[layer->stage].n_workers);
     plan_settle_layer(d->plan, node);
 }
 
@@ -92,7 +95,7 @@ static int count_channel_parts(const struct draft *d, int node)
 {
     struct loop_nest nest;
     op_get_loops(&d->graph->nodes[node].op, &nest);
-    int loop = plan_find_loop_by_use(&nest, "channels");
+    int loop = loop_nest_find(&nest, USE_CHANNEL);
     return loop < 0 ? 1 : count_parts(&d->plan->layers[node], loop);
 }
 
@@ -100,8 +103,8 @@ static int count_channel_parts(const struct draft *d, int node)
  * writes, and cutting as the input is cut moves nothing. */
 static bool keeps_channels(const struct loop_nest *nest, int loop)
 {
-    const struct axis_map *channels = &nest->input[0].axis[1];
-    return nest->input[0].rank > 1 && channels->n_terms > 0 && channels->term[0].loop == loop;
+    int axis = tensor_map_find(&nest->input[0], USE_CHANNEL);
+    return axis >= 0 && nest->input[0].axis[axis].term[0].loop == loop;
 }
 
 /* How many parts the channels of a node get: at most the mesh's, at most as many as there are, and
@@ -118,7 +121,8 @@ static int choose_channel_parts(const struct draft *d, int node, const struct lo
     int parts = count_channel_parts(d, feeder);
     if (parts > 1)
         return (int)int64_min(parts, wanted);
-    return nest->loop[0].cut == CUT_FREE ? 1 : wanted; /* not batch norm: it would exchange */
+    bool free_batch = nest->loop[loop_nest_find(nest, USE_BATCH)].cut == CUT_FREE;
+    return free_batch ? 1 : wanted; /* not batch norm: it would exchange */
 }
 
 /* Where a layer uses fewer than the mesh's columns, its pieces stay in their own rows. */
@@ -138,13 +142,13 @@ static enum status cut_mesh(const struct draft *d, int node)
     struct plan_layer *layer = &d->plan->layers[node];
     struct loop_nest nest;
     op_get_loops(&d->graph->nodes[node].op, &nest);
-    int loop = plan_find_loop_by_use(&nest, "channels");
+    int loop = loop_nest_find(&nest, USE_CHANNEL);
     int parts = choose_channel_parts(d, node, &nest, loop);
     if (parts < 2) {
         cut_batch(d, node);
         return STATUS_OK;
     }
-    cut_loop(layer, 0, d->data);
+    cut_loop(layer, loop_nest_find(&nest, USE_BATCH), d->data);
     cut_loop(layer, loop, parts);
     if (parts < d->model && d->data > 1)
         TRY(use_columns(d, layer, parts));
@@ -185,16 +189,15 @@ static int find_middle_divisor(int n)
     return below; /* n / below is never nearer: its distance is below's times the root / below */
 }
 
-/* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels. Layers
- * behind a linear one follow its cut; layers before the first one do not. */
+/* "One weird trick" (Krizhevsky 2014): convolutions by samples, linear layers by channels: those
+ * with weights whose output is no image. Layers behind a linear one follow its cut; layers before
+ * the first one do not. */
 static enum status cut_owt(const struct draft *d, int node)
 {
     const struct graph_node *n = &d->graph->nodes[node];
-    struct loop_nest nest;
-    op_get_loops(&n->op, &nest);
-    bool is_linear = nest.n_params > 0 && nest.param[0].rank == 2;
-    bool follows = n->op.output.rank == 2 && count_channel_parts(d, n->input[0]) > 1;
-    if (is_linear || follows)
+    bool is_linear = op_get_info(n->op.op)->flags & OP_SPLIT_GRADIENT;
+    bool follows = count_channel_parts(d, n->input[0]) > 1;
+    if (axes_find(&n->op.output_axes, USE_ROW) < 0 && (is_linear || follows))
         return cut_mesh(d, node);
     cut_batch(d, node);
     return STATUS_OK;
@@ -216,8 +219,8 @@ static enum status cut_spatial(const struct draft *d, int node)
     struct plan_layer *layer = &d->plan->layers[node];
     struct loop_nest nest;
     op_get_loops(op, &nest);
-    int height = plan_find_loop_by_use(&nest, "height");
-    int width = plan_find_loop_by_use(&nest, "width");
+    int height = loop_nest_find(&nest, USE_ROW);
+    int width = loop_nest_find(&nest, USE_COLUMN);
     int rows = count_spatial_parts(&nest, height, d->data);
     int columns = count_spatial_parts(&nest, width, d->model);
     while (rows > 1 || columns > 1) {

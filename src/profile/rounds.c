@@ -76,9 +76,8 @@ static enum status make_batch(struct rounds_player *p, const struct graph *graph
 {
     enum { PERIOD = 1 << 12 };
     const struct random_key key = {1, RANDOM_TEST, 1};
-    const struct shape *images = &graph->nodes[0].op.output;
     int64_t n = p->program->samples.end - p->program->samples.begin;
-    int64_t floats = n * (shape_elements(images) / images->dim[0]);
+    int64_t floats = n * graph_sample_elements(graph);
     float numbers[PERIOD];
     if (n == 0)
         return STATUS_OK;

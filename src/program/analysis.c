@@ -79,7 +79,8 @@ static enum status describe_stage(struct analysis *a, int stage)
 void analysis_find_case(const struct analysis *a, int group, int size, struct group_case *out)
 {
     const struct part_group *g = &a->part->groups[group];
-    out->op = op_resize(&a->graph->nodes[g->first_node].op, a->part->samples_of_size[size]);
+    out->op =
+        op_resize(&a->graph->nodes[g->first_node].op, USE_BATCH, a->part->samples_of_size[size]);
     op_get_loops(&out->op, &out->nest);
 }
 
@@ -90,7 +91,8 @@ static enum status describe_group(struct analysis *a, int group, int size)
     const struct part_tensor *out = &a->part->tensors[g->output];
     struct group_case **one = &a->cases[group][size];
     for (int i = 0; i < layer->n_pieces; i++)
-        a->has_empty[group][size] |= region_is_empty(&out->at[size][layer->workers[i]], out->rank);
+        a->has_empty[group][size] |=
+            region_is_empty(&out->at[size][layer->workers[i]], out->axes.rank);
     if (layer->n_pieces < 2)
         return STATUS_OK;
     TRY(arena_alloc(a->memory, sizeof **one, one));
@@ -108,7 +110,8 @@ static bool shares_statistics(const struct analysis *a)
         op_get_loops(&a->graph->nodes[i].op, &nest);
         for (int k = 0; k < layer->n_cuts; k++)
             if (nest.loop[layer->cut[k].loop].role == LOOP_STATISTIC &&
-                plan_summed_statistics(plan_norms_by_worker(a->plan), 1U << layer->cut[k].loop))
+                plan_summed_statistics(plan_norms_by_worker(a->plan), &nest,
+                                       1U << layer->cut[k].loop))
                 return true;
     }
     return false;

@@ -193,7 +193,7 @@ enum status emit_natural_layout(struct emitter *e, int tensor, const struct shap
     const struct part_tensor *t = &e->part->tensors[tensor];
     bool images = tensor == TENSOR_IMAGES || t->source == TENSOR_IMAGES;
     enum element type = precision_get_info(e->p->precision)->activation;
-    if (shape->rank < 4 || images)
+    if (images) /* as they were loaded */
         return e->p->backend->layout_plain(e->p->device, type, shape, out);
-    return e->p->backend->layout_transfer(e->p->device, type, shape, 0, shape->dim[1], out);
+    return e->p->backend->layout_transfer(e->p->device, type, shape, &t->axes, out);
 }

@@ -16,9 +16,13 @@ static bool is_loss(const struct emitter *e, const struct part_group *g)
     return op_get_info(e->p->graph->nodes[g->first_node].op.op)->flags & OP_IS_LOSS;
 }
 
-static struct range shifted(struct range r, int64_t by)
+/* This worker's samples of a tensor, numbered within the step's batch. */
+static struct range samples_in_step(const struct emitter *e, int tensor, int micro)
 {
-    return (struct range){r.begin + by, r.end + by};
+    const struct region *region = emit_region(e, tensor, emit_size(e, micro), e->me);
+    struct range r = region_samples(region, &e->part->tensors[tensor].axes);
+    int64_t first = e->part->micro_first[micro % e->part->n_micros];
+    return (struct range){r.begin + first, r.end + first};
 }
 
 static void touch_samples(struct program *p, struct range samples)
@@ -33,15 +37,15 @@ static enum status load_images(struct emitter *e, int stage, int micro, struct p
     int size = emit_size(e, micro);
     const struct part_tensor *images = &e->part->tensors[TENSOR_IMAGES];
     const struct region *region = emit_region(e, TENSOR_IMAGES, size, e->me);
-    if (!e->analysis->stages[stage].reads_images || region_is_empty(region, images->rank))
+    if (!e->analysis->stages[stage].reads_images || region_is_empty(region, images->axes.rank))
         return STATUS_OK;
     const layout **l = &e->layouts[TENSOR_IMAGES][size];
-    struct shape shape = region_shape(region, images->rank);
+    struct shape shape = region_shape(region, images->axes.rank);
     TRY(e->p->backend->layout_plain(e->p->device, precision_get_info(e->p->precision)->activation,
                                     &shape, l));
     TRY(emit_tensor(e, "images", BUFFER_ACTIVATIONS, *l, &load->images));
     emit_instance(e, TENSOR_IMAGES, micro)->buffer = load->images;
-    load->image_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
+    load->image_samples = samples_in_step(e, TENSOR_IMAGES, micro);
     return STATUS_OK;
 }
 
@@ -51,12 +55,13 @@ static enum status load_labels(struct emitter *e, int stage, int micro, struct p
     int last = e->part->n_groups - 1, size = emit_size(e, micro);
     const struct part_group *loss = &e->part->groups[last];
     const struct region *region = emit_region(e, loss->output, size, e->me);
-    if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, 1))
+    const struct axes *axes = &e->part->tensors[loss->output].axes;
+    if (!is_loss(e, loss) || loss->stage != stage || region_is_empty(region, axes->rank))
         return STATUS_OK;
-    int64_t n = region->axis[0].end - region->axis[0].begin;
+    load->label_samples = samples_in_step(e, loss->output, micro);
+    int64_t n = load->label_samples.end - load->label_samples.begin;
     TRY(emit_buffer(e, "labels", BUFFER_ACTIVATIONS, ELEMENT_I32, n, &load->labels));
     emit_group_instance(e, last, micro)->run.labels = load->labels;
-    load->label_samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros]);
     return STATUS_OK;
 }
 
@@ -86,19 +91,34 @@ enum status emit_load(struct emitter *e, int stage, int micro)
 
 /* ---- statistics over several pieces ---- */
 
-/* Workers with a piece of the same channels that is not empty, in ascending order; where statistics
- * are those of a worker's samples, of the same samples, too. */
-static enum status find_statistics_members(struct emitter *e, const struct part_group *g, int size,
+/* Whether two regions of a tensor differ only along axes over which statistics are summed: they
+ * have the same channels and, where statistics are those of a worker's samples, the same samples.
+ */
+static bool shares_statistics(const struct loop_nest *nest, bool by_worker, const struct region *x,
+                              const struct region *y)
+{
+    for (int a = 0; a < nest->output.rank; a++) {
+        int loop = nest->output.axis[a].term[0].loop;
+        bool summed = nest->loop[loop].role == LOOP_STATISTIC &&
+                      plan_summed_statistics(by_worker, nest, 1U << loop);
+        if (!summed && x->axis[a].begin != y->axis[a].begin)
+            return false;
+    }
+    return true;
+}
+
+/* Workers with a piece that is not empty, in ascending order. */
+static enum status find_statistics_members(struct emitter *e, int group_number, int size,
                                            struct kernel *k)
 {
-    const struct region *mine = emit_region(e, g->output, size, e->me);
-    int rank = e->part->tensors[g->output].rank, *all;
+    const struct loop_nest *nest = &e->analysis->cases[group_number][size]->nest;
+    int tensor = e->part->groups[group_number].output, *all;
+    const struct region *mine = emit_region(e, tensor, size, e->me);
     bool by_worker = plan_norms_by_worker(e->p->plan);
     TRY(arena_alloc_array(e->p->memory, (size_t)e->p->plan->n_workers, sizeof *all, &all));
     for (int w = 0; w < e->p->plan->n_workers; w++) {
-        const struct region *r = emit_region(e, g->output, size, w);
-        bool samples = !by_worker || r->axis[0].begin == mine->axis[0].begin;
-        if (!region_is_empty(r, rank) && samples && r->axis[1].begin == mine->axis[1].begin)
+        const struct region *r = emit_region(e, tensor, size, w);
+        if (!region_is_empty(r, nest->output.rank) && shares_statistics(nest, by_worker, r, mine))
             all[k->n_members++] = w;
     }
     k->members = all;
@@ -108,9 +128,8 @@ static enum status find_statistics_members(struct emitter *e, const struct part_
 enum status emit_statistics(struct emitter *e, int group_number, int micro, struct kernel *k,
                             int buffer, bool backward, bool again)
 {
-    const struct part_group *g = &e->part->groups[group_number];
     if (k->n_members == 0)
-        TRY(find_statistics_members(e, g, emit_size(e, micro), k));
+        TRY(find_statistics_members(e, group_number, emit_size(e, micro), k));
     if (k->n_members == 1)
         return STATUS_OK;
     int64_t number = ((int64_t)group_number * e->n_micros + micro) * 2 + again;
@@ -132,7 +151,7 @@ static enum status hand_out_running_statistics(struct emitter *e, int group_numb
     struct program *p = e->p;
     const struct part_group *g = &e->part->groups[group_number];
     const struct graph_node *node = &p->graph->nodes[g->first_node];
-    int size = emit_size(e, micro), rank = e->part->tensors[g->output].rank;
+    int size = emit_size(e, micro), rank = e->part->tensors[g->output].axes.rank;
     const struct program_param *first = &p->params[node->first_param];
     if (!e->analysis->has_empty[group_number][size])
         return STATUS_OK;
@@ -249,14 +268,12 @@ static enum status add_result(struct emitter *e, const struct part_group *g, int
                               const struct program_run *run)
 {
     struct program *p = e->p;
-    const struct region *region = emit_region(e, g->output, emit_size(e, micro), e->me);
     struct program_result *to;
     TRY(arrays_extend(e->arrays, p, ARRAY_RESULTS, &to));
-    *to = (struct program_result){
-        .micro = micro,
-        .losses = run->output,
-        .logits = p->training ? NO_BUFFER : run->input[0],
-        .samples = shifted(region->axis[0], e->part->micro_first[micro % e->part->n_micros])};
+    *to = (struct program_result){.micro = micro,
+                                  .losses = run->output,
+                                  .logits = p->training ? NO_BUFFER : run->input[0],
+                                  .samples = samples_in_step(e, g->output, micro)};
     return STATUS_OK;
 }
 

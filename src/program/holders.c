@@ -27,11 +27,6 @@ static bool same_ranges(const struct range *a, const struct range *b, int rank)
     return true;
 }
 
-static bool cuts_only_batch(const struct plan_layer *layer)
-{
-    return layer->n_cuts == 0 || (layer->n_cuts == 1 && layer->cut[0].loop == 0);
-}
-
 /* ---- layers of which only the batch is cut ---- */
 
 static enum status list_whole(struct finder *f, int node)
@@ -145,7 +140,7 @@ enum status holders_find(const struct graph *graph, const struct plan *plan,
         const struct graph_node *node = &graph->nodes[i];
         if (node->n_params == 0)
             continue;
-        if (cuts_only_batch(&plan->layers[i])) {
+        if (plan_cuts_only_batch(&plan->layers[i], &node->op)) {
             TRY(give_whole(&f, i));
             continue;
         }

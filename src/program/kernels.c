@@ -33,6 +33,20 @@ static enum status find_piece(const struct emitter *e, const struct part_group *
     return op_get_piece_of(&whole->op, &whole->nest, &box, piece);
 }
 
+/* Elements of each channel over which statistics are taken, in all pieces together. */
+static int64_t count_statistics(const struct loop_nest *nest, bool by_worker,
+                                const struct op_case *piece)
+{
+    int64_t count = 1;
+    for (int l = 0; l < nest->n_loops; l++) {
+        const struct loop *loop = &nest->loop[l];
+        bool own = by_worker && loop->use == USE_BATCH; /* of this worker's samples alone */
+        if (loop->role == LOOP_STATISTIC)
+            count *= own ? op_extent(piece, USE_BATCH) : loop->extent;
+    }
+    return count;
+}
+
 static void fill_spec(const struct emitter *e, const struct part_group *g, int size,
                       const struct op_piece *piece, struct group_spec *spec)
 {
@@ -47,24 +61,22 @@ static void fill_spec(const struct emitter *e, const struct part_group *g, int s
                                 .random_stream = (uint32_t)g->first_node,
                                 .global_batch = p->graph->batch};
     if (plan->asynchronous) /* every worker is a run of its own */
-        spec->global_batch = piece->op.output.dim[0];
-    if (plan->layers[g->first_node].n_pieces > 1) {
+        spec->global_batch = op_extent(&piece->op, USE_BATCH);
+    /* A micro-batch is a run of the whole's elements only where the batch is the outermost axis. */
+    bool is_run = axes_find(&piece->op.output_axes, USE_BATCH) == 0;
+    if (plan->layers[g->first_node].n_pieces > 1 || !is_run) {
         spec->whole = p->graph->nodes[g->first_node].op.output;
         for (int i = 0; i < spec->whole.rank; i++)
             spec->origin[i] = piece->output[i].begin;
     }
-    bool by_worker = plan_norms_by_worker(plan);
-    if (p->training && plan_summed_statistics(by_worker, piece->shared_statistics)) {
+    if (p->training && piece->shared_statistics) {
         struct group_case own;
         const struct loop_nest *nest = &case_of(e, g, size, &own)->nest;
-        spec->shared_statistics = true;
-        spec->statistics_count = 1;
-        for (int l = 0; l < nest->n_loops; l++)
-            if (nest->loop[l].role == LOOP_STATISTIC)
-                spec->statistics_count *= nest->loop[l].extent;
-        if (by_worker)
-            spec->statistics_count =
-                spec->statistics_count / nest->loop[0].extent * piece->op.output.dim[0];
+        bool by_worker = plan_norms_by_worker(plan);
+        spec->shared_statistics =
+            plan_summed_statistics(by_worker, nest, piece->shared_statistics) != 0;
+        if (spec->shared_statistics)
+            spec->statistics_count = count_statistics(nest, by_worker, &piece->op);
     }
 }
 

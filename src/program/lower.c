@@ -32,7 +32,7 @@ static bool holds(const struct emitter *e, int tensor)
 {
     const struct part_tensor *t = &e->part->tensors[tensor];
     for (int s = 0; s < e->part->n_sizes; s++)
-        if (!region_is_empty(&t->at[s][e->me], t->rank))
+        if (!region_is_empty(&t->at[s][e->me], t->axes.rank))
             return true;
     return false;
 }

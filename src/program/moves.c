@@ -45,7 +45,7 @@ static struct move move_between(const struct emitter *e, int from, int to, int m
                          .to = to,
                          .micro = micro,
                          .size = size,
-                         .rank = e->part->tensors[from].rank,
+                         .rank = e->part->tensors[from].axes.rank,
                          .direction = forward ? TO_VIEW : TO_SOURCE,
                          .has = emit_region(e, from, size, e->me),
                          .needs = emit_region(e, to, size, e->me),

@@ -47,6 +47,11 @@ struct shape region_shape(const struct region *r, int rank)
     return s;
 }
 
+struct range region_samples(const struct region *r, const struct axes *axes)
+{
+    return r->axis[axes_find(axes, USE_BATCH)];
+}
+
 /* ---- pieces of every node ---- */
 
 /* The regions that workers hold of a node's output and read of its inputs, by size and worker. */
@@ -119,7 +124,8 @@ static enum status find_piece_regions(struct builder *b, int node, int size,
 static enum status find_node_regions(struct builder *b, int node, int size)
 {
     struct node_regions *r = &b->nodes[node];
-    struct op_case op = op_resize(&b->graph->nodes[node].op, b->p->samples_of_size[size]);
+    struct op_case op =
+        op_resize(&b->graph->nodes[node].op, USE_BATCH, b->p->samples_of_size[size]);
     struct loop_nest nest;
     size_t n = (size_t)b->plan->n_workers;
     op_get_loops(&op, &nest);
@@ -256,24 +262,28 @@ static int add_tensor(struct builder *b, struct part_tensor tensor)
 }
 
 /* Takes the samples of `read` into a region of whole images. */
-static void read_images(const struct shape *images, const struct region *read, struct region *all)
+static void read_images(const struct op_case *images, const struct region *read, struct region *all)
 {
-    struct range *have = &all->axis[0];
-    if (region_is_empty(read, images->rank))
+    const struct axes *axes = &images->output_axes;
+    struct range samples;
+    if (region_is_empty(read, axes->rank))
         return;
-    if (region_is_empty(all, images->rank))
-        *have = read->axis[0];
-    have->begin = int64_min(have->begin, read->axis[0].begin);
-    have->end = int64_max(have->end, read->axis[0].end);
-    for (int a = 1; a < images->rank; a++)
-        all->axis[a] = (struct range){0, images->dim[a]};
+    samples = region_samples(read, axes);
+    if (!region_is_empty(all, axes->rank)) {
+        struct range have = region_samples(all, axes);
+        samples.begin = int64_min(have.begin, samples.begin);
+        samples.end = int64_max(have.end, samples.end);
+    }
+    for (int a = 0; a < axes->rank; a++)
+        all->axis[a] =
+            axes->use[a] == USE_BATCH ? samples : (struct range){0, images->output.dim[a]};
 }
 
 static enum status add_images(struct builder *b)
 {
     const struct graph_node *nodes = b->graph->nodes;
     struct part_tensor t = {.name = nodes[0].name,
-                            .rank = nodes[0].op.output.rank,
+                            .axes = nodes[0].op.output_axes,
                             .source = NO_TENSOR,
                             .producer = -1,
                             .first_consumer = -1};
@@ -282,7 +292,7 @@ static enum status add_images(struct builder *b)
         for (int i = 1; i < b->graph->n_nodes; i++)
             for (int k = 0; k < nodes[i].op.n_inputs; k++)
                 for (int w = 0; nodes[i].input[k] == 0 && w < b->plan->n_workers; w++)
-                    read_images(&nodes[0].op.output, &b->nodes[i].input[k][s][w], &t.at[s][w]);
+                    read_images(&nodes[0].op, &b->nodes[i].input[k][s][w], &t.at[s][w]);
     }
     b->tensor_of_node[0] = add_tensor(b, t);
     return STATUS_OK;
@@ -292,17 +302,17 @@ static enum status add_images(struct builder *b)
 static int find_view(struct builder *b, int source, struct region *const regions[], int consumer)
 {
     struct part_tensor *tensors = b->p->tensors, *t = &tensors[source];
-    if (!t->partial && same_regions(b, regions, t->at, t->rank)) {
+    if (!t->partial && same_regions(b, regions, t->at, t->axes.rank)) {
         if (t->first_consumer < 0)
             t->first_consumer = consumer;
         return source;
     }
     int *link = &t->first_view;
     for (; *link != NO_TENSOR; link = &tensors[*link].next_view)
-        if (same_regions(b, regions, tensors[*link].at, t->rank))
+        if (same_regions(b, regions, tensors[*link].at, t->axes.rank))
             return *link;
     struct part_tensor view = {.name = t->name,
-                               .rank = t->rank,
+                               .axes = t->axes,
                                .source = source,
                                .producer = -1,
                                .first_consumer = consumer,
@@ -333,7 +343,7 @@ static void connect_group(struct builder *b, int number)
         g->input_gradient |= b->p->tensors[g->residual].needs_gradient;
     }
     struct part_tensor out = {.name = b->graph->nodes[g->last_node].name,
-                              .rank = b->graph->nodes[g->last_node].op.output.rank,
+                              .axes = b->graph->nodes[g->last_node].op.output_axes,
                               .source = NO_TENSOR,
                               .producer = number,
                               .first_consumer = -1,

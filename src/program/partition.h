@@ -27,14 +27,14 @@ struct region {
 
 struct part_tensor {
     const char *name;
-    int rank;
+    struct axes axes;
     int source;                             /* a view: the tensor that it shows; else NO_TENSOR */
     int producer;                           /* the group whose output it is; -1: images, views */
     int first_consumer;                     /* the first group that reads it; -1: none */
     int first_view, next_view;              /* its views; the next of its source; NO_TENSOR */
     bool needs_gradient;                    /* a weight that learns lies before it */
     bool partial;                           /* several workers hold parts of one sum */
-    struct region *at[PARTITION_MAX_SIZES]; /* by worker; axis 0 empty where it holds nothing */
+    struct region *at[PARTITION_MAX_SIZES]; /* by worker; empty where it holds nothing */
 };
 
 struct part_group {
@@ -72,6 +72,8 @@ bool region_equal(const struct region *a, const struct region *b, int rank);
 /* False (and *out empty) if they do not meet. */
 bool region_intersect(const struct region *a, const struct region *b, int rank, struct region *out);
 struct shape region_shape(const struct region *r, int rank);
+/* Its samples: the range along the tensor's batch axis. Every tensor has one. */
+struct range region_samples(const struct region *r, const struct axes *axes);
 
 /* ---- task_order.c ---- */
 

@@ -182,7 +182,7 @@ enum status traffic_find(const struct partition *part, int n_workers, int tensor
     const struct part_tensor *view = &part->tensors[tensor];
     struct finder f = {.source = part->tensors[view->source].at[size],
                        .view = view->at[size],
-                       .rank = view->rank,
+                       .rank = view->axes.rank,
                        .n_workers = n_workers,
                        .scratch = scratch};
     struct region share;

@@ -47,11 +47,11 @@ static void find_talkers(const struct analysis *a, bool *talks)
 
 /* ---- workers with the same work ---- */
 
-/* Parts of loop 0, the batch, may begin elsewhere, but at the same distance in all micro-batches.
- */
-static bool same_parts(const struct partition *part, const struct plan_cut *cut, int i, int k)
+/* Parts of the batch may begin elsewhere, but at the same distance in all micro-batches. */
+static bool same_parts(const struct partition *part, const struct plan_cut *cut, int batch_loop,
+                       int i, int k)
 {
-    if (cut->loop != 0 || i == k)
+    if (cut->loop != batch_loop || i == k)
         return i == k;
     int64_t distance = 0;
     for (int s = 0; s < part->n_sizes; s++) {
@@ -65,7 +65,7 @@ static bool same_parts(const struct partition *part, const struct plan_cut *cut,
     return true;
 }
 
-static bool same_pieces(const struct analysis *a, int node, int x, int y)
+static bool same_pieces(const struct analysis *a, int node, int batch_loop, int x, int y)
 {
     const struct plan_layer *layer = &a->plan->layers[node];
     int i = a->part->piece_of[node][x], k = a->part->piece_of[node][y];
@@ -73,7 +73,7 @@ static bool same_pieces(const struct analysis *a, int node, int x, int y)
         return i == k;
     for (int c = layer->n_cuts - 1; c >= 0; c--) {
         int n = layer->cut[c].n_parts;
-        if (!same_parts(a->part, &layer->cut[c], i % n, k % n))
+        if (!same_parts(a->part, &layer->cut[c], batch_loop, i % n, k % n))
             return false;
         i /= n;
         k /= n;
@@ -85,15 +85,16 @@ static bool same_pieces(const struct analysis *a, int node, int x, int y)
 static int64_t first_in_source(const struct partition *part, int view, int size, int worker)
 {
     const struct part_tensor *t = &part->tensors[view];
-    return t->at[size][worker].axis[0].begin -
-           part->tensors[t->source].at[size][worker].axis[0].begin;
+    return region_samples(&t->at[size][worker], &t->axes).begin -
+           region_samples(&part->tensors[t->source].at[size][worker], &t->axes).begin;
 }
 
-static bool same_work(const struct analysis *a, int x, int y)
+/* batch_loop: by node. */
+static bool same_work(const struct analysis *a, const int *batch_loop, int x, int y)
 {
     const struct partition *part = a->part;
     for (int i = 1; i < a->graph->n_nodes; i++)
-        if (!same_pieces(a, i, x, y))
+        if (!same_pieces(a, i, batch_loop[i], x, y))
             return false;
     for (int t = 0; t < part->n_tensors; t++)
         for (int s = 0; part->tensors[t].source != NO_TENSOR && s < part->n_sizes; s++)
@@ -106,7 +107,14 @@ enum status analysis_find_twins(const struct analysis *a, int *twin_of)
 {
     size_t n = (size_t)a->plan->n_workers;
     int *firsts, n_firsts = 0; /* the lowest of each set of twins */
+    int *batch_loop;
     bool *talks;
+    TRY(arena_alloc_array(a->memory, (size_t)a->graph->n_nodes, sizeof *batch_loop, &batch_loop));
+    for (int i = 0; i < a->graph->n_nodes; i++) {
+        struct loop_nest nest;
+        op_get_loops(&a->graph->nodes[i].op, &nest);
+        batch_loop[i] = loop_nest_find(&nest, USE_BATCH);
+    }
     TRY(arena_alloc_array(a->memory, n, sizeof *firsts, &firsts));
     TRY(arena_alloc_array(a->memory, n, sizeof *talks, &talks));
     find_talkers(a, talks);
@@ -115,7 +123,7 @@ enum status analysis_find_twins(const struct analysis *a, int *twin_of)
         if (talks[i])
             continue;
         for (int k = 0; twin_of[i] == i && k < n_firsts; k++)
-            if (same_work(a, i, firsts[k]))
+            if (same_work(a, batch_loop, i, firsts[k]))
                 twin_of[i] = firsts[k];
         if (twin_of[i] == i)
             firsts[n_firsts++] = i;

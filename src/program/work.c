@@ -159,7 +159,8 @@ static bool is_backward(enum pass pass)
 
 static bool is_depthwise(const struct op_case *op)
 {
-    return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[1];
+    int channels = axes_find(&op->axes, USE_CHANNEL);
+    return op->attrs.groups > 1 && op->attrs.groups == op->input[0].dim[channels];
 }
 
 /* Attributes that an op does not have are zero and leave nothing, but for a pool's groups: its keys
@@ -245,7 +246,8 @@ static void put_fold(struct writer *w, const struct program_fold *fold)
     put_buffer(w, fold->to);
 }
 
-/* Where the box begins in a block, and whether it takes a last block that is not full. */
+/* Where the box begins in a block, and whether it takes a last block that is not full. Layouts of
+ * rank 4 may be in blocks of the second axis, whatever that is. */
 static void put_channels(struct writer *w, const struct region_copy *c, const int64_t *begin,
                          const layout *l)
 {

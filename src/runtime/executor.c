@@ -174,12 +174,6 @@ static int step_of(const struct program *p, const struct instr *instr)
     return instr->micro < 0 ? 0 : instr->micro / p->n_micros;
 }
 
-static int64_t sample_elements(const struct program *p)
-{
-    const struct shape *images = &p->graph->nodes[0].op.output;
-    return shape_elements(images) / images->dim[0];
-}
-
 static enum status run_load(struct run *r, const struct instr *instr)
 {
     const struct program *p = r->b->program;
@@ -192,7 +186,7 @@ static enum status run_load(struct run *r, const struct instr *instr)
     }
     if (load->images != NO_BUFFER) {
         int64_t at = load->image_samples.begin - r->batch.first_sample;
-        TRY(e->backend->upload(e->stream, r->batch.images + at * sample_elements(p),
+        TRY(e->backend->upload(e->stream, r->batch.images + at * graph_sample_elements(p->graph),
                                executor_place(e, p, load->images),
                                p->buffers[load->images].layout));
     }

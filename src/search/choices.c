@@ -66,7 +66,10 @@ enum status choice_find_layers(const struct graph *graph, arena *memory,
 
 /* ---- which loops ---- */
 
-enum use { USE_BATCH, USE_HEIGHT, USE_WIDTH, USE_CHANNELS, USE_SUMMED, USE_COUNT };
+/* The loops that are cut, in the order of the mesh: those over a use that index the output, and
+ * one that is summed. */
+enum slot { SLOT_BATCH, SLOT_ROWS, SLOT_COLUMNS, SLOT_CHANNELS, SLOT_SUM, SLOT_COUNT };
+static const enum loop_use use_of_slot[SLOT_SUM] = {USE_BATCH, USE_ROW, USE_COLUMN, USE_CHANNEL};
 
 struct lister {
     const struct choice_request *request;
@@ -74,7 +77,7 @@ struct lister {
     struct loop_nest nest;
     int64_t channels; /* of the output */
     bool followed;
-    int loop[USE_COUNT]; /* -1: none */
+    int loop[SLOT_COUNT]; /* -1: none that can be cut */
     int n_counts;
     int count[MAX_COUNTS]; /* numbers of parts that are tried */
     int max_choices, n, capacity;
@@ -87,20 +90,6 @@ struct lister {
     } placements[MAX_PLACEMENTS];
     int n_placements;
 };
-
-/* The loop of the output's axis that can be cut; -1. */
-static int find_axis_loop(const struct loop_nest *nest, int axis)
-{
-    if (axis >= nest->output.rank)
-        return -1;
-    const struct axis_map *map = &nest->output.axis[axis];
-    for (int i = 0; i < map->n_terms; i++) {
-        const struct loop *loop = &nest->loop[map->term[i].loop];
-        if (loop->cut != CUT_NEVER && loop->extent > 1)
-            return map->term[i].loop;
-    }
-    return -1;
-}
 
 /* A window's loop shares an axis of the input with the loop of its places. */
 static bool is_window(const struct loop_nest *nest, int loop)
@@ -130,11 +119,13 @@ static int find_summed_loop(const struct loop_nest *nest)
 static void find_loops(struct lister *l)
 {
     const struct loop_nest *nest = &l->nest;
-    l->loop[USE_BATCH] = nest->loop[0].cut == CUT_NEVER ? -1 : 0;
-    l->loop[USE_CHANNELS] = find_axis_loop(nest, 1);
-    l->loop[USE_HEIGHT] = find_axis_loop(nest, 2);
-    l->loop[USE_WIDTH] = find_axis_loop(nest, 3);
-    l->loop[USE_SUMMED] = find_summed_loop(nest);
+    for (int s = 0; s < SLOT_SUM; s++) {
+        int loop = loop_nest_find(nest, use_of_slot[s]);
+        bool can = loop >= 0 && nest->loop[loop].cut != CUT_NEVER &&
+                   (s == SLOT_BATCH || nest->loop[loop].extent > 1);
+        l->loop[s] = can ? loop : -1;
+    }
+    l->loop[SLOT_SUM] = find_summed_loop(nest);
 }
 
 static void find_counts(struct lister *l)
@@ -233,7 +224,9 @@ static enum status size_parts(struct lister *l, struct choice *c)
     for (int i = 0; l->request->speed && i < c->n_cuts; i++) {
         struct plan_cut *cut = &c->cut[i];
         double *share;
-        int64_t *sizes, extent = cut->loop ? l->nest.loop[cut->loop].extent : BATCH_UNITS;
+        int64_t *sizes, extent = l->nest.loop[cut->loop].extent;
+        if (cut->loop == l->loop[SLOT_BATCH])
+            extent = BATCH_UNITS;
         TRY(arena_alloc_array(l->memory, (size_t)cut->n_parts, sizeof *share, &share));
         if (!find_shares(l->request, c, i, share))
             continue;
@@ -246,7 +239,7 @@ static enum status size_parts(struct lister *l, struct choice *c)
 
 /* ---- legal cuts ---- */
 
-/* Whether some part of an image's rows would read nothing but padding. */
+/* Whether some part of an image's rows or columns would read nothing but padding. */
 static bool reads_padding(const struct lister *l, const struct plan_cut *cut)
 {
     const struct loop_nest *nest = &l->nest;
@@ -256,42 +249,44 @@ static bool reads_padding(const struct lister *l, const struct plan_cut *cut)
     for (int i = 0; i < cut->n_parts; i++) {
         box.range[cut->loop] = plan_part(cut, i, nest->loop[cut->loop].extent);
         op_get_piece_region(nest, &nest->input[0], &box, region);
-        for (int a = 2; a < nest->input[0].rank; a++)
-            if (region[a].end <= region[a].begin)
+        for (int a = 0; a < nest->input[0].rank; a++) {
+            enum loop_use use = nest->input[0].axis[a].use;
+            if ((use == USE_ROW || use == USE_COLUMN) && region[a].end <= region[a].begin)
                 return true;
+        }
     }
     return false;
 }
 
-static bool has_room(const struct lister *l, enum use use, int n_parts)
+static bool has_room(const struct lister *l, enum slot slot, int n_parts)
 {
-    int loop = l->loop[use];
+    int loop = l->loop[slot];
     if (n_parts == 1)
         return true;
     if (loop < 0)
         return false;
-    if (use == USE_BATCH)
+    if (slot == SLOT_BATCH)
         return n_parts <= l->request->samples;
     if ((int64_t)n_parts * LEAST_PART > l->nest.loop[loop].extent)
         return false;
-    if (use == USE_SUMMED)
+    if (slot == SLOT_SUM)
         return !l->followed || (int64_t)n_parts * LEAST_PART <= l->channels;
     struct plan_cut cut = {loop, n_parts, NULL};
-    return use == USE_CHANNELS || !reads_padding(l, &cut);
+    return slot == SLOT_CHANNELS || !reads_padding(l, &cut);
 }
 
-static bool is_sensible(const struct lister *l, const int parts[USE_COUNT], int n_cuts,
+static bool is_sensible(const struct lister *l, const int parts[SLOT_COUNT], int n_cuts,
                         int64_t n_pieces)
 {
-    int height = parts[USE_HEIGHT], width = parts[USE_WIDTH];
+    int height = parts[SLOT_ROWS], width = parts[SLOT_COLUMNS];
     if (n_pieces > l->request->n_workers || n_cuts > CHOICE_MAX_CUTS)
         return false;
     if (width > height || (width > 1 && height > 2 * width))
         return false;
-    if (parts[USE_SUMMED] > 1 && n_cuts - (parts[USE_BATCH] > 1) > 1)
+    if (parts[SLOT_SUM] > 1 && n_cuts - (parts[SLOT_BATCH] > 1) > 1)
         return false;
     if (l->request->only_batch) /* over as many as can be, or not at all */
-        return n_pieces == parts[USE_BATCH] &&
+        return n_pieces == parts[SLOT_BATCH] &&
                (n_pieces == 1 || n_pieces == l->request->n_workers ||
                 l->request->samples < l->request->n_workers);
     return n_pieces == l->request->n_workers || n_cuts <= 2;
@@ -312,7 +307,7 @@ static enum status add_placed(struct lister *l, struct choice c, enum choice_pla
     TRY(find_workers(l, c.n_pieces, place, &c.workers));
     TRY(size_parts(l, &c));
     for (int i = 0; i < c.n_cuts; i++)
-        if (c.cut[i].sizes && c.cut[i].loop != 0 && reads_padding(l, &c.cut[i]))
+        if (c.cut[i].sizes && c.cut[i].loop != l->loop[SLOT_BATCH] && reads_padding(l, &c.cut[i]))
             return STATUS_OK;
     return add_choice(l, &c);
 }
@@ -343,7 +338,7 @@ static enum status add_everywhere(struct lister *l, const struct choice *c)
 static enum status add_orders(struct lister *l, struct choice c)
 {
     TRY(add_everywhere(l, &c));
-    bool swaps = c.n_cuts == 2 && c.cut[0].loop == 0 && l->nest.n_params > 0 &&
+    bool swaps = c.n_cuts == 2 && c.cut[0].loop == l->loop[SLOT_BATCH] && l->nest.n_params > 0 &&
                  spans_nodes(l->request) && !c.partial && c.n_pieces == l->request->n_workers;
     if (!swaps)
         return STATUS_OK;
@@ -353,34 +348,34 @@ static enum status add_orders(struct lister *l, struct choice c)
     return add_everywhere(l, &c);
 }
 
-static enum status add_parts(struct lister *l, const int parts[USE_COUNT])
+static enum status add_parts(struct lister *l, const int parts[SLOT_COUNT])
 {
-    struct choice c = {.n_pieces = 1, .partial = parts[USE_SUMMED] > 1};
+    struct choice c = {.n_pieces = 1, .partial = parts[SLOT_SUM] > 1};
     int n_cuts = 0;
-    for (int u = 0; u < USE_COUNT; u++)
-        n_cuts += parts[u] > 1;
+    for (int s = 0; s < SLOT_COUNT; s++)
+        n_cuts += parts[s] > 1;
     int64_t n_pieces = 1;
-    for (int u = 0; u < USE_COUNT; u++)
-        n_pieces *= parts[u];
+    for (int s = 0; s < SLOT_COUNT; s++)
+        n_pieces *= parts[s];
     if (!is_sensible(l, parts, n_cuts, n_pieces))
         return STATUS_OK;
-    for (int u = 0; u < USE_COUNT; u++)
-        if (parts[u] > 1)
-            c.cut[c.n_cuts++] = (struct plan_cut){l->loop[u], parts[u], NULL};
+    for (int s = 0; s < SLOT_COUNT; s++)
+        if (parts[s] > 1)
+            c.cut[c.n_cuts++] = (struct plan_cut){l->loop[s], parts[s], NULL};
     c.n_pieces = (int)n_pieces;
     return add_orders(l, c);
 }
 
 /* All products of counts up to the workers. */
-static enum status list_from(struct lister *l, int use, int parts[USE_COUNT], int64_t n_pieces)
+static enum status list_from(struct lister *l, int slot, int parts[SLOT_COUNT], int64_t n_pieces)
 {
-    if (use == USE_COUNT)
+    if (slot == SLOT_COUNT)
         return add_parts(l, parts);
     for (int i = 0; i < l->n_counts && n_pieces * l->count[i] <= l->request->n_workers; i++) {
-        if (!has_room(l, (enum use)use, l->count[i]))
+        if (!has_room(l, (enum slot)slot, l->count[i]))
             continue;
-        parts[use] = l->count[i];
-        TRY(list_from(l, use + 1, parts, n_pieces * l->count[i]));
+        parts[slot] = l->count[i];
+        TRY(list_from(l, slot + 1, parts, n_pieces * l->count[i]));
     }
     return STATUS_OK;
 }
@@ -424,14 +419,15 @@ enum status choice_list(const struct choice_request *request, const struct choic
                         arena *memory, const struct choice **choices, int *n_choices)
 {
     struct lister *l;
-    int parts[USE_COUNT];
+    int parts[SLOT_COUNT];
     TRY(arena_alloc(memory, sizeof *l, &l));
-    struct op_case op = op_resize(&request->graph->nodes[layer->node[0]].op, request->samples);
+    struct op_case op =
+        op_resize(&request->graph->nodes[layer->node[0]].op, USE_BATCH, request->samples);
     l->request = request;
     l->memory = memory;
     l->max_choices = request->max_choices ? request->max_choices : MAX_CHOICES;
     l->followed = layer->n_nodes > 1;
-    l->channels = op.output.rank > 1 ? op.output.dim[1] : 1;
+    l->channels = op_extent(&op, USE_CHANNEL);
     op_get_loops(&op, &l->nest);
     find_loops(l);
     find_counts(l);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* The axis of the output that a loop indexes; -1: none. */
+/* The axis of the output that a loop indexes; -1: it is summed over. */
 static int find_axis(const struct loop_nest *nest, int loop)
 {
     for (int a = 0; a < nest->output.rank; a++)
@@ -55,11 +55,12 @@ static enum status follow_cut(const struct loop_nest *first, const struct loop_n
 {
     int axis = find_axis(first, cut->loop);
     bool summed = axis < 0;
-    axis = summed ? 1 : axis;
+    if (summed)
+        axis = tensor_map_find(&first->output, USE_CHANNEL);
     int loop = nest->output.axis[axis].term[0].loop;
     int64_t extent = nest->loop[loop].extent;
     *out = (struct plan_cut){loop, cut->n_parts, cut->sizes};
-    if (axis == 0 || (!summed && extent == first->loop[cut->loop].extent))
+    if (!summed && extent == first->loop[cut->loop].extent)
         return STATUS_OK;
     if (!summed)
         return size_axis(first, cut, axis, memory, &out->sizes);

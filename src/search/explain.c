@@ -19,15 +19,13 @@ static void append(char *text, size_t size, const char *part)
     (void)snprintf(text + used, size - used, "%s%s", used ? " " : "", part);
 }
 
-/* By its use, because its name differs from op to op. */
-static const char *use_of_loop(const struct loop_nest *nest, int loop)
+/* By its use, because its name differs from op to op; a summed one by its name. */
+static const char *name_of_loop(const struct loop *loop)
 {
-    static const char *const uses[SHAPE_MAX_RANK] = {"n", "channels", "height", "width"};
-    for (int a = 0; a < nest->output.rank && a < 4; a++)
-        for (int t = 0; t < nest->output.axis[a].n_terms; t++)
-            if (nest->output.axis[a].term[t].loop == loop)
-                return uses[a];
-    return nest->loop[loop].name; /* a summed one */
+    static const char *const words[LOOP_USE_COUNT] = {
+        [USE_CHANNEL] = "channels", [USE_ROW] = "height", [USE_COLUMN] = "width"};
+    bool has_word = loop->role != LOOP_SUMMED && words[loop->use];
+    return has_word ? words[loop->use] : loop->name;
 }
 
 static void describe_cut(const struct explainer *e, int node, char text[EXPLAIN_TEXT_BYTES])
@@ -40,8 +38,8 @@ static void describe_cut(const struct explainer *e, int node, char text[EXPLAIN_
     text[0] = '\0';
     for (int i = 0; i < layer->n_cuts; i++) {
         const struct plan_cut *cut = &layer->cut[i];
-        (void)snprintf(part, sizeof part, "%s=%d%s", use_of_loop(&nest, cut->loop), cut->n_parts,
-                       cut->sizes ? " uneven" : "");
+        (void)snprintf(part, sizeof part, "%s=%d%s", name_of_loop(&nest.loop[cut->loop]),
+                       cut->n_parts, cut->sizes ? " uneven" : "");
         append(text, EXPLAIN_TEXT_BYTES, part);
     }
     if (layer->n_cuts == 0)

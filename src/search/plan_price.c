@@ -138,7 +138,7 @@ static enum status price_layer(struct plan_pricer *p, const struct choice_layer 
 
 static enum status find_sharding(struct plan_pricer *p, int node, int input, struct sharding *out)
 {
-    struct op_case op = op_resize(&p->graph->nodes[node].op, p->readers.samples);
+    struct op_case op = op_resize(&p->graph->nodes[node].op, USE_BATCH, p->readers.samples);
     struct plan_layer cut;
     struct loop_nest nest;
     op_get_loops(&op, &nest);
@@ -165,9 +165,8 @@ static enum status price_edge(struct plan_pricer *p, int to, int input)
     }
     const struct plan_stage *a = &p->plan->stages[maker->stage];
     const struct plan_stage *b = &p->plan->stages[reader->stage];
-    const struct shape *shape = &p->graph->nodes[to].op.input[input];
-    int64_t n_elements = shape_elements(shape) / shape->dim[0] * p->readers.samples;
-    double n_bytes = (double)n_elements * each;
+    struct op_case op = op_resize(&p->graph->nodes[to].op, USE_BATCH, p->readers.samples);
+    double n_bytes = (double)shape_elements(&op.input[input]) * each;
     p->sums[p->stage].moves_s += 2 * stage_cross_s(&p->whole, a->workers[0], a->n_workers,
                                                    b->workers[0], b->n_workers, n_bytes);
     return STATUS_OK;

@@ -181,9 +181,8 @@ static enum status add_edge(struct builder *m, int to, int input)
     if (from < 0) /* the images: every worker loads what it reads */
         return STATUS_OK;
     struct pricing_edge e = {.from = from, .to = to, .node = node, .input = input};
-    struct shape s = reader->op.input[input];
-    s.dim[0] = m->choices.samples;
-    e.tensor_bytes = (double)shape_elements(&s) * activation_bytes(&p->request);
+    struct op_case op = op_resize(&reader->op, USE_BATCH, m->choices.samples);
+    e.tensor_bytes = (double)shape_elements(&op.input[input]) * activation_bytes(&p->request);
     e.table = find_equal_edge(m, &e);
     if (!e.table) {
         if (is_stopped(m))

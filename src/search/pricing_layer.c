@@ -163,8 +163,8 @@ static enum status price_node(const struct layer_pricer *p, const struct layer_c
         .activation = activates ? op_get_info(c->op[i + 1].op)->activation : ACTIVATION_NONE,
         .training = true,
         .input_gradient = i > 0 || c->input_gradient,
-        .shared_statistics =
-            plan_summed_statistics(p->request->norms_by_worker, piece.shared_statistics) != 0};
+        .shared_statistics = plan_summed_statistics(p->request->norms_by_worker, &c->nest[i],
+                                                    piece.shared_statistics) != 0};
     price_group(source, &spec, is_last ? c->n_readers : 1, c->learns[i] != 0, out);
     return STATUS_OK;
 }
@@ -378,11 +378,12 @@ static void price_statistics(const struct layer_pricer *p, const struct loop_nes
     for (int i = 0; i < layer->n_cuts; i++)
         if (nest->loop[layer->cut[i].loop].cut == CUT_STATISTICS)
             over |= 1u << layer->cut[i].loop;
-    over = plan_summed_statistics(p->request->norms_by_worker, over);
+    over = plan_summed_statistics(p->request->norms_by_worker, nest, over);
     if (!over)
         return;
     largest_box(layer, nest, &box);
-    double channels = (double)(box.range[1].end - box.range[1].begin);
+    int loop = loop_nest_find(nest, USE_CHANNEL);
+    double channels = (double)(box.range[loop].end - box.range[loop].begin);
     int n = find_members(layer, over, p->members);
     double wake_s = p->topology->on_cpu ? p->topology->machine->wake_s : 0;
     const struct topology_sum sum = {COMM_GATHER, 0, ELEMENT_F64, n, count_alike(p, layer, n, 0)};
@@ -498,7 +499,7 @@ void layer_case_fill(const struct layer_readers *r, const struct choice_layer *l
     out->layer = layer;
     out->n_nodes = layer->n_nodes;
     for (int i = 0; i < layer->n_nodes; i++) {
-        out->op[i] = op_resize(&g->nodes[layer->node[i]].op, r->samples);
+        out->op[i] = op_resize(&g->nodes[layer->node[i]].op, USE_BATCH, r->samples);
         out->learns[i] = graph_node_learns(g, &g->nodes[layer->node[i]]);
     }
     for (int k = 0; k < first->op.n_inputs; k++)

@@ -143,7 +143,7 @@ static struct range find_range(const struct axis_parts *axis, int piece)
 
 static bool regions_alike(const struct sharding_regions *r, int i, int k)
 {
-    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+    for (int a = 0; a < r->n_axes; a++)
         if (r->begin[a][i] != r->begin[a][k] || r->end[a][i] != r->end[a][k])
             return false;
     return true;
@@ -170,11 +170,11 @@ static enum status fill_regions(const struct sharding_maker *m, const struct axi
     size_t n = (size_t)t->n_sampled;
     float *ends;
     double *volume;
-    TRY(arena_alloc_array(m->memory, 2 * SHAPE_MAX_RANK * n, sizeof *ends, &ends));
+    TRY(arena_alloc_array(m->memory, 2 * (size_t)out->at.n_axes * n, sizeof *ends, &ends));
     TRY(arena_alloc_array(m->memory, n, sizeof *volume, &volume));
     for (size_t i = 0; i < n; i++)
         volume[i] = 1;
-    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
+    for (int a = 0; a < out->at.n_axes; a++) {
         out->at.begin[a] = ends;
         out->at.end[a] = ends + n;
         for (size_t i = 0; i < n; i++) {
@@ -198,6 +198,7 @@ enum status sharding_make(struct sharding_maker *m, const struct loop_nest *nest
     struct axis_parts axes[SHAPE_MAX_RANK];
     int distinct = 1;
     *out = (struct sharding){.copies = 1, .tiles = true};
+    out->at.n_axes = map->rank > SHARDING_USUAL_AXES ? map->rank : SHARDING_USUAL_AXES;
     for (int a = 0; a < SHAPE_MAX_RANK; a++)
         axes[a] = (struct axis_parts){.extent = 1};
     for (int a = 0; a < map->rank; a++) {
@@ -229,17 +230,24 @@ static float length(float a_begin, float a_end, float b_begin, float b_end)
     return end > begin ? end - begin : 0;
 }
 
+static float overlap_along(const struct sharding_regions *x, int i,
+                           const struct sharding_regions *y, int k, int axis)
+{
+    return length(x->begin[axis][i], x->end[axis][i], y->begin[axis][k], y->end[axis][k]);
+}
+
 /* Elements that region i of both has in common. */
 static double overlap(const struct sharding_regions *x, const struct sharding_regions *y, int i)
 {
-    float l[SHAPE_MAX_RANK];
-    for (int a = 0; a < SHAPE_MAX_RANK; a++)
-        l[a] = length(x->begin[a][i], x->end[a][i], y->begin[a][i], y->end[a][i]);
-    return (double)l[0] * l[1] * ((double)l[2] * l[3]);
+    double both = (double)overlap_along(x, i, y, i, 0) * overlap_along(x, i, y, i, 1) *
+                  ((double)overlap_along(x, i, y, i, 2) * overlap_along(x, i, y, i, 3));
+    for (int a = SHARDING_USUAL_AXES; a < x->n_axes; a++)
+        both *= overlap_along(x, i, y, i, a);
+    return both;
 }
 
 /* Adds the overlap of region i with each of n others from `first` on, times weight[]; the
- * compiler takes several at once. */
+ * compiler takes several at once. Of further axes than the usual ones weight[] has the overlap. */
 static void add_overlaps(const struct sharding_regions *x, int i,
                          const struct sharding_regions *others, int first, int n,
                          const float *weight, float *sums)
@@ -261,7 +269,7 @@ static double read_by_all(const struct sharding *read, const struct sharding_reg
     double volume = read->repeats;
     if (read->tiles)
         return volume * own->volume[i];
-    for (int a = 0; a < SHAPE_MAX_RANK; a++) {
+    for (int a = 0; a < own->n_axes; a++) {
         const int64_t *covers = read->axis[a].covers;
         volume *=
             covers ? (double)(covers[(int64_t)own->end[a][i]] - covers[(int64_t)own->begin[a][i]])
@@ -274,7 +282,7 @@ static double read_by_all(const struct sharding *read, const struct sharding_reg
 static double count_meeting(const struct sharding *p, const struct sharding_regions *with, int i)
 {
     double n = 1;
-    for (int a = 0; a < SHAPE_MAX_RANK; a++)
+    for (int a = 0; a < with->n_axes; a++)
         if (p->axis[a].begun)
             n *= p->axis[a].begun[(int64_t)with->end[a][i]] -
                  p->axis[a].ended[(int64_t)with->begin[a][i]];
@@ -284,7 +292,7 @@ static double count_meeting(const struct sharding *p, const struct sharding_regi
 static bool same_regions(const struct topology *t, const struct sharding *own,
                          const struct sharding *read)
 {
-    size_t n_bytes = 2 * SHAPE_MAX_RANK * (size_t)t->n_sampled * sizeof(float);
+    size_t n_bytes = 2 * (size_t)own->at.n_axes * (size_t)t->n_sampled * sizeof(float);
     return own->copies == 1 && memcmp(own->at.begin[0], read->at.begin[0], n_bytes) == 0;
 }
 
@@ -346,6 +354,10 @@ static double flow_within(const struct topology_node *node, const struct shardin
     for (int i = 0; i < node->n_sampled; i += run[i]) {
         for (int k = 0; k < node->n_sampled; k++)
             weight[k] = (float)(run[i] - (k >= i && k < i + run[i]));
+        for (int a = SHARDING_USUAL_AXES; a < own->at.n_axes; a++)
+            for (int k = 0; k < node->n_sampled; k++)
+                weight[k] *= overlap_along(&read->at, node->first_sampled + i, &own->at,
+                                           node->first_sampled + k, a);
         add_overlaps(&read->at, node->first_sampled + i, &own->at, node->first_sampled,
                      node->n_sampled, weight, sums);
     }

@@ -15,9 +15,12 @@
 
 /* Where the regions of the workers that are looked at begin and end on each axis, and how many
  * elements they have. Side by side by worker, so that one region is intersected with those of all
- * workers of a node at once; and in single precision, which is exact for extents below 2^24. Unused
- * axes: 0 .. 1; a worker without a region: all 0. */
+ * workers of a node at once; and in single precision, which is exact for extents below 2^24. There
+ * are four axes at least, which are multiplied at once. Those that the tensor does not have: 0 ..
+ * 1; a worker without a region: all 0. */
+enum { SHARDING_USUAL_AXES = 4 };
 struct sharding_regions {
+    int n_axes;
     const float *begin[SHAPE_MAX_RANK], *end[SHAPE_MAX_RANK]; /* by number in topology->sampled */
     const double *volume;
     const int *run; /* how many from here on are alike, of the same node */

@@ -94,6 +94,9 @@ struct world {
 
 enum status world_create(struct world *w) MUST_USE; /* the fields up to scratch are set */
 
+/* The last node is a loss: every sample has a result. */
+bool world_has_loss(const struct world *w);
+
 /* Of micro-batch m (over all steps): where it begins in its step's batch, and how long it is. */
 int64_t world_first_sample(const struct world *w, int m);
 int64_t world_count_samples(const struct world *w, int m);

@@ -7,6 +7,11 @@
 
 /* ---- micro-batches and pieces ---- */
 
+bool world_has_loss(const struct world *w)
+{
+    return op_get_info(w->graph->nodes[w->graph->n_nodes - 1].op.op)->flags & OP_IS_LOSS;
+}
+
 int64_t world_first_sample(const struct world *w, int m)
 {
     return m % w->n_micros * w->graph->batch / w->n_micros;
@@ -23,7 +28,7 @@ static enum status make_piece(struct world *w, int node, int worker, int64_t n, 
     to->empty = true;
     if (number < 0)
         return STATUS_OK;
-    struct op_case op = op_resize(&w->graph->nodes[node].op, n);
+    struct op_case op = op_resize(&w->graph->nodes[node].op, USE_BATCH, n);
     struct loop_nest nest;
     struct box box;
     op_get_loops(&op, &nest);
@@ -339,12 +344,16 @@ enum status world_want_statistics(struct world *w, int node, int m, int worker, 
 {
     enum symbol_kind kind = backward ? SYMBOL_BACKWARD_STATISTICS : SYMBOL_FORWARD_STATISTICS;
     const struct op_piece *mine = NULL, *piece = NULL;
+    const struct axes *axes = &w->graph->nodes[node].op.output_axes;
     bool by_worker = plan_norms_by_worker(w->plan);
     TRY(world_get_piece(w, node, worker, m, &mine));
     for (int u = 0; mine && u < w->n_workers; u++) {
         TRY(world_get_piece(w, node, u, m, &piece));
-        bool samples = !by_worker || (piece && piece->output[0].begin == mine->output[0].begin);
-        if (piece && samples && piece->output[1].begin == mine->output[1].begin)
+        bool shares = piece != NULL;
+        for (int a = 0; shares && a < axes->rank; a++)
+            if (axes->use[a] == USE_CHANNEL || (by_worker && axes->use[a] == USE_BATCH))
+                shares = piece->output[a].begin == mine->output[a].begin;
+        if (shares)
             wanted_add(out, world_symbol(kind, node, m, u), out->region);
     }
     return STATUS_OK;

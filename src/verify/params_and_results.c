@@ -137,18 +137,20 @@ static enum status check_result(struct world *w, int worker, const struct progra
     if (good)
         TRY(world_get_piece(w, loss, worker, r->micro, &piece));
     int64_t first = good ? world_first_sample(w, r->micro) : 0;
-    if (!piece || r->samples.begin != piece->output[0].begin + first ||
-        r->samples.end != piece->output[0].end + first)
+    const struct axes *axes = &w->graph->nodes[loss].op.output_axes;
+    const struct range *samples = piece ? &piece->output[axes_find(axes, USE_BATCH)] : NULL;
+    if (!samples || r->samples.begin != samples->begin + first ||
+        r->samples.end != samples->end + first)
         return status_fail(STATUS_FAILED, "program check: worker %d has results of other samples",
                            worker);
-    TRY(check_result_value(w, worker, r->losses, loss, piece->output, 1, r->micro));
+    TRY(check_result_value(w, worker, r->losses, loss, piece->output, axes->rank, r->micro));
     if (w->training)
         return STATUS_OK;
     return check_result_value(w, worker, r->logits, w->graph->nodes[loss].input[0], piece->input[0],
                               piece->op.input[0].rank, r->micro);
 }
 
-/* Every micro-batch with samples here has its result, once. */
+/* Every micro-batch with samples here has its result, once, if the last node is a loss. */
 static enum status check_results(struct world *w, int worker)
 {
     const struct program *p = w->programs[worker];
@@ -158,7 +160,7 @@ static enum status check_results(struct world *w, int worker)
         TRY(world_get_piece(w, w->graph->n_nodes - 1, worker, m, &piece));
         for (int i = 0; i < p->n_results; i++)
             n += p->results[i].micro == m;
-        if (n != (piece != NULL))
+        if (n != (world_has_loss(w) && piece))
             return status_fail(STATUS_FAILED,
                                "program check: worker %d has %d results of micro-batch %d", worker,
                                n, m);

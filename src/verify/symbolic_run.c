@@ -130,11 +130,11 @@ struct pass_act {
 static int64_t count_statistics(const struct pass_act *x)
 {
     const struct op_case *op = &x->node->op;
-    const struct range *mine = &x->piece->output[0];
-    int64_t count = plan_norms_by_worker(x->a.w->plan) ? mine->end - mine->begin
+    int64_t count = plan_norms_by_worker(x->a.w->plan) ? op_extent(&x->piece->op, USE_BATCH)
                                                        : world_count_samples(x->a.w, x->a.m);
-    for (int i = 2; i < op->input[0].rank; i++)
-        count *= op->input[0].dim[i];
+    for (int i = 0; i < op->axes.rank; i++)
+        if (op->axes.use[i] != USE_BATCH && op->axes.use[i] != USE_CHANNEL)
+            count *= op->input[0].dim[i];
     return count;
 }
 
@@ -144,7 +144,9 @@ static enum status check_spec(const struct pass_act *x)
     const struct act *a = &x->a;
     const struct group_spec *spec = &x->g->spec;
     const struct graph_node *last = &a->p->graph->nodes[x->g->last_node];
-    bool shares = a->w->training && plan_summed_statistics(plan_norms_by_worker(a->w->plan),
+    struct loop_nest nest;
+    op_get_loops(&x->node->op, &nest);
+    bool shares = a->w->training && plan_summed_statistics(plan_norms_by_worker(a->w->plan), &nest,
                                                            x->piece->shared_statistics);
     bool good = spec->training == a->w->training && spec->shared_statistics == shares &&
                 (!shares || spec->statistics_count == count_statistics(x)) &&
@@ -206,7 +208,7 @@ static enum status demand_labels(const struct pass_act *x)
 {
     if (!(op_get_info(x->node->op.op)->flags & OP_IS_LOSS))
         return STATUS_OK;
-    struct wanted labels = wanted_region(1, x->piece->output);
+    struct wanted labels = wanted_region(x->rank, x->piece->output);
     wanted_add(&labels, world_symbol(SYMBOL_LABELS, 0, x->a.m, 0), labels.region);
     return demand(&x->a, x->run->labels, &labels, "labels");
 }
@@ -516,21 +518,23 @@ static enum status apply_stash(const struct act *a)
     return STATUS_OK;
 }
 
+/* Whole samples of a tensor like a node's output. */
 static enum status load(const struct act *a, int buffer, struct range samples, uint64_t symbol,
-                        int rank)
+                        const struct op_case *like)
 {
     const struct world *w = a->w;
-    const struct shape *images = &w->graph->nodes[0].op.output;
     int64_t first = world_first_sample(w, a->m), end = first + world_count_samples(w, a->m);
-    struct range region[SHAPE_MAX_RANK] = {{samples.begin - first, samples.end - first}};
+    struct range region[SHAPE_MAX_RANK];
     if (buffer == NO_BUFFER)
         return STATUS_OK;
     if (samples.begin < first || samples.end > end || samples.begin < a->p->samples.begin ||
         samples.end > a->p->samples.end)
         return check_fail(a->p, a->number, "loads samples of another micro-batch");
-    for (int i = 1; i < rank; i++)
-        region[i] = (struct range){0, images->dim[i]};
-    return put_region(a, buffer, symbol, rank, region);
+    for (int i = 0; i < like->output.rank; i++)
+        region[i] = like->output_axes.use[i] == USE_BATCH
+                        ? (struct range){samples.begin - first, samples.end - first}
+                        : (struct range){0, like->output.dim[i]};
+    return put_region(a, buffer, symbol, like->output.rank, region);
 }
 
 static enum status apply_load(const struct act *a)
@@ -538,9 +542,10 @@ static enum status apply_load(const struct act *a)
     const struct program_load *l = &a->p->loads[a->instr->index];
     if (a->m < 0)
         return check_fail(a->p, a->number, "belongs to no micro-batch");
-    TRY(load(a, l->images, l->image_samples, world_value(a->w, 0, a->m),
-             a->w->graph->nodes[0].op.output.rank));
-    return load(a, l->labels, l->label_samples, world_symbol(SYMBOL_LABELS, 0, a->m, 0), 1);
+    const struct graph *g = a->w->graph;
+    TRY(load(a, l->images, l->image_samples, world_value(a->w, 0, a->m), &g->nodes[0].op));
+    return load(a, l->labels, l->label_samples, world_symbol(SYMBOL_LABELS, 0, a->m, 0),
+                &g->nodes[g->n_nodes - 1].op); /* a label for each loss */
 }
 
 /* ---- updates ---- */

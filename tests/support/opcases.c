@@ -26,7 +26,14 @@ static void opcase_append(const struct opcase *base, enum activation activation,
         (void)snprintf(grads, sizeof grads, ", %d gradients", n_output_grads);
     (void)snprintf(c->name, sizeof c->name, "%.48s%s%s%s", base->name, residual ? ", residual" : "",
                    names[activation], grads);
-    assert_ok(op_infer_shape(&c->spec.op));
+    opcase_infer(&c->spec.op);
+}
+
+void opcase_infer(struct op_case *op)
+{
+    if (op->axes.rank == 0)
+        op->axes = axes_of_images(op->input[0].rank);
+    assert_ok(op_infer_shape(op));
 }
 
 void opcase_append_foldings(const struct opcase *base)
@@ -214,6 +221,41 @@ static void opcase_build_rest(void)
          .spec = {.training = true,
                   .input_gradient = true,
                   .op = {.op = OP_CONCAT, .n_inputs = 2, .input = {SHAPE2(3, 5), SHAPE2(3, 2)}}}},
+        /* tensors of any axes */
+        {"tanh of tokens", .n_output_grads = 1,
+         .spec = {.training = true,
+                  .input_gradient = true,
+                  .op = {.op = OP_TANH,
+                         .n_inputs = 1,
+                         .input = {{3, {4, 2, 5}}},
+                         .axes = {3, {USE_TOKEN, USE_BATCH, USE_CHANNEL}}}}},
+        {"dropout of heads", .n_output_grads = 1,
+         .spec = {.training = true,
+                  .input_gradient = true,
+                  .random_stream = 3,
+                  .op = {.op = OP_DROPOUT,
+                         .n_inputs = 1,
+                         .input = {SHAPE4(2, 3, 5, 4)},
+                         .axes = {4, {USE_BATCH, USE_HEAD, USE_TOKEN, USE_CHANNEL}},
+                         .attrs.drop_probability = 0.4}}},
+        {"dropout of five axes", .n_output_grads = 1,
+         .spec = {.training = true,
+                  .input_gradient = true,
+                  .random_stream = 3,
+                  .op = {.op = OP_DROPOUT,
+                         .n_inputs = 1,
+                         .input = {{5, {3, 2, 2, 3, 2}}},
+                         .axes = {5, {USE_TOKEN, USE_BATCH, USE_CHANNEL, USE_ROW, USE_COLUMN}},
+                         .attrs.drop_probability = 0.4}}},
+        {"add of six axes", .n_output_grads = 1, .all_folds = true,
+         .spec = {.training = true,
+                  .input_gradient = true,
+                  .op = {.op = OP_ADD,
+                         .n_inputs = 2,
+                         .input = {{6, {2, 2, 2, 3, 2, 2}}, {6, {2, 2, 2, 3, 2, 2}}},
+                         .axes = {6,
+                                  {USE_EXPERT, USE_BATCH, USE_HEAD, USE_TOKEN, USE_TOKEN,
+                                   USE_CHANNEL}}}}},
         /* the loss */
         {"softmax cross-entropy", OPCASE_SPEC(OP_SOFTMAX_CROSS_ENTROPY, SHAPE2(5, 10))},
         {"softmax cross-entropy part of a batch",

@@ -60,6 +60,9 @@ struct opcase {
 /* The base case, and where it asks for them its foldings. */
 void opcase_append_foldings(const struct opcase *base);
 
+/* op_infer_shape for a case that need not say what the axes of its input are: those of images. */
+void opcase_infer(struct op_case *op);
+
 /* All cases, each base one followed by its foldings. */
 int opcase_count(void);
 

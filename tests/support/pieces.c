@@ -33,12 +33,13 @@ static double tolerance_of(const struct opdevice *d)
 /* In the plain layout, or in the layout of transfers, which is nearer to that of kernels. */
 const layout *choose_layout(const struct opdevice *d, const struct shape *shape, bool plain)
 {
+    const struct axes axes = axes_of_images(shape->rank);
     const layout *l;
     const enum element type = precision_get_info(d->precision)->activation;
-    if (plain || shape->rank != 4)
+    if (plain)
         assert_ok(d->backend->layout_plain(d->device, type, shape, &l));
     else
-        assert_ok(d->backend->layout_transfer(d->device, type, shape, 0, shape->dim[1], &l));
+        assert_ok(d->backend->layout_transfer(d->device, type, shape, &axes, &l));
     return l;
 }
 

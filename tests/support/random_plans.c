@@ -82,7 +82,7 @@ static void draw_cuts(struct draw *d, const struct op_case *op, int n_workers,
     draw_shuffle(d, nest.n_loops, order);
     for (int i = 0; i < nest.n_loops && room > 1; i++) {
         const struct loop *loop = &nest.loop[order[i]];
-        bool batch = order[i] == 0;
+        bool batch = loop->use == USE_BATCH;
         int most = batch || loop->extent > room ? room : (int)loop->extent;
         if (loop->cut == CUT_NEVER || most < 2 || !draw_chance(d, 60))
             continue;

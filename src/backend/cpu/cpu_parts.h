@@ -84,8 +84,8 @@ enum status layout_get_blocked(device *d, const struct shape *shape, const layou
 enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_memory_desc_t *desc,
                                const layout **out) MUST_USE;
 
-enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
-                                int64_t channels, const layout **out) MUST_USE;
+enum status layout_get_transfer(device *d, const struct shape *region, const struct axes *axes,
+                                const layout **out) MUST_USE;
 /* Frees all that were handed out. */
 void layout_destroy_all(device *d);
 /* A number below DEVICE_BUCKETS that equal shapes have in common. */

@@ -273,10 +273,10 @@ static enum status layout_plain(device *d, enum element type, const struct shape
 }
 
 static enum status layout_transfer(device *d, enum element type, const struct shape *region,
-                                   int64_t first_channel, int64_t channels, const layout **out)
+                                   const struct axes *axes, const layout **out)
 {
     TRY(check_type(type));
-    return layout_get_transfer(d, region, first_channel, channels, out);
+    return layout_get_transfer(d, region, axes, out);
 }
 
 static const struct shape *layout_shape(const layout *l)

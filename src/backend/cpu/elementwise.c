@@ -131,31 +131,30 @@ static enum status create_dropout(group *g)
 
 /* How the elements of a piece are numbered: by their index in the whole tensor. */
 struct numbering {
+    int rank;
     int64_t local[SHAPE_MAX_RANK], whole[SHAPE_MAX_RANK], origin[SHAPE_MAX_RANK];
 };
 
-/* Always four axes: those that are missing come first. The first axis is never multiplied with, so
- * it need not be as long as the batch. */
+/* The first axis is never multiplied with, so it need not be as long as the batch. */
 static struct numbering numbering_of(const group *g, const struct group_args *args)
 {
     const struct shape *out = &g->spec.op.output, *whole = &g->spec.whole;
-    struct numbering n;
-    for (int i = 0; i < SHAPE_MAX_RANK; i++) {
-        int a = i - (SHAPE_MAX_RANK - out->rank);
-        n.local[i] = a < 0 ? 1 : out->dim[a];
-        n.whole[i] = a < 0 ? 1 : whole->rank ? whole->dim[a] : out->dim[a];
-        n.origin[i] = a < 0 || !whole->rank ? 0 : g->spec.origin[a];
-        if (a == 0)
-            n.origin[i] += args->first_sample;
+    struct numbering n = {.rank = out->rank};
+    for (int a = 0; a < n.rank; a++) {
+        n.local[a] = out->dim[a];
+        n.whole[a] = whole->rank ? whole->dim[a] : out->dim[a];
+        n.origin[a] = whole->rank ? g->spec.origin[a] : 0;
+        if (g->spec.op.output_axes.use[a] == USE_BATCH)
+            n.origin[a] += args->first_sample;
     }
     return n;
 }
 
-static int64_t index_of(const struct numbering *n, const int64_t at[SHAPE_MAX_RANK])
+static int64_t index_of(const struct numbering *n, const int64_t *at)
 {
     int64_t index = 0;
-    for (int i = 0; i < SHAPE_MAX_RANK; i++)
-        index = index * n->whole[i] + n->origin[i] + at[i];
+    for (int a = 0; a < n->rank; a++)
+        index = index * n->whole[a] + n->origin[a] + at[a];
     return index;
 }
 
@@ -189,8 +188,7 @@ static void drop_blocked(const struct dropping *d)
     for (int64_t i = 0; i < v.n * v.blocks; i++)
         for (int64_t k = 0; k < v.block_stride; k++) {
             int64_t channel = i % v.blocks * v.block + k % v.block, place = k / v.block;
-            const int64_t at[SHAPE_MAX_RANK] = {i / v.blocks, channel, place / width,
-                                                place % width};
+            const int64_t at[] = {i / v.blocks, channel, place / width, place % width};
             int64_t to = i * v.block_stride + k;
             bool kept = channel < v.channels &&
                         random_word(key, d->step->step, (uint64_t)index_of(&d->numbering, at)) >=
@@ -205,7 +203,7 @@ static void drop_plain(const struct dropping *d)
 {
     const struct numbering *n = &d->numbering;
     const device *dev = d->g->device;
-    int axis = SHAPE_MAX_RANK - 1;
+    int axis = n->rank - 1;
     int64_t run = n->local[axis], rows = 1;
     while (axis > 0 && n->local[axis] == n->whole[axis])
         run *= n->local[--axis];

@@ -36,7 +36,9 @@ _Static_assert(sizeof kernels_of_op / sizeof kernels_of_op[0] == OP_KIND_COUNT, 
 static enum status convert_layout(group *g, const layout **l, int64_t *n_bytes)
 {
     *n_bytes = 0;
-    if (!g->kernels->wants_blocked || !*l || (*l)->kind != LAYOUT_PLAIN || (*l)->shape.rank != 4)
+    const struct axes images = axes_of_images(4);
+    if (!g->kernels->wants_blocked || !*l || (*l)->kind != LAYOUT_PLAIN ||
+        !axes_equal(&g->spec.op.axes, &images))
         return STATUS_OK;
     TRY(layout_get_blocked(g->device, &(*l)->shape, l));
     *n_bytes = round_up((*l)->n_bytes, 64);

@@ -58,7 +58,7 @@ static void write_format(const dnnl_memory_desc_t *desc, char *text, size_t size
  * follow from the extents (gaps). */
 static void write_weights_text(layout *l)
 {
-    char format[64], extents[64], described[96];
+    char format[64], extents[SHAPE_TEXT_BYTES], described[96];
     size_t used = 0;
     int64_t elements = 1;
     write_format(&l->desc, format, sizeof format);
@@ -77,7 +77,7 @@ static void write_weights_text(layout *l)
 
 static void write_text(const device *d, layout *l)
 {
-    char extents[64];
+    char extents[SHAPE_TEXT_BYTES];
     if (l->kind == LAYOUT_WEIGHTS) {
         write_weights_text(l);
         return;
@@ -152,8 +152,8 @@ static enum status describe(const struct shape *shape, dnnl_format_tag_t tag,
 
 enum status layout_get_plain(device *d, const struct shape *shape, const layout **out)
 {
-    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc,
-                                             dnnl_abcd};
+    static const dnnl_format_tag_t tags[SHAPE_MAX_RANK + 1] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     layout l = {.kind = LAYOUT_PLAIN, .shape = *shape};
     *out = find(d, LAYOUT_PLAIN, shape, NULL);
     if (*out)
@@ -182,15 +182,11 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
     return *out ? STATUS_OK : add(d, &l, out);
 }
 
-enum status layout_get_transfer(device *d, const struct shape *region, int64_t first_channel,
-                                int64_t channels, const layout **out)
+enum status layout_get_transfer(device *d, const struct shape *region, const struct axes *axes,
+                                const layout **out)
 {
-    if (region->rank == 4) {
-        int64_t lanes = d->loops->lanes, last = first_channel + region->dim[1];
-        if (first_channel % lanes == 0 && (region->dim[1] % lanes == 0 || last == channels))
-            return layout_get_blocked(d, region, out);
-    }
-    return layout_get_plain(d, region, out);
+    const struct axes images = axes_of_images(4);
+    return (axes_equal(axes, &images) ? layout_get_blocked : layout_get_plain)(d, region, out);
 }
 
 bool layout_same_bytes(const layout *a, const layout *b)
@@ -302,13 +298,15 @@ static enum status find_places(const layout *l, int64_t *place[SHAPE_MAX_RANK])
     return STATUS_OK;
 }
 
-/* Goes through all elements in row-major order; to_plain says which way they are copied. */
+/* Goes through all elements in row-major order; to_plain says which way they are copied. Only
+ * weights and images in blocks are packed: four axes at most. */
 static void copy_elements(const layout *l, int64_t *const axis_place[SHAPE_MAX_RANK], float *packed,
                           float *plain, bool to_plain)
 {
-    int64_t dim[SHAPE_MAX_RANK] = {1, 1, 1, 1}, zero = 0;
-    const int64_t *place[SHAPE_MAX_RANK] = {&zero, &zero, &zero, &zero};
-    for (int a = 0, at = SHAPE_MAX_RANK - l->shape.rank; a < l->shape.rank; a++, at++) {
+    enum { PACKED_RANK = 4 };
+    int64_t dim[PACKED_RANK] = {1, 1, 1, 1}, zero = 0;
+    const int64_t *place[PACKED_RANK] = {&zero, &zero, &zero, &zero};
+    for (int a = 0, at = PACKED_RANK - l->shape.rank; a < l->shape.rank; a++, at++) {
         dim[at] = l->shape.dim[a];
         place[at] = axis_place[a];
     }

@@ -40,59 +40,63 @@ static void move_flat(const struct move *m, int64_t n, const float *from, float 
     }
 }
 
-/* A box of one row-major tensor, and where it lies in another: always four axes. */
+/* A box of one row-major tensor, and where it lies in another. */
 struct box_move {
+    int rank;
     int64_t from_dim[SHAPE_MAX_RANK], to_dim[SHAPE_MAX_RANK];
     int64_t from_begin[SHAPE_MAX_RANK], to_begin[SHAPE_MAX_RANK], extent[SHAPE_MAX_RANK];
 };
 
-/* The axes of a tensor of lower rank come last, behind axes of one. */
 static struct box_move box_of(const struct region_copy *c)
 {
     const struct shape *from = &c->from_layout->shape, *to = &c->to_layout->shape;
-    struct box_move b;
-    for (int i = 0; i < SHAPE_MAX_RANK; i++) {
-        int a = i - (SHAPE_MAX_RANK - from->rank);
-        b.from_dim[i] = a < 0 ? 1 : from->dim[a];
-        b.to_dim[i] = a < 0 ? 1 : to->dim[a];
-        b.from_begin[i] = a < 0 ? 0 : c->from_begin[a];
-        b.to_begin[i] = a < 0 ? 0 : c->to_begin[a];
-        b.extent[i] = a < 0 ? 1 : c->extent[a];
+    struct box_move b = {.rank = from->rank};
+    for (int a = 0; a < b.rank; a++) {
+        b.from_dim[a] = from->dim[a];
+        b.to_dim[a] = to->dim[a];
+        b.from_begin[a] = c->from_begin[a];
+        b.to_begin[a] = c->to_begin[a];
+        b.extent[a] = c->extent[a];
     }
     return b;
 }
 
-static int64_t place_in(const int64_t dim[SHAPE_MAX_RANK], const int64_t at[SHAPE_MAX_RANK])
+static int64_t place_in(int rank, const int64_t *dim, const int64_t *at)
 {
-    return ((at[0] * dim[1] + at[1]) * dim[2] + at[2]) * dim[3] + at[3];
+    int64_t place = at[0];
+    for (int a = 1; a < rank; a++)
+        place = place * dim[a] + at[a];
+    return place;
 }
 
 /* The row of elements at place i of the box's axes before `axis`. */
 static void move_row(const struct move *m, const struct box_move *b, int axis, int64_t i,
                      int64_t run, const float *from, float *to)
 {
-    int64_t there[SHAPE_MAX_RANK], here[SHAPE_MAX_RANK];
-    for (int a = SHAPE_MAX_RANK - 1; a >= 0; a--) {
+    int64_t there = 0, here = 0, from_step = 1, to_step = 1;
+    for (int a = b->rank - 1; a >= 0; a--) {
         int64_t at = a < axis ? i % b->extent[a] : 0;
         if (a < axis)
             i /= b->extent[a];
-        there[a] = b->from_begin[a] + at;
-        here[a] = b->to_begin[a] + at;
+        there += (b->from_begin[a] + at) * from_step;
+        here += (b->to_begin[a] + at) * to_step;
+        from_step *= b->from_dim[a];
+        to_step *= b->to_dim[a];
     }
-    move_run(m, run, from + place_in(b->from_dim, there), to + place_in(b->to_dim, here));
+    move_run(m, run, from + there, to + here);
 }
 
 static void move_rows(const struct move *m, const struct box_move *b, const float *from, float *to)
 {
-    int axis = SHAPE_MAX_RANK - 1; /* this one and those behind it lie together in both */
+    int axis = b->rank - 1; /* this one and those behind it lie together in both */
     int64_t run = b->extent[axis], rows = 1;
     while (axis > 0 && b->extent[axis] == b->from_dim[axis] && b->extent[axis] == b->to_dim[axis])
         run *= b->extent[--axis];
     for (int a = 0; a < axis; a++)
         rows *= b->extent[a];
     if (rows == 1) {
-        move_flat(m, run, from + place_in(b->from_dim, b->from_begin),
-                  to + place_in(b->to_dim, b->to_begin));
+        move_flat(m, run, from + place_in(b->rank, b->from_dim, b->from_begin),
+                  to + place_in(b->rank, b->to_dim, b->to_begin));
         return;
     }
 #pragma omp parallel for num_threads(threads_for(m->device, rows *run)) schedule(static)
@@ -276,7 +280,7 @@ static bool is_empty(const struct region_copy *c)
 
 static enum status check_box(const layout *l, const int64_t *begin, const int64_t *extent)
 {
-    char text[64];
+    char text[SHAPE_TEXT_BYTES];
     for (int a = 0; a < l->shape.rank; a++)
         if (begin[a] < 0 || begin[a] + extent[a] > l->shape.dim[a])
             return status_fail(STATUS_FAILED,

@@ -155,7 +155,7 @@ static const layout *find_layout(struct layout *_Atomic *bucket, enum element ty
 static enum status add_layout(struct layout *_Atomic *bucket, enum element type,
                               const struct shape *shape, const layout **out)
 {
-    char extents[64];
+    char extents[SHAPE_TEXT_BYTES];
     bool usual = type == ELEMENT_F32;
     struct layout *l = calloc(1, sizeof *l);
     if (!l)
@@ -212,10 +212,9 @@ static const char *layout_text(const layout *l, char *text, size_t size)
 }
 
 static enum status layout_transfer(device *d, enum element type, const struct shape *region,
-                                   int64_t first_channel, int64_t channels, const layout **out)
+                                   const struct axes *axes, const layout **out)
 {
-    (void)first_channel;
-    (void)channels;
+    (void)axes;
     return reference_layout_plain(d, type, region, out);
 }
 
@@ -223,7 +222,7 @@ static enum status layout_transfer(device *d, enum element type, const struct sh
 
 static enum status check_box(const layout *l, const int64_t *begin, const int64_t *extent)
 {
-    char text[64];
+    char text[SHAPE_TEXT_BYTES];
     for (int a = 0; a < l->shape.rank; a++)
         if (begin[a] < 0 || extent[a] < 0 || begin[a] + extent[a] > l->shape.dim[a])
             return status_fail(STATUS_FAILED,

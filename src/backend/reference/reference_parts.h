@@ -15,7 +15,7 @@ struct layout {
     struct shape shape;
     int64_t n_bytes;
     struct layout *next; /* in its bucket */
-    char text[80];
+    char text[SHAPE_TEXT_BYTES + 8];
 };
 
 struct device {

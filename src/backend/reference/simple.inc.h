@@ -36,7 +36,7 @@ static int64_t dropout_index(const struct kernel_call *call, int64_t i)
     int64_t index = 0, scale = 1;
     for (int a = local->rank - 1; a >= 0; a--) {
         int64_t at = i % local->dim[a] + (whole->rank ? call->spec->origin[a] : 0);
-        if (a == 0)
+        if (call->spec->op.output_axes.use[a] == USE_BATCH)
             at += call->args->first_sample;
         index += at * scale;
         scale *= whole->rank ? whole->dim[a] : local->dim[a];

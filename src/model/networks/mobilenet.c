@@ -34,7 +34,7 @@ static int add_small_shortcut(graph_builder *b, int input, int64_t channels, int
 {
     if (stride != 1)
         return -1;
-    if (graph_shape(b, input).dim[1] == channels)
+    if (graph_extent(b, input, USE_CHANNEL) == channels)
         return input;
     return add_unit(b, (struct unit){"shortcut.0", "shortcut.1", NULL}, OP_RELU, input, channels,
                     point, 1);
@@ -43,7 +43,7 @@ static int add_small_shortcut(graph_builder *b, int input, int64_t channels, int
 /* The small form always widens, and projects its shortcut where the channels change. */
 static int add_small_block(graph_builder *b, int input, const struct stage *stage, int64_t stride)
 {
-    int64_t width = stage->expansion * graph_shape(b, input).dim[1];
+    int64_t width = stage->expansion * graph_extent(b, input, USE_CHANNEL);
     int shortcut = add_small_shortcut(b, input, stage->channels, stride);
     int x = add_unit(b, (struct unit){"conv1", "bn1", "relu1"}, OP_RELU6, input, width, point, 1);
     x = add_unit(b, (struct unit){"conv2", "bn2", "relu2"}, OP_RELU6, x, width,
@@ -59,7 +59,8 @@ static int add_large_block(graph_builder *b, int input, const struct stage *stag
     static const struct unit deep[2] = {{"conv.0.0", "conv.0.1", "conv.0.2"},
                                         {"conv.1.0", "conv.1.1", "conv.1.2"}};
     static const struct unit narrow[2] = {{"conv.1", "conv.2", NULL}, {"conv.2", "conv.3", NULL}};
-    int64_t in_channels = graph_shape(b, input).dim[1], width = stage->expansion * in_channels;
+    int64_t in_channels = graph_extent(b, input, USE_CHANNEL),
+            width = stage->expansion * in_channels;
     int widens = stage->expansion != 1;
     int x = input;
     if (widens)

@@ -33,7 +33,7 @@ static int add_conv_bn_relu(graph_builder *b, int number, int input, int64_t cha
 /* The shortcut comes first, so that the sum directly follows the batch norm that can take it in. */
 static int add_shortcut(graph_builder *b, int input, int64_t channels, int64_t stride)
 {
-    if (stride == 1 && graph_shape(b, input).dim[1] == channels)
+    if (stride == 1 && graph_extent(b, input, USE_CHANNEL) == channels)
         return input;
     int x = graph_add_conv(b, "downsample.0", input, channels, (struct graph_window){1, stride, 0},
                            1, false);

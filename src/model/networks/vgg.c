@@ -31,8 +31,8 @@ static int add_features(graph_builder *b, const struct layout *layout)
         }
         /* The small form has no pool where nothing is left to halve: 28x28 images reach 1x1 after
          * four. The large form lets the shape rule refuse such images. */
-        struct shape s = graph_shape(b, x);
-        if (!small_form || (s.dim[2] > 1 && s.dim[3] > 1))
+        bool halves = graph_extent(b, x, USE_ROW) > 1 && graph_extent(b, x, USE_COLUMN) > 1;
+        if (!small_form || halves)
             x = graph_add_max_pool(b, count_layer(name, &n_layers), x, halve, false);
     }
     graph_leave(b);
@@ -41,8 +41,7 @@ static int add_features(graph_builder *b, const struct layout *layout)
 
 static int add_small_head(graph_builder *b, int x)
 {
-    struct shape s = graph_shape(b, x);
-    if (s.dim[2] != 1 || s.dim[3] != 1)
+    if (graph_extent(b, x, USE_ROW) != 1 || graph_extent(b, x, USE_COLUMN) != 1)
         x = graph_add_simple(b, "avgpool", OP_GLOBAL_POOL, x);
     x = graph_add_simple(b, "flatten", OP_FLATTEN, x);
     return graph_add_linear(b, "classifier", x, graph_builder_variant(b)->classes);
