@@ -253,9 +253,9 @@ enum status whole_file_end(whole_file *f, enum status st)
 
 enum status whole_file_write(const char *path, whole_file_writer *write, void *user)
 {
-    whole_file *f;
-    TRY(whole_file_open(path, &f));
-    return whole_file_end(f, write(f->stream, user));
+    whole_file *f = NULL;
+    enum status st = whole_file_open(path, &f);
+    return f ? whole_file_end(f, write(f->stream, user)) : st;
 }
 
 static enum status put_text(FILE *f, void *text)
