@@ -359,8 +359,8 @@ cp plan.json own.json
 refused 2 "own.json: this command reads that file" report own.json -o own.json
 cmp -s plan.json own.json || fail "the report replaced its input"
 refused 2 "plan.json: this command reads that file" report deep/run -o deep/run/plan.json
-refused 2 "is a checkpoint, of lenet5 after step" report deep/run/checkpoint.json
-refused 2 "holds weights, which a report does not show" report deep/run/checkpoint-*.safetensors
+refused 2 "is a checkpoint, which no report shows" report deep/run/checkpoint.json
+refused 2 "holds weights (safetensors), which no report shows" report deep/run/checkpoint-*.safetensors
 # a disk that is full leaves the page of before
 echo before >kept.html
 (
