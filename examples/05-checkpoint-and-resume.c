@@ -33,6 +33,7 @@ static double train(const cleave_model *model, const char *strategy, int workers
     options.epochs = 3;
     options.checkpoint = name;
     options.resume = resume;
+    options.overwrite = !resume; /* of an earlier run of this example */
     options.on_step = on_step;
     check(cleave_plan_make(model, strategy, workers, NULL, &plan));
     check(cleave_trainer_create(plan, &options, &trainer));

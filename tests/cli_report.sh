@@ -354,7 +354,42 @@ refused 1 "a slice of worker 4294967297, of 2" report bad.trace
 sed '/"model"/d' plan.json >nameless.json
 refused 1 "does not say which network" report nameless.json
 refused 1 "cannot write" report deep/run -o missing/one.html
+# no file that a report reads is replaced by it
+cp plan.json own.json
+refused 2 "own.json: this command reads that file" report own.json -o own.json
+cmp -s plan.json own.json || fail "the report replaced its input"
+refused 2 "plan.json: this command reads that file" report deep/run -o deep/run/plan.json
+refused 2 "is a checkpoint, which no report shows" report deep/run/checkpoint.json
+refused 2 "holds weights (safetensors), which no report shows" report deep/run/checkpoint-*.safetensors
+# a disk that is full leaves the page of before
+echo before >kept.html
+(
+    ulimit -f 8
+    trap '' XFSZ
+    refused 1 "kept.html: cannot write: File too large" report deep/run -o kept.html
+) || exit 1
+[[ $(cat kept.html) == before ]] || fail "half a page"
+compgen -G 'kept.html.*' >/dev/null && fail "a temporary file stayed"
+run 0 report plan.json -o /dev/stdout
+head -c 15 stdout | grep -q DOCTYPE || fail "no page on a stream"
+# a file without an end of a line is not read into memory
+mkdir zeros
+cp deep/run/config.json zeros
+truncate -s 1G zeros/events.jsonl
+(
+    ulimit -v 2000000
+    refused 1 "events.jsonl:1: a line of more than 16 MiB" report zeros -o zeros.html
+) || exit 1
+# more steps than are kept while they are read
+mkdir many
+cp deep/run/config.json many
+python3 -c 'for i in range(1, 300001): print("{\"event\":\"step\",\"step\":%d,\"loss\":%d,\"step_s\":1}" % (i, i))' \
+    >many/events.jsonl
+run 0 report many -o many.html
+page many.html
+holds 'len(d["subjects"][0]["steps"]["loss"]) == 2000 and d["subjects"][0]["steps"]["step"][-1] == 300000'
+holds 'all(abs(a - 150 * (i + 0.5)) < 3 for i, a in enumerate(d["subjects"][0]["steps"]["loss"]))'
 cp -r deep/run $'odd\xff'
 refused 2 "this name is no UTF-8" report $'odd\xff'
 run 0 train mlp --data $data --steps 1 --no-eval --run $'name\xff'
-says stderr "config.json: cannot write: Invalid"
+says stderr "config.json: cannot write: a path in it is not UTF-8"

@@ -146,6 +146,55 @@ run 0 train lenet5 --data $data --steps $((last + 2)) --json --no-eval --checkpo
 holds "[e['step'] for e in d if e['event'] == 'step'] == [$last + 1, $last + 2]"
 says stderr "run: going on after step $last"
 [[ $(grep -c " after step $last" stderr) -eq 1 ]] || fail "it says twice that it goes on"
+# a forgotten --resume replaces nothing; what replaces it is named
+cp run.json before.json
+refused 2 "run.json: there is a checkpoint of step $((last + 2)) already: go on from it with --resume, replace it with --overwrite" \
+    train lenet5 --data $data --steps 3 --no-eval --quiet --checkpoint run --run none
+cmp -s run.json before.json || fail "the checkpoint was replaced"
+refused 2 "give one of them" train lenet5 --data $data --checkpoint run --resume --overwrite
+refused 2 "--overwrite needs --checkpoint" train lenet5 --data $data --overwrite
+run 0 train lenet5 --data $data --steps 3 --no-eval --quiet --checkpoint run --run none --overwrite
+grep -q '"step": 3,' run.json || fail "it was not replaced"
+[[ ! -e run.lock ]] || fail "the lock stayed"
+# the folder is made
+run 0 train lenet5 --data $data --steps 1 --no-eval --quiet --checkpoint new/folder/a --run none
+[[ -f new/folder/a.json ]] || fail "no checkpoint in a new folder"
+# two runs of one checkpoint: the second is refused, and says whom it met; a killed one blocks nobody
+"$CLEAVE" train lenet5 --data $data --epochs 100000 --no-eval --quiet --checkpoint two --run none \
+    >/dev/null 2>&1 &
+pid=$!
+for ((i = 0; i < 300; i++)); do
+    [[ -s two.lock ]] && break
+    sleep 0.1
+done
+refused 2 "two.json: another run saves there: process $pid on " \
+    train lenet5 --data $data --steps 1 --no-eval --quiet --checkpoint two --run none
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+[[ -e two.lock ]] || fail "the killed run left no lock to test with"
+run 0 train lenet5 --data $data --steps 1 --no-eval --quiet --checkpoint two --run none --overwrite
+# a lengthened run says that its schedule is another, and can keep it
+long=(train lenet5 --data $data --batch 64 --no-eval --run none --checkpoint long)
+run 0 "${long[@]}" --epochs 1
+grep -q "the schedule" stderr && fail "a new run has no former schedule"
+cp long.json one.json
+cp long-8.safetensors kept.safetensors
+run 0 "${long[@]}" --epochs 2 --resume
+says stderr "the schedule was 8 steps long, it goes on with 16: the learning rate of the next step is 0.025, and would have been"
+says stderr "(--schedule-epochs 1 keeps the former length)"
+cp one.json long.json
+cp kept.safetensors long-8.safetensors
+run 0 "${long[@]}" --epochs 2 --resume --schedule-epochs 1
+grep -q "the schedule" stderr && fail "it has its former schedule"
+# the description of the data goes with the weights
+python3 - <<'PYTHON' || fail "the weights come without their subject"
+import json, struct
+d = json.load(open("long.json"))
+f = open(d["tensors"]["file"], "rb")
+(n,) = struct.unpack("<Q", f.read(8))
+m = json.loads(f.read(n))["__metadata__"]
+assert m["model"] == "lenet5" and m["input"] == "[1,28,28]" and m["classes"] == "10" and m["form"] == d["form"]
+PYTHON
 # a checkpoint of another run is not taken
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "

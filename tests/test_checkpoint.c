@@ -146,7 +146,7 @@ static void check_continues(enum update_kind kind, const char *folder)
     for (int64_t step = 1; step <= 3; step++)
         bench_step(&first, step);
     struct checkpoint_state saved = bench_state(&first, 3);
-    assert_ok(checkpoint_save(name, &saved, first.graph, &first.tensors));
+    assert_ok(checkpoint_save(name, &saved, NULL, first.graph, &first.tensors));
 
     checkpoint *c;
     assert_true(checkpoint_exists(name));
@@ -178,7 +178,7 @@ static void test_state_goes_round(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 12);
-    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     checkpoint *c;
     assert_ok(checkpoint_open(name, &c));
     const struct checkpoint_state *r = checkpoint_get_state(c);
@@ -200,7 +200,7 @@ static void test_pytorch_names(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     safetensors *f;
     (void)snprintf(path, sizeof path, "%.4000s-1.safetensors", name);
     assert_ok(safetensors_open(path, &f));
@@ -245,7 +245,7 @@ static void test_old_files_go_and_others_stay(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     for (int64_t step = 1; step <= 3; step++) {
         struct checkpoint_state s = bench_state(&b, step);
-        assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+        assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
         assert_int_equal(count_files(place), 2 + sizeof others / sizeof *others);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -267,7 +267,7 @@ static void test_same_step_twice(void **state)
     for (int i = 0; i < 3; i++) {
         char before[PATH_MAX];
         (void)snprintf(before, sizeof before, "%.4000s-4%s.safetensors", name, i % 2 ? "" : ".1");
-        assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+        assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
         assert_int_not_equal(access(before, F_OK), 0);
         assert_int_equal(count_files(place), 2);
         checkpoint *c;
@@ -286,7 +286,7 @@ static void test_weights_alone(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     bench_open(&wide, 9, UPDATE_SGD);
     assert_ok(initialise_parameters(a.graph, a.executor, 77));
-    assert_ok(checkpoint_save_weights(test_path(path, "w.safetensors"), a.graph, &a.tensors));
+    assert_ok(checkpoint_save_weights(test_path(path, "w.safetensors"), NULL, a.graph, &a.tensors));
     assert_ok(checkpoint_load_weights(path, b.graph, &b.tensors));
     assert_same_tensors(&a, &b);
     assert_fails(checkpoint_load_weights(path, wide.graph, &wide.tensors), STATUS_FAILED,
@@ -329,7 +329,7 @@ static void test_weights_last(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     watched = test_path(path, "lasting.safetensors");
     n_syncs_after = 0;
-    assert_ok(checkpoint_save_weights(path, b.graph, &b.tensors));
+    assert_ok(checkpoint_save_weights(path, NULL, b.graph, &b.tensors));
     assert_int_equal(n_syncs_after, 1);
     watched = NULL;
     bench_close(&b);
@@ -346,7 +346,7 @@ static void test_differences_are_named(void **state)
     bench_open(&b, 8, UPDATE_SGD);
     bench_open(&wide, 9, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 4), other;
-    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     checkpoint *c;
     assert_ok(checkpoint_open(name, &c));
 
@@ -402,11 +402,12 @@ static void test_what_cannot_be_described(void **state)
     (void)state;
     char name[PATH_MAX];
     struct checkpoint_state s = {.model = "tiny", .data = "imagefolder:photos"};
-    assert_ok(checkpoint_check_state(test_path(name, "run"), &s));
-    assert_fails(checkpoint_check_state(test_path(name, "r\xe9sum\xe9"), &s), STATUS_FAILED,
+    assert_ok(checkpoint_check_state(test_path(name, "run"), &s, NULL));
+    assert_fails(checkpoint_check_state(test_path(name, "r\xe9sum\xe9"), &s, NULL), STATUS_FAILED,
                  "not UTF-8");
     (void)snprintf(s.data, sizeof s.data, "imagefolder:\xe9t\xe9");
-    assert_fails(checkpoint_check_state(test_path(name, "run"), &s), STATUS_FAILED, "not UTF-8");
+    assert_fails(checkpoint_check_state(test_path(name, "run"), &s, NULL), STATUS_FAILED,
+                 "not UTF-8");
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -437,7 +438,7 @@ static void test_damage_is_noticed(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 4);
-    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     bench_close(&b);
     (void)snprintf(json, sizeof json, "%.4000s.json", name);
     (void)snprintf(tensors, sizeof tensors, "%.4000s-4.safetensors", name);
@@ -488,6 +489,70 @@ static void test_foreign_json(void **state)
 
 /* ---- a disk that refuses --------------------------------------------------------------------- */
 
+/* Right checksums, and numbers that would overflow. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    char name[PATH_MAX];
+    struct bench b;
+    checkpoint *c;
+    bench_open(&b, 8, UPDATE_SGD);
+    (void)test_path(name, "ranges");
+    for (int i = 0; i < 4; i++) {
+        struct checkpoint_state s = bench_state(&b, 4);
+        int64_t *const numbers[] = {&s.step, &s.epoch, &s.position, &s.n_seen};
+        static const char *const parts[] = {"'step'", "'epoch'", "'position'", "'n_seen'"};
+        *numbers[i] = INT64_MAX;
+        assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
+        assert_fails(checkpoint_open(name, &c), STATUS_FAILED, parts[i]);
+    }
+    bench_close(&b);
+}
+
+/* What a user of the weights needs is in both files. */
+static void test_subject(void **state)
+{
+    (void)state;
+    static const float mean[] = {.286f, .5f}, deviation[] = {.353f, .25f};
+    static const char *const names[] = {"a \"cat\"", "d\xf6g"};
+    const struct checkpoint_subject subject = {"small", 2, mean, deviation, 2, names};
+    char name[PATH_MAX], path[PATH_MAX];
+    struct bench b;
+    safetensors *f;
+    size_t n;
+    bench_open(&b, 8, UPDATE_SGD);
+    struct checkpoint_state s = bench_state(&b, 4);
+    assert_ok(checkpoint_save(test_path(name, "about"), &s, &subject, b.graph, &b.tensors));
+    char *text = test_read_file(test_path(path, "about.json"), &n);
+    assert_non_null(strstr(text, "\"form\": \"small\""));
+    assert_non_null(strstr(text, "\"a \\\"cat\\\"\""));
+    assert_non_null(strstr(text, "\"d?g\"")); /* no UTF-8 */
+    free(text);
+    assert_ok(safetensors_open(test_path(path, "about-4.safetensors"), &f));
+    assert_string_equal(safetensors_metadata(f, "form"), "small");
+    assert_string_equal(safetensors_metadata(f, "mean"), "[0.286,0.5]");
+    assert_string_equal(safetensors_metadata(f, "std"), "[0.353,0.25]");
+    assert_string_equal(safetensors_metadata(f, "class_names"), "[\"a \\\"cat\\\"\",\"d?g\"]");
+    assert_non_null(safetensors_metadata(f, "input"));
+    safetensors_close(f);
+    checkpoint *c; /* and is in nobody's way */
+    assert_ok(checkpoint_open(name, &c));
+    checkpoint_close(c);
+    bench_close(&b);
+}
+
+static void test_one_run_at_a_time(void **state)
+{
+    (void)state;
+    char name[PATH_MAX];
+    lock_file *lock, *second;
+    assert_ok(checkpoint_lock(test_path(name, "locked"), &lock));
+    assert_fails(checkpoint_lock(name, &second), STATUS_USAGE, "another run saves there: process ");
+    lock_file_release(lock);
+    assert_ok(checkpoint_lock(name, &lock));
+    lock_file_release(lock);
+}
+
 static void test_no_folder(void **state)
 {
     (void)state;
@@ -495,14 +560,16 @@ static void test_no_folder(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 4);
-    (void)test_path(name, "nowhere/run");
-    assert_fails(checkpoint_check_place(name), STATUS_FAILED, "nowhere: cannot save");
-    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED,
-                 "run-4.safetensors.tmp: cannot create: No such file");
+    (void)test_path(name, "nowhere/deep/run");
+    assert_fails(checkpoint_save(name, &s, NULL, b.graph, &b.tensors), STATUS_FAILED,
+                 "run-4.safetensors: cannot write: No such file");
+    assert_ok(checkpoint_make_place(name));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     test_write_file(test_path(file, "plain"), "x", 1);
     (void)test_path(name, "plain/run");
-    assert_fails(checkpoint_check_place(name), STATUS_FAILED, "plain: cannot save");
-    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED, "Not a directory");
+    assert_fails(checkpoint_make_place(name), STATUS_FAILED, "plain: cannot save");
+    assert_fails(checkpoint_save(name, &s, NULL, b.graph, &b.tensors), STATUS_FAILED,
+                 "Not a directory");
     bench_close(&b);
 }
 
@@ -515,7 +582,7 @@ static void test_writes_that_fail(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_ok(checkpoint_save(name, &s, b.graph, &b.tensors));
+    assert_ok(checkpoint_save(name, &s, NULL, b.graph, &b.tensors));
     struct rlimit before, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -525,7 +592,7 @@ static void test_writes_that_fail(void **state)
         small.rlim_cur = limit;
         s.step++;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        enum status st = checkpoint_save(name, &s, b.graph, &b.tensors);
+        enum status st = checkpoint_save(name, &s, NULL, b.graph, &b.tensors);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         if (st == STATUS_OK)
             break;
@@ -552,7 +619,7 @@ static void test_commit_that_fails(void **state)
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    assert_fails(checkpoint_save(name, &s, b.graph, &b.tensors), STATUS_FAILED, "run.json");
+    assert_fails(checkpoint_save(name, &s, NULL, b.graph, &b.tensors), STATUS_FAILED, "run.json");
     assert_int_equal(count_files(place), 1);
     bench_close(&b);
 }
@@ -584,7 +651,7 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     struct bench b;
     bench_open(&b, 8, UPDATE_SGD);
     struct checkpoint_state s = bench_state(&b, 1);
-    child_check(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK);
+    child_check(checkpoint_save(name, &s, NULL, b.graph, &b.tensors) == STATUS_OK);
     /* Pages are given out whole: leave room for none, then one, two ... until a save fits. */
     FILE *f = fopen(filler, "wb");
     int n_pages = 0, n_failed = 0;
@@ -596,7 +663,7 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
     for (; n_pages >= 0; n_pages--) {
         child_check(truncate(filler, (off_t)n_pages * 4096) == 0);
         s.step++;
-        if (checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_OK)
+        if (checkpoint_save(name, &s, NULL, b.graph, &b.tensors) == STATUS_OK)
             break;
         n_failed++;
         child_check(strstr(status_message(), "No space left on device"));
@@ -609,10 +676,10 @@ static int on_small_disk(const char *folder, const char *name, const char *fille
 
     child_check(mount(NULL, folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
     s.step++;
-    child_check(checkpoint_check_place(name) == STATUS_FAILED);
+    child_check(checkpoint_make_place(name) == STATUS_FAILED);
     child_check(strstr(status_message(), "Read-only file system"));
     status_clear();
-    child_check(checkpoint_save(name, &s, b.graph, &b.tensors) == STATUS_FAILED);
+    child_check(checkpoint_save(name, &s, NULL, b.graph, &b.tensors) == STATUS_FAILED);
     child_check(strstr(status_message(), "Read-only file system"));
     status_clear();
     child_check(stands_at(name, s.step - 1));
@@ -653,6 +720,9 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_described),
         cmocka_unit_test(test_damage_is_noticed),
         cmocka_unit_test(test_foreign_json),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_subject),
+        cmocka_unit_test(test_one_run_at_a_time),
         cmocka_unit_test(test_no_folder),
         cmocka_unit_test(test_writes_that_fail),
         cmocka_unit_test(test_commit_that_fails),

@@ -46,8 +46,12 @@ static enum status record_step(const struct trainer_step *s, void *user)
         return status_fail(STATUS_FAILED, "the listener has had enough");
     if (s->step == r->signal_at)
         ask_to_stop(SIGTERM);
-    if (s->step == 3 && r->remove_at_3)
+    if (s->step == 3 && r->remove_at_3) {
+        char lock[PATH_MAX];
+        (void)snprintf(lock, sizeof lock, "%s/run.lock", r->remove_at_3);
+        (void)unlink(lock);
         (void)rmdir(r->remove_at_3);
+    }
     return STATUS_OK;
 }
 
@@ -368,11 +372,13 @@ static void test_processes_train_like_threads(void **state)
         o.checkpoint = name;
         o.max_steps = 4;
         o.resume = false;
+        o.overwrite = true;
         processes = (struct record){0};
         run_processes(o, splits[i].workers, all, &processes);
         assert_all(all, splits[i].workers, STATUS_OK, "");
         o.max_steps = 0;
         o.resume = true;
+        o.overwrite = false;
         run_processes(o, splits[i].workers, all, &processes);
         assert_all(all, splits[i].workers, STATUS_OK, "");
         /* A checkpoint has floats: in double precision the second part begins a little elsewhere */
@@ -400,14 +406,14 @@ static void test_processes_end_together(void **state)
     assert_all(all, 3, STATUS_USAGE, "2 workers were asked for, but 3 processes started");
 
     o = lenet_run("data", 0); /* the root's alone: only it looks at the checkpoint's place */
-    o.checkpoint = "/nowhere/at/all";
+    o.checkpoint = "/dev/null/all";
     run_processes(o, 3, all, &r);
-    assert_all(all, 3, STATUS_FAILED, "/nowhere/at");
+    assert_all(all, 3, STATUS_FAILED, "/dev/null: cannot save");
 
     o.checkpoint = name; /* the root cannot save at the end of the epoch */
     r = (struct record){.remove_at_3 = place};
     run_processes(o, 3, all, &r);
-    assert_all(all, 3, STATUS_FAILED, "run-5.safetensors.tmp: cannot create");
+    assert_all(all, 3, STATUS_FAILED, "run-5.safetensors: cannot write");
     assert_true(crew_failed_together());
 
     o = lenet_run("data", 0); /* the root's listener refuses: the others lose it */
@@ -470,6 +476,132 @@ static void *speak_on_thread(void *user)
     struct speaker *s = user;
     s->status = speak(s);
     return NULL;
+}
+
+/* ---- asynchronous servers ---- */
+
+static struct trainer_options asynchronous_run(const char *name)
+{
+    struct trainer_options o = lenet_run("ps", 3);
+    o.request.asynchronous = true;
+    o.rule.kind = UPDATE_ADAMW;
+    o.rule.learning_rate = 0.002;
+    o.checkpoint = name;
+    return o;
+}
+
+/* Each worker goes on with a copy of its own, which a checkpoint keeps: in the middle of an epoch,
+ * between threads and processes, the run goes on with the same bits. */
+static void test_stale_copies_are_saved(void **state)
+{
+    (void)state;
+    char place[PATH_MAX], whole[PATH_MAX], cut[PATH_MAX];
+    static struct record r;
+    struct process all[MAX_PROCESSES];
+    uint64_t expected, sum;
+    int64_t step;
+    make_place("stale", place, whole);
+    (void)snprintf(cut, sizeof cut, "%.4000s/cut", place);
+    struct trainer_options o = asynchronous_run(whole);
+    train(&o, &r);
+    assert_ok(sum_checkpoint(whole, &step, &expected));
+    for (int by_processes = 0; by_processes < 2; by_processes++) {
+        o = asynchronous_run(cut);
+        o.overwrite = true;
+        o.max_steps = 3;
+        train(&o, &r);
+        o.max_steps = 0;
+        o.overwrite = false;
+        o.resume = true;
+        if (by_processes) {
+            o.workers = 0;
+            run_processes(o, 3, all, &r);
+            assert_all(all, 3, STATUS_OK, "");
+        } else {
+            train(&o, &r);
+        }
+        assert_ok(sum_checkpoint(cut, &step, &sum));
+        assert_that(sum == expected, "%s", by_processes ? "processes" : "threads");
+    }
+}
+
+/* The loss that is printed is that of the weights that are saved; testing changes no bit. */
+static void test_stale_copies_are_not_tested(void **state)
+{
+    (void)state;
+    char place[PATH_MAX], name[PATH_MAX], untested[PATH_MAX];
+    double loss, saved_loss, accuracy;
+    uint64_t sum, untested_sum;
+    int64_t step;
+    trainer *t;
+    make_place("tested", place, name);
+    (void)snprintf(untested, sizeof untested, "%.4000s/untested", place);
+    struct trainer_options o = asynchronous_run(name);
+    assert_ok(trainer_create(&o, &t));
+    assert_ok(trainer_run(t, NULL, NULL));
+    assert_ok(trainer_evaluate(t, &loss, &accuracy));
+    trainer_destroy(t);
+    o = lenet_run("serial", 1);
+    o.rule.kind = UPDATE_ADAMW;
+    o.checkpoint = name;
+    o.resume = true;
+    assert_ok(trainer_create(&o, &t));
+    assert_ok(trainer_evaluate(t, &saved_loss, &accuracy));
+    trainer_destroy(t);
+    assert_that(fabs(loss - saved_loss) < 1e-4, "%.9g for %.9g", loss, saved_loss);
+
+    o = asynchronous_run(untested);
+    o.evaluate = false;
+    assert_ok(run_training(&o, NULL, NULL));
+    assert_ok(sum_checkpoint(name, &step, &sum));
+    assert_ok(sum_checkpoint(untested, &step, &untested_sum));
+    assert_true(sum == untested_sum);
+}
+
+/* The largest change of a weight by the first step. */
+static double largest_change(const struct trainer_options *o)
+{
+    char path[2][PATH_MAX];
+    safetensors *file[2];
+    trainer *t;
+    double most = 0;
+    assert_ok(trainer_create(o, &t));
+    assert_ok(trainer_save_weights(t, test_path(path[0], "before.safetensors")));
+    assert_ok(trainer_run(t, NULL, NULL));
+    assert_ok(trainer_save_weights(t, test_path(path[1], "after.safetensors")));
+    trainer_destroy(t);
+    for (int i = 0; i < 2; i++)
+        assert_ok(safetensors_open(path[i], &file[i]));
+    for (int k = 0; k < safetensors_count(file[0]); k++) {
+        const struct safetensors_tensor *tensor = safetensors_get(file[0], k);
+        float *v[2];
+        for (int i = 0; i < 2; i++) {
+            v[i] = malloc((size_t)tensor->n_bytes);
+            assert_ok(
+                safetensors_read_floats(file[i], safetensors_find(file[i], tensor->name), v[i]));
+        }
+        for (size_t i = 0; i < (size_t)tensor->n_bytes / sizeof **v; i++)
+            most = fmax(most, fabs((double)v[1][i] - (double)v[0][i]));
+        free(v[0]);
+        free(v[1]);
+    }
+    safetensors_close(file[0]);
+    safetensors_close(file[1]);
+    return most;
+}
+
+/* AdamW's correction makes each of a weight's first updates at most the learning rate long. The
+ * server updates once for each of its two workers: with one count for both, the second would
+ * be 1.34 times as long. */
+static void test_servers_count_updates(void **state)
+{
+    (void)state;
+    struct trainer_options o = asynchronous_run(NULL);
+    o.rule.weight_decay = 0;
+    o.max_steps = 1;
+    o.evaluate = false;
+    double change = largest_change(&o) / o.rule.learning_rate;
+    assert_that(change > 1.9 && change < 2.02, "%g learning rates", change);
 }
 
 static void test_words_reach_everybody(void **state)
@@ -770,6 +902,9 @@ int main(void)
         ON_CPU(test_values_in_place_of_names),
         ON_CPU(test_checkpoints_know_no_plan),
         ON_CPU(test_processes_train_like_threads),
+        ON_CPU(test_stale_copies_are_saved),
+        ON_CPU(test_stale_copies_are_not_tested),
+        ON_CPU(test_servers_count_updates),
         ON_CPU(test_processes_end_together),
         ON_CPU(test_processes_stop_together),
         ON_CPU(test_trace),

@@ -260,7 +260,7 @@ static void test_failures_leave_what_was_there(void **state)
     free(before);
     free(after);
     assert_fails(pack_create(images, DATASET_TRAIN, test_path(out, "no/a.pack"), NULL),
-                 STATUS_FAILED, "cannot create: No such file");
+                 STATUS_FAILED, "no/a.pack: cannot write: No such file");
 }
 
 static void test_not_a_packed_file(void **state)

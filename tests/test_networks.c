@@ -255,6 +255,64 @@ static void check_same_graph(const struct graph *a, const struct graph *b)
     }
 }
 
+static const struct op_param *spec_of(const struct graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_params; i++)
+        if (strcmp(g->params[i].name, name) == 0)
+            return &g->params[i].spec;
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+/* How torchvision 0.14 fills them. */
+static void test_initialised_as_by_torchvision(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *network, *param;
+        enum op_init init;
+        int64_t fan; /* 0: whichever */
+        double deviation;
+    } cases[] = {
+        {"resnet18", "conv1.weight", INIT_KAIMING_NORMAL, 64 * 7 * 7, 0},
+        {"resnet18", "layer2.0.conv1.weight", INIT_KAIMING_NORMAL, 128 * 3 * 3, 0},
+        {"resnet18", "bn1.weight", INIT_ONE, 0, 0},
+        {"resnet18", "fc.weight", INIT_KAIMING_UNIFORM, 512, 0},
+        {"vgg11", "features.0.weight", INIT_KAIMING_NORMAL, 64 * 3 * 3, 0},
+        {"vgg11", "features.0.bias", INIT_ZERO, 0, 0},
+        {"vgg11", "classifier.0.weight", INIT_NORMAL, 0, 0.01},
+        {"vgg11", "classifier.0.bias", INIT_ZERO, 0, 0},
+        {"mobilenetv2", "features.1.conv.0.0.weight", INIT_KAIMING_NORMAL, 32 * 3 * 3, 0},
+        {"mobilenetv2", "classifier.1.weight", INIT_NORMAL, 0, 0.01},
+        {"alexnet", "features.0.weight", INIT_KAIMING_UNIFORM, 3 * 11 * 11, 0},
+        {"alexnet", "features.0.bias", INIT_KAIMING_UNIFORM, 3 * 11 * 11, 0},
+        {"googlenet", "conv1.conv.weight", INIT_NORMAL, 0, 0.01},
+        {"googlenet", "fc.bias", INIT_KAIMING_UNIFORM, 1024, 0},
+        {"inceptionv3", "Conv2d_1a_3x3.conv.weight", INIT_NORMAL, 0, 0.1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct graph *g, *resized;
+        const struct graph_variant v = {.batch = 2,
+                                        .channels = 3,
+                                        .height = 299,
+                                        .width = 299,
+                                        .classes = 1000,
+                                        .drop_probability = -1};
+        assert_ok(network_build(cases[i].network, &v, &g));
+        assert_ok(graph_resize(g, 3, &resized));
+        const struct op_param *p = spec_of(g, cases[i].param);
+        const struct op_param *again = spec_of(resized, cases[i].param);
+        assert_that(p->init == cases[i].init && (!cases[i].fan || p->fan == cases[i].fan) &&
+                        (p->init != INIT_NORMAL || p->deviation == cases[i].deviation),
+                    "%s %s: %d, fan %lld, deviation %g", cases[i].network, cases[i].param,
+                    (int)p->init, (long long)p->fan, p->deviation);
+        assert_true(again->init == p->init && again->fan == p->fan &&
+                    again->deviation == p->deviation);
+        graph_destroy(resized);
+        graph_destroy(g);
+    }
+}
+
 static void test_resized_is_built_at_that_batch(void **state)
 {
     static const int64_t batches[] = {1, 5, 16};
@@ -459,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_least_sizes),
         cmocka_unit_test(test_images_need_not_be_square),
+        cmocka_unit_test(test_initialised_as_by_torchvision),
         cmocka_unit_test(test_resized_is_built_at_that_batch),
         cmocka_unit_test(test_refuses_impossible_batches),
         cmocka_unit_test(test_sums_follow_their_batch_norm),

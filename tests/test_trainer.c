@@ -349,7 +349,7 @@ static void test_refusals(void **state)
     REFUSED(o.rule.momentum = 1, STATUS_USAGE, "momentum");
     REFUSED((o.rule.nesterov = true, o.rule.momentum = 0), STATUS_USAGE, "Nesterov");
     REFUSED(o.resume = true, STATUS_USAGE, "must be named");
-    REFUSED(o.checkpoint = "/nowhere/at/all", STATUS_FAILED, "/nowhere/at");
+    REFUSED(o.checkpoint = "/dev/null/all", STATUS_FAILED, "/dev/null: cannot save");
     REFUSED(o.weights = "/nowhere/w", STATUS_FAILED, "/nowhere/w: cannot open");
     REFUSED(o.model = "alexnet", STATUS_USAGE, ""); /* 8x8 images do not fit */
 }
@@ -571,6 +571,7 @@ static void test_stop_is_exact(void **state)
     make_place("exact", place, name);
     static const struct trainer_callbacks raising = {.on_step = raise_at_step};
     struct trainer_options o = small_run(NULL);
+    o.overwrite = true;
     for (int step = 3; step <= 15; step += 6) {
         assert_ok(stop_install());
         assert_fails(run_training(&o, &raising, &step), STATUS_STOPPED, "nothing was saved");

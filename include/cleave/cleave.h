@@ -515,6 +515,11 @@ struct cleave_train_options {
     int (*on_step)(void *user, const struct cleave_step *step);
     int (*on_epoch)(void *user, const struct cleave_epoch *epoch);
     void *user;
+
+    bool overwrite; /* a checkpoint that is there, and is not gone on from, is replaced; false
+                       (default): it is an error, CLEAVE_USAGE */
+    int64_t schedule_epochs; /* the length of the schedule, where that is not the run's; 0
+                                (default): that of the run */
 };
 static inline struct cleave_train_options cleave_train_defaults(void)
 {

@@ -70,6 +70,8 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->checkpoint = o->checkpoint;
     to->checkpoint_every_steps = o->checkpoint_every_steps;
     to->resume = o->resume;
+    to->overwrite = o->overwrite;
+    to->schedule_epochs = o->schedule_epochs;
     TRY(set_rule(o, model->info.network, &to->rule));
     TRY(schedule_parse(o->schedule ? o->schedule : "constant", &to->schedule));
     to->schedule.warmup_steps = o->warmup_steps;

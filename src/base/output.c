@@ -4,13 +4,10 @@
 #include "base/printable.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { COLUMN_GAP = 2, CONTINUED_INDENT = 4, MIN_BREAK = 4 };
 
@@ -267,35 +264,5 @@ enum status output_json(json_t *value)
     if (failed || putchar('\n') == EOF || fflush(stdout) != 0)
         return status_fail(STATUS_FAILED, "cannot write the results to standard output: %s",
                            strerror(errno));
-    return STATUS_OK;
-}
-
-/* ---- files ---- */
-
-/* Of a file that is not there yet: whether its folder takes one. 0, or an errno. */
-static int check_folder(const char *path)
-{
-    char folder[PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
-    size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
-    if (length >= sizeof folder)
-        return ENAMETOOLONG;
-    if (slash) {
-        memcpy(folder, path, length);
-        folder[length] = '\0';
-    }
-    return access(folder, W_OK | X_OK) == 0 ? 0 : errno;
-}
-
-enum status output_check_place(const char *path)
-{
-    struct stat info;
-    int why;
-    if (stat(path, &info) == 0)
-        why = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) == 0 ? 0 : errno;
-    else
-        why = errno == ENOENT ? check_folder(path) : errno;
-    if (why)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(why));
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* output.h: tables, sentences and JSON on stdout, and places of files. Results for
- * people and programs alike are described once with base/results.h. */
+/* output.h: tables, sentences and JSON on stdout. Results for people and programs alike are
+ * described once with base/results.h. */
 #ifndef CLEAVE_BASE_OUTPUT_H
 #define CLEAVE_BASE_OUTPUT_H
 
@@ -66,11 +66,5 @@ enum status output_json(json_t *value) MUST_USE;
 
 /* A JSON number, or null for one that is not finite. */
 json_t *output_number(double value);
-
-/* ---- files ---- */
-
-/* STATUS_FAILED if a file cannot be written there, as far as that can be seen without writing: for
- * before the work whose results go there. */
-enum status output_check_place(const char *path) MUST_USE;
 
 #endif

@@ -27,7 +27,7 @@ enum status results_open(struct results *r, bool json, const char *csv_path)
         return status_fail(STATUS_USAGE, "--csv - and --json both go to standard output: name a "
                                          "file, or leave one out");
     if (csv_path && strcmp(csv_path, "-") != 0)
-        TRY(output_check_place(csv_path));
+        TRY(whole_file_check_place(csv_path));
     if (json)
         r->objects[0] = json_object();
     return STATUS_OK;
@@ -37,12 +37,11 @@ enum status results_close(struct results *r, enum status st)
 {
     results_fail(r, st);
     errno = 0;
-    if (r->csv) {
-        bool failed = fflush(r->csv) != 0 || ferror(r->csv);
-        if ((r->csv != stdout && fclose(r->csv) != 0) || failed)
-            results_fail(r, status_fail(STATUS_FAILED, "%s: cannot write: %s", r->csv_path,
-                                        strerror(errno)));
-    }
+    if (r->csv_file)
+        results_fail(r, whole_file_end(r->csv_file, r->status));
+    else if (r->csv && (fflush(r->csv) != 0 || ferror(r->csv)))
+        results_fail(
+            r, status_fail(STATUS_FAILED, "%s: cannot write: %s", r->csv_path, strerror(errno)));
     if (r->status == STATUS_OK && r->n_objects > 0 && json_object_size(r->objects[0]) > 0)
         return output_json(r->objects[0]);
     for (int i = 0; i < r->n_objects; i++)
@@ -121,6 +120,16 @@ static bool is_end(const struct field *f)
     return !f->title && !f->name && !f->format;
 }
 
+static void open_csv(struct results *r)
+{
+    if (strcmp(r->csv_path, "-") == 0) {
+        r->csv = stdout;
+        return;
+    }
+    results_fail(r, whole_file_open(r->csv_path, &r->csv_file));
+    r->csv = r->csv_file ? whole_file_stream(r->csv_file) : NULL;
+}
+
 void results_table(struct results *r, const char *name, const struct field *fields,
                    enum results_forms forms)
 {
@@ -138,12 +147,9 @@ void results_table(struct results *r, const char *name, const struct field *fiel
     if (!r->csv_path || !(forms & FOR_CSV))
         return;
     if (!r->csv)
-        r->csv = strcmp(r->csv_path, "-") == 0 ? stdout : fopen(r->csv_path, "w");
-    if (!r->csv) {
-        results_fail(
-            r, status_fail(STATUS_FAILED, "%s: cannot write: %s", r->csv_path, strerror(errno)));
+        open_csv(r);
+    if (!r->csv)
         return;
-    }
     r->table.csv = r->csv;
     const char *between = "";
     for (const struct field *f = fields; !is_end(f); f++)

@@ -20,6 +20,7 @@
 #define CLEAVE_BASE_RESULTS_H
 
 #include "base/output.h"
+#include "base/whole_file.h"
 
 #include <stdint.h>
 
@@ -80,6 +81,7 @@ struct results {
     bool text; /* people read them: neither JSON nor CSV was asked for */
     const char *csv_path;
     FILE *csv;
+    whole_file *csv_file;               /* NULL: stdout */
     json_t *objects[RESULTS_MAX_DEPTH]; /* the one that is filled is the last */
     int n_objects;                      /* 0: no JSON */
     struct {
@@ -98,7 +100,7 @@ struct results {
  * STATUS_FAILED where the file cannot be written. Nothing is written before the first table. */
 enum status results_open(struct results *r, bool json, const char *csv_path) MUST_USE;
 /* Prints the JSON, closes the CSV, and returns the first failure or `st`. Nothing is printed behind
- * a failure. */
+ * a failure, and the file of the CSV stays as it was. */
 enum status results_close(struct results *r, enum status st) MUST_USE;
 
 /* A line as output_line prints it. */

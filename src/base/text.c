@@ -11,6 +11,7 @@
 #include <strings.h>
 
 enum { WORD_MAX = 63, BEGINNING = 3, FILE_BYTES_MAX = 64 << 20 };
+enum { LINE_BYTES = 1 << 10, LINE_BYTES_MAX = 16 << 20 };
 
 /* Optimal string alignment distance: three rows of the dynamic programme suffice. */
 static int edit_distance(const char *a, const char *b)
@@ -192,7 +193,8 @@ enum status text_read_file(const char *path, const char *what, char **out, size_
         return status_fail(STATUS_FAILED, "%s: cannot open: %s", path, strerror(errno));
     FILE *copy = open_memstream(&text, &size);
     bool fine = copy;
-    for (size_t n, total = 0; fine && (n = fread(block, 1, sizeof block, f)) > 0;) {
+    size_t total = 0;
+    for (size_t n; fine && (n = fread(block, 1, sizeof block, f)) > 0;) {
         total += n;
         fine = fwrite(block, 1, n, copy) == n && total <= FILE_BYTES_MAX;
     }
@@ -202,10 +204,42 @@ enum status text_read_file(const char *path, const char *what, char **out, size_
     (void)fclose(f);
     if (!fine) {
         free(text);
+        if (total > FILE_BYTES_MAX)
+            return status_fail(STATUS_FAILED, "%s: cannot read it as a %s: more than %d MiB", path,
+                               what, FILE_BYTES_MAX >> 20);
         return status_fail(STATUS_FAILED, "%s: cannot read it as a %s", path, what);
     }
     *out = text;
     *n_bytes = size;
+    return STATUS_OK;
+}
+
+enum status text_next_line(FILE *f, struct text_line *line)
+{
+    line->length = 0;
+    line->number++;
+    for (int c; (c = getc_unlocked(f)) != EOF;) {
+        if (line->length + 2 > line->capacity) {
+            size_t capacity = line->capacity ? 2 * line->capacity : LINE_BYTES;
+            char *text = capacity <= LINE_BYTES_MAX ? realloc(line->text, capacity) : NULL;
+            if (!text && capacity > LINE_BYTES_MAX)
+                return status_fail(STATUS_FAILED,
+                                   "%s:%lld: a line of more than %d MiB: this is "
+                                   "no text that Cleave wrote",
+                                   line->file, line->number, LINE_BYTES_MAX >> 20);
+            if (!text)
+                return status_no_memory(capacity);
+            line->text = text;
+            line->capacity = capacity;
+        }
+        line->text[line->length++] = (char)c;
+        if (c == '\n')
+            break;
+    }
+    if (line->length > 0)
+        line->text[line->length] = '\0';
+    if (ferror(f))
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", line->file, strerror(errno));
     return STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/status.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 /* The name that `word` was probably meant to be: one that the word extends ('--batch-size'); else
  * the nearest by edit distance (insert, delete, replace, swap neighbours), ignoring case, if it is
@@ -46,6 +47,21 @@ enum status text_parse_real(const char *what, const char *text, double least, do
  * is larger than 64 MiB; `what` ("plan") is for the message. */
 enum status text_read_file(const char *path, const char *what, char **out,
                            size_t *n_bytes) MUST_USE;
+
+/* A file line by line, with an end to how long one may be: a file of zeros has no end of a line.
+ *
+ *     struct text_line line = {.file = path};
+ *     while ((st = text_next_line(f, &line)) == STATUS_OK && line.length > 0)
+ *         use(line.text);           // with its newline, where there is one; may hold zero bytes
+ *     free(line.text);
+ */
+struct text_line {
+    const char *file; /* for messages */
+    char *text;
+    size_t capacity, length; /* length 0: there are no more */
+    long long number;        /* from 1 */
+};
+enum status text_next_line(FILE *f, struct text_line *line) MUST_USE;
 
 /* Into a buffer of `size` bytes, which is returned: "1.2 GB", "12.3 ms", "4 min 10 s". */
 const char *text_bytes(char *buffer, size_t size, double n_bytes);

@@ -6,6 +6,7 @@
 #include "base/output.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "bench/bench.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -521,7 +522,7 @@ static enum status run_processes(const struct machine_options *o, struct machine
     comm *process;
     TRY(comm_mpi_create(process_wait_s, &process));
     bool writes = o->output && process->rank == 0;
-    enum status st = writes ? output_check_place(o->output) : STATUS_OK;
+    enum status st = writes ? whole_file_check_place(o->output) : STATUS_OK;
     if (st == STATUS_OK)
         st = measure_processes(o, process, m);
     if (st == STATUS_OK && process->rank == 0)
@@ -540,7 +541,7 @@ static enum status run_processes(const struct machine_options *o, struct machine
 static enum status run_alone(const struct machine_options *o, struct machine *m)
 {
     if (o->output)
-        TRY(output_check_place(o->output));
+        TRY(whole_file_check_place(o->output));
     if (o->measure)
         TRY(measure_threads(o, m));
     return show(o, m);
@@ -557,6 +558,7 @@ enum status command_machine(int argc, char **argv)
         return STATUS_OK;
     if (o.list)
         return print_list();
+    TRY(whole_file_check_input("-o", o.output, o.machine));
     TRY(find_machine(&o, &m));
     bool together = o.measure && comm_mpi_launched(&rank, &size) && size > 1;
     enum status st = together ? run_processes(&o, &m) : run_alone(&o, m);

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -76,6 +77,19 @@ static enum status sized_spec(const struct pack_request *r, char *buffer, size_t
     return STATUS_OK;
 }
 
+/* "packed:FILE[,TESTFILE]" may be packed again, but not into itself. */
+static enum status check_inputs(const struct pack_request *r)
+{
+    static const char packed[] = "packed:";
+    char path[MAX_SPEC_BYTES];
+    const char *list = r->spec + strlen(packed);
+    if (strncmp(r->spec, packed, strlen(packed)) != 0)
+        return STATUS_OK;
+    while (text_next_word(&list, path, sizeof path))
+        TRY(whole_file_check_input("--out", r->out, path));
+    return STATUS_OK;
+}
+
 static void show_progress(void *context, int64_t done, int64_t total)
 {
     static struct progress progress;
@@ -121,6 +135,7 @@ enum status command_pack(int argc, char **argv)
         return STATUS_OK;
     if (!r.out)
         return status_fail(STATUS_USAGE, "--out FILE is missing: the file to write");
+    TRY(check_inputs(&r));
     char spec[MAX_SPEC_BYTES];
     TRY(sized_spec(&r, spec, sizeof spec));
     struct pack_options options = {.encoding = (enum pack_encoding)r.encoding,

@@ -4,6 +4,7 @@
 #include "base/numbers.h"
 #include "base/results.h"
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/network_help.h"
@@ -238,6 +239,7 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
 
 static enum status write_plan(const struct plan_options *o, struct lowered_plan *s)
 {
+    TRY(whole_file_check_input("-o", o->output, o->plan));
     if (o->output)
         return plan_write(s->plan, s->graph, o->output);
     char *text;

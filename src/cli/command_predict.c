@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/forecast_options.h"
 #include "cli/network_help.h"
@@ -317,7 +318,10 @@ enum status command_predict(int argc, char **argv)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
     TRY(strategy_check_plan(o.plan, o.model, false));
     if (o.trace)
-        TRY(output_check_place(o.trace));
+        TRY(whole_file_check_place(o.trace));
+    const char *const inputs[] = {o.merge, o.plan, o.forecast.machine, o.forecast.profile};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        TRY(whole_file_check_input("--trace", o.trace, inputs[i]));
     TRY(stop_install());
     struct forecast f = {0};
     struct graph *graph;

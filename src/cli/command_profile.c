@@ -2,6 +2,7 @@
 #include "profile/profile.h"
 
 #include "base/results.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -129,15 +130,9 @@ static enum status parse_export(int argc, char **argv, struct profile_options *o
     return options_parse(&set, argc, argv, help);
 }
 
-static enum status export_to(profile *p, const char *output)
+static enum status export_to(FILE *out, void *profile_)
 {
-    FILE *out = fopen(output, "w");
-    if (!out)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", output, strerror(errno));
-    enum status st = profile_export(p, out);
-    if (fclose(out) != 0 && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", output, strerror(errno));
-    return st;
+    return profile_export(profile_, out);
 }
 
 static enum status command_profile_export(int argc, char **argv)
@@ -149,8 +144,11 @@ static enum status command_profile_export(int argc, char **argv)
     TRY(parse_export(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
+    TRY(get_path(&o, path));
+    TRY(whole_file_check_input("-o", o.output, path));
     TRY(open_existing(&o, path, &p));
-    enum status st = o.output ? export_to(p, o.output) : profile_export(p, stdout);
+    enum status st =
+        o.output ? whole_file_write(o.output, export_to, p) : profile_export(p, stdout);
     profile_close(p);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/forecast_options.h"
 #include "cli/network_help.h"
@@ -209,6 +210,7 @@ enum status command_report_page(int argc, char **argv)
                                            .user = &o};
     for (int i = 0; i < o.n_paths; i++)
         TRY(check_path(o.paths[i]));
+    TRY(whole_file_check_place(o.output));
     TRY(report_write(&request));
     return print_result(&o);
 }

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/timer.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/network_help.h"
 #include "cli/options.h"
@@ -36,11 +37,11 @@ enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for:
 struct train_options {
     const char *model, *schedule, *checkpoint, *weights, *plan, *trace, *run;
     const char *tensorboard, *no_decay, *rate_factors;
-    int64_t epochs, steps, warmup, seed, checkpoint_every, skip_corrupt;
+    int64_t epochs, steps, warmup, seed, checkpoint_every, schedule_epochs, skip_corrupt;
     double rate, weight_decay, timeout;
     struct forecast_options forecast; /* data, batches, backend, threads and the rest of the run */
     struct strategy_options split;
-    bool nesterov, resume, json, quiet;
+    bool nesterov, resume, overwrite, json, quiet;
     struct auto_plan planned; /* --plan auto */
 };
 
@@ -100,6 +101,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                     "[all have 1]"),
         OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, "cosine",
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
+        OPTION_INTEGER("--schedule-epochs", "N", &o->schedule_epochs, 1, 1000000, NULL,
+                       "its length, where that is not the run's: for one that will be lengthened "
+                       "or was [as many as are trained]"),
         OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
                        "steps in which the rate grows from 0"),
         OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
@@ -118,6 +122,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_INTEGER("--checkpoint-every", "STEPS", &o->checkpoint_every, 1, INT64_C(1) << 40,
                        NULL, "save also after every so many steps [no]"),
         OPTION_FLAG("--resume", &o->resume, "go on from the checkpoint, if there is one"),
+        OPTION_FLAG("--overwrite", &o->overwrite, "replace the checkpoint that is there"),
         OPTION_TEXT("--backend", "BACKEND", &o->forecast.backend, NULL,
                     "the backend: cpu (fast) or reference (plain C) [the best of this build]"),
         OPTION_INTEGER("--threads", "N", &o->forecast.threads, 1, BACKEND_MAX_THREADS, NULL,
@@ -163,6 +168,13 @@ static bool names_run(const struct train_options *o)
 static enum status check_options(const struct train_options *o)
 {
     bool saves = o->checkpoint || names_run(o);
+    if (o->resume && o->overwrite)
+        return status_fail(STATUS_USAGE, "--resume goes on from the checkpoint, --overwrite begins "
+                                         "anew: give one of them");
+    if (o->overwrite && !saves)
+        return status_fail(STATUS_USAGE, "--overwrite needs --checkpoint PATH to replace");
+    TRY(whole_file_check_input("--trace", o->trace, o->weights));
+    TRY(whole_file_check_input("--trace", o->trace, o->plan));
     if (o->resume && !saves)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !saves)
@@ -209,6 +221,8 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->weights = o->weights;
     t->checkpoint = o->checkpoint;
     t->resume = o->resume;
+    t->overwrite = o->overwrite;
+    t->schedule_epochs = o->schedule_epochs;
     t->checkpoint_every_steps = o->checkpoint_every;
     return STATUS_OK;
 }
@@ -454,9 +468,9 @@ static enum status open_outputs(const struct train_options *o, struct train_view
     if (!v->info->root)
         return STATUS_OK;
     if (o->tensorboard)
-        TRY(run_record_make_directories(o->tensorboard, &made));
+        TRY(folder_make(o->tensorboard, &made));
     if (o->trace)
-        TRY(output_check_place(o->trace));
+        TRY(whole_file_check_place(o->trace));
     if (!o->tensorboard)
         return STATUS_OK;
     return tensorboard_open(o->tensorboard, o->resume ? v->info->first_step : -1, &v->events);

@@ -3,6 +3,7 @@
 
 #include "base/output.h"
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/network_help.h"
 #include "cli/run_options.h"
@@ -251,7 +252,9 @@ enum status command_plan_choose(int argc, char **argv)
         return STATUS_OK;
     TRY(settle(&o));
     if (o.output)
-        TRY(output_check_place(o.output));
+        TRY(whole_file_check_place(o.output));
+    TRY(whole_file_check_input("-o", o.output, o.chooser.forecast.machine));
+    TRY(whole_file_check_input("-o", o.output, o.chooser.forecast.profile));
     TRY(stop_install());
     TRY(forecast_build_graph(&o.chooser.forecast, o.model, &graph));
     bool range = o.workers && plan_parse_range(o.workers, counts, &n);

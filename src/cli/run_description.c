@@ -10,10 +10,7 @@ static enum status put_machine(run_record *r)
 {
     struct machine *machine;
     TRY(machine_discover(1, &machine));
-    FILE *f = fopen(run_record_path(r, REPORT_MACHINE), "w");
-    enum status st = f ? machine_write(machine, f) : STATUS_OK;
-    if (!f || fclose(f) != 0)
-        run_record_warn(r, REPORT_MACHINE);
+    enum status st = machine_write_file(machine, run_record_path(r, REPORT_MACHINE));
     machine_destroy(machine);
     return st;
 }

@@ -244,3 +244,15 @@ const char *dataset_class_name(const dataset *d, int label, char *buffer, size_t
         (void)snprintf(buffer, size, "%d", label);
     return buffer;
 }
+
+bool dataset_has_class_names(const dataset *d)
+{
+    return d->source.calls->class_name != NULL;
+}
+
+int dataset_get_normalisation(const dataset *d, const float **mean, const float **std)
+{
+    *mean = d->source.mean;
+    *std = d->source.std;
+    return d->source.calls->generate ? 0 : d->source.info.channels;
+}

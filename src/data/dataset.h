@@ -100,5 +100,11 @@ const char *dataset_sample_name(const dataset *d, int64_t index, char *buffer, s
 
 /* The name of a class: the folder's name, or "7". Returns buffer. */
 const char *dataset_class_name(const dataset *d, int label, char *buffer, size_t size);
+/* Whether these are names: made-up data have none. */
+bool dataset_has_class_names(const dataset *d);
+
+/* Mean and deviation of each channel by which pixels are normalised, valid until dataset_close;
+ * returns how many, 0 for made-up data. */
+int dataset_get_normalisation(const dataset *d, const float **mean, const float **std);
 
 #endif

@@ -156,7 +156,25 @@ static void idx_close(void *self_)
     free(self);
 }
 
-static const struct source_calls idx_calls = {.view = idx_view, .close = idx_close};
+static void fashion_class_name(const void *self, int label, char *buffer, size_t size)
+{
+    static const char *const names[] = {"T-shirt/top", "Trouser",   "Pullover", "Dress",
+                                        "Coat",        "Sandal",    "Shirt",    "Sneaker",
+                                        "Bag",         "Ankle boot"};
+    (void)self;
+    (void)snprintf(buffer, size, "%s", names[label]);
+}
+
+static void digit_class_name(const void *self, int label, char *buffer, size_t size)
+{
+    (void)self;
+    (void)snprintf(buffer, size, "%d", label);
+}
+
+static const struct source_calls digit_calls = {
+    .view = idx_view, .class_name = digit_class_name, .close = idx_close};
+static const struct source_calls fashion_calls = {
+    .view = idx_view, .class_name = fashion_class_name, .close = idx_close};
 
 static enum status open_parts(const struct spec *spec, enum dataset_split split,
                               struct idx_source *self)
@@ -187,7 +205,9 @@ enum status source_open_idx(const struct spec *spec, enum dataset_split split, s
         return st;
     }
     self->image_bytes = self->images.dimensions[1] * self->images.dimensions[2];
-    *out = (struct source){.calls = &idx_calls, .self = self, .info = spec->info};
+    bool fashion = strcmp(spec->info.name, "fashion-mnist") == 0;
+    *out = (struct source){
+        .calls = fashion ? &fashion_calls : &digit_calls, .self = self, .info = spec->info};
     out->info.n_samples = self->images.dimensions[0];
     if (split == DATASET_TRAIN)
         out->info.n_train = out->info.n_samples;

@@ -1,19 +1,16 @@
 #include "data/pack.h"
 
 #include "base/numbers.h"
-
+#include "base/whole_file.h"
 #include "data/source.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -22,7 +19,7 @@ enum { THREADS_MAX = 64, PROGRESS_EVERY = 64 };
 struct packer {
     dataset *set;
     const struct pack_options *options;
-    char path[SPEC_PATH_BYTES], temporary[SPEC_PATH_BYTES + 32];
+    char path[SPEC_PATH_BYTES];
     int fd;
     struct pack_header header;
     struct pack_entry *entries; /* [n_samples] */
@@ -249,40 +246,15 @@ static enum status write_all(struct packer *p)
         TRY(pack_files(p));
     TRY(write_index(p));
     p->header.header_checksum = XXH64(&p->header, offsetof(struct pack_header, header_checksum), 0);
-    TRY(write_at(p, &p->header, sizeof p->header, 0));
-    if (fsync(p->fd) != 0)
-        return status_fail(STATUS_FAILED, "%s: cannot sync: %s", p->path, strerror(errno));
-    return STATUS_OK;
-}
-
-/* The new name is only safe once its folder is synced too. */
-static void sync_folder(const char *path)
-{
-    char copy[SPEC_PATH_BYTES];
-    (void)snprintf(copy, sizeof copy, "%s", path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        (void)close(fd);
-    }
+    return write_at(p, &p->header, sizeof p->header, 0);
 }
 
 static enum status write_file(struct packer *p)
 {
-    (void)snprintf(p->temporary, sizeof p->temporary, "%s.%ld.tmp", p->path, (long)getpid());
-    p->fd = open(p->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (p->fd < 0)
-        return status_fail(STATUS_FAILED, "%s: cannot create: %s", p->temporary, strerror(errno));
-    enum status st = write_all(p);
-    if (close(p->fd) != 0 && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", p->path, strerror(errno));
-    if (st == STATUS_OK && rename(p->temporary, p->path) != 0)
-        st = status_fail(STATUS_FAILED, "%s: cannot replace: %s", p->path, strerror(errno));
-    if (st == STATUS_OK)
-        sync_folder(p->path);
-    else
-        (void)unlink(p->temporary);
-    return st;
+    whole_file *file;
+    TRY(whole_file_open(p->path, &file));
+    p->fd = whole_file_descriptor(file);
+    return whole_file_end(file, write_all(p));
 }
 
 static enum status check_request(const struct packer *p, const char *spec)

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/numbers.h"
+#include "base/whole_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -214,15 +215,14 @@ enum status machine_write(const struct machine *m, FILE *out)
     return STATUS_OK;
 }
 
+static enum status write_to(FILE *f, void *machine)
+{
+    return machine_write(machine, f);
+}
+
 enum status machine_write_file(const struct machine *m, const char *path)
 {
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    enum status st = machine_write(m, f);
-    if (fclose(f) != 0 && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    return st;
+    return whole_file_write(path, write_to, (void *)(uintptr_t)m);
 }
 
 enum status machine_write_text(const struct machine *m, char **text)

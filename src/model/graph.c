@@ -323,8 +323,10 @@ enum status graph_resize(const struct graph *g, int64_t batch, struct graph **ou
             return st;
         }
     }
-    for (int i = 0; i < g->n_params; i++)
+    for (int i = 0; i < g->n_params; i++) {
         b.graph->params[i].group = g->params[i].group;
+        b.graph->params[i].spec = g->params[i].spec; /* of another initialisation than the op's */
+    }
     *out = b.graph;
     return STATUS_OK;
 }

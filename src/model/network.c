@@ -42,6 +42,28 @@ enum status network_find(const char *name, const struct network **out)
     return *out ? STATUS_OK : fail_unknown(name);
 }
 
+static void set_param_init(struct op_param *p, const struct layer_init *init)
+{
+    const struct shape *s = &p->shape;
+    bool is_weight = strcmp(p->name, "weight") == 0;
+    p->init = is_weight ? init->weight : init->bias;
+    p->deviation = init->deviation;
+    if (is_weight && init->by_outputs)
+        p->fan = shape_elements(s) / s->dim[1]; /* [outputs, inputs, height, width] */
+}
+
+static void set_init(struct graph *g, const struct network_init *init)
+{
+    const struct {
+        enum op_kind op;
+        const struct layer_init *init;
+    } kinds[] = {{OP_CONV2D, &init->conv}, {OP_LINEAR, &init->linear}};
+    for (int i = 0; i < g->n_params; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            if (g->nodes[g->params[i].node].op.op == kinds[k].op)
+                set_param_init(&g->params[i].spec, kinds[k].init);
+}
+
 enum status network_build(const char *name, const struct graph_variant *variant, struct graph **out)
 {
     const struct network *network = look_up(name);
@@ -50,7 +72,10 @@ enum status network_build(const char *name, const struct graph_variant *variant,
     graph_builder *b;
     TRY(graph_builder_create(name, variant, &b));
     int logits = network->build(b, network);
-    return graph_builder_finish(b, logits, out);
+    TRY(graph_builder_finish(b, logits, out));
+    if (network->init && !(network->init->large_only && variant->small_form))
+        set_init(*out, network->init);
+    return STATUS_OK;
 }
 
 /* ---- what several families share ---- */

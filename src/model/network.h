@@ -10,6 +10,17 @@
 
 #include "model/graph.h"
 
+/* How the fresh weights and biases of one kind of layer are filled. */
+struct layer_init {
+    enum op_init weight, bias;
+    bool by_outputs;  /* INIT_KAIMING_NORMAL: the fan of a convolution is what an input reaches */
+    double deviation; /* INIT_NORMAL */
+};
+struct network_init {
+    struct layer_init conv, linear;
+    bool large_only; /* the small form has the usual one */
+};
+
 struct network {
     const char *name;
     const char *about; /* one line for people */
@@ -17,6 +28,7 @@ struct network {
     int (*build)(graph_builder *b, const struct network *self);
     const void *layout; /* per-network numbers for build, e.g. the block counts of a ResNet */
     double sgd_rate;    /* the learning rate of SGD where none is given */
+    const struct network_init *init; /* NULL: the usual one of each op */
 };
 
 /* Most networks'; deep ones without batch norm diverge at it. */

@@ -170,6 +170,7 @@ const struct op_attr *op_attr_find_foreign(enum op_kind op, const struct op_attr
 enum op_init {
     INIT_KAIMING_NORMAL,  /* normal, variance 2 / fan */
     INIT_KAIMING_UNIFORM, /* uniform in +-1/sqrt(fan): a linear layer's weight, and its bias */
+    INIT_NORMAL,          /* normal, standard deviation `deviation` */
     INIT_ZERO,
     INIT_ONE
 };
@@ -178,8 +179,10 @@ struct op_param {
     const char *name; /* "weight", "bias", "running_mean", "running_var": PyTorch's names */
     struct shape shape;
     bool trained; /* false for running statistics: saved, but no gradient */
+    /* Usual ones; a network may have its own (network.h). */
     enum op_init init;
-    int64_t fan; /* what the initialisation scales by */
+    int64_t fan;      /* what the initialisation scales by: inputs of an output, or the reverse */
+    double deviation; /* INIT_NORMAL */
 };
 
 /* ---- loops ---- */

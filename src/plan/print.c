@@ -3,8 +3,8 @@
 #include "plan/shared.h"
 
 #include "base/json.h"
+#include "base/whole_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,12 +126,7 @@ enum status plan_write(const struct plan *plan, const struct graph *graph, const
 {
     char *text;
     TRY(plan_print(plan, graph, &text));
-    FILE *f = fopen(path, "wb");
-    bool fine = f && fputs(text, f) >= 0;
-    if (f && fclose(f) != 0)
-        fine = false;
+    enum status st = whole_file_put_text(path, text);
     free(text);
-    if (!fine)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    return STATUS_OK;
+    return st;
 }

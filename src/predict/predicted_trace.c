@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "program/timeline.h"
 
 #include <jansson.h>
@@ -268,7 +269,7 @@ enum status predicted_trace_write(const struct predict_request *request, const s
     struct sheet s = {.request = request, .prediction = p, .measured = {.path = measured}};
     enum status st = measured ? read_measured(&s) : STATUS_OK;
     if (st == STATUS_OK)
-        st = timeline_write_file(path, write_all, &s);
+        st = whole_file_write(path, write_all, &s);
     json_decref(s.measured.root);
     return st;
 }

@@ -11,6 +11,8 @@
  */
 #include "profile/profile_parts.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -124,15 +126,17 @@ static enum status fail_at(const struct line *l, int field, const char *what)
 /* *end: there are no more. */
 static enum status read_line(FILE *in, struct line *l, bool *end)
 {
-    errno = 0;
-    ssize_t length = getline(&l->text, &l->capacity, in);
-    *end = length < 0;
-    if (*end && !feof(in))
-        return status_fail(STATUS_FAILED, "%s: cannot read: %s", l->file, strerror(errno));
+    struct text_line line = {l->file, l->text, l->capacity, 0, l->number};
+    *end = true;
+    enum status st = text_next_line(in, &line);
+    l->text = line.text;
+    l->capacity = line.capacity;
+    l->number = line.number;
+    TRY(st);
+    *end = line.length == 0;
     if (*end)
         return STATUS_OK;
-    l->number++;
-    if (strlen(l->text) != (size_t)length)
+    if (strlen(l->text) != line.length)
         return status_fail(STATUS_FAILED, "%s:%lld: a zero byte: this is no exported profile",
                            l->file, l->number);
     l->text[strcspn(l->text, "\n")] = '\0';

@@ -1,6 +1,5 @@
 #include "program/timeline.h"
 
-#include <errno.h>
 #include <string.h>
 
 enum { TRACK_COMPUTE, TRACK_COMMUNICATE };
@@ -160,18 +159,4 @@ void timeline_begin(FILE *f, const struct timeline_head *head)
 void timeline_end(FILE *f)
 {
     (void)fputs("\n]}\n", f);
-}
-
-enum status timeline_write_file(const char *path, timeline_writer *write, void *user)
-{
-    FILE *f = fopen(path, "w");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    enum status st = write(f, user);
-    errno = 0;
-    bool failed = ferror(f) != 0;
-    if ((fclose(f) != 0 || failed) && st == STATUS_OK)
-        st = status_fail(STATUS_FAILED, "%s: cannot write: %s", path,
-                         errno ? strerror(errno) : "an earlier write failed");
-    return st;
 }

@@ -20,11 +20,11 @@
  *         timeline_end(f);
  *         return STATUS_OK;
  *     }
- *     TRY(timeline_write_file("run.trace.json", write, NULL));
+ *     TRY(whole_file_write("run.trace.json", write, NULL));
  *
  * Times are whole nanoseconds: slices that touch must not overlap by a rounding, because viewers
  * drop those that do. A failed write shows in the stream's error indicator, which
- * timeline_write_file looks at.
+ * whole_file_write looks at.
  */
 #ifndef CLEAVE_PROGRAM_TIMELINE_H
 #define CLEAVE_PROGRAM_TIMELINE_H
@@ -63,10 +63,6 @@ struct timeline_worker {
     int64_t lane_end_ns[TIMELINE_MAX_LANES]; /* when the last operation of each track ended */
     int n_lanes;
 };
-
-typedef enum status timeline_writer(FILE *f, void *user);
-/* STATUS_FAILED names the file that cannot be written. */
-enum status timeline_write_file(const char *path, timeline_writer *write, void *user) MUST_USE;
 
 void timeline_begin(FILE *f, const struct timeline_head *head);
 void timeline_end(FILE *f);

@@ -3,6 +3,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "base/whole_file.h"
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -25,12 +27,12 @@ enum status report_fail_json(const char *path, int line, const json_error_t *err
 enum status report_load_json(const char *path, json_t **out)
 {
     json_error_t error;
-    *out = json_load_file(path, 0, &error);
-    if (*out)
-        return STATUS_OK;
-    if (error.line > 0)
-        return report_fail_json(path, error.line, &error);
-    return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, error.text);
+    char *text;
+    size_t n_bytes = 0;
+    TRY(text_read_file(path, "part of a report", &text, &n_bytes));
+    *out = json_loadb(text, n_bytes, 0, &error);
+    free(text);
+    return *out ? STATUS_OK : report_fail_json(path, error.line, &error);
 }
 
 static enum status set(json_t *object, const char *key, json_t *value)
@@ -245,6 +247,7 @@ static enum status add_events(json_t *page, const char *path)
  * are files that are no text. */
 static enum status read_beginning(const char *path, char head[HEAD_BYTES], size_t *n)
 {
+    *n = 0;
     FILE *f = fopen(path, "r");
     if (!f)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
@@ -273,8 +276,8 @@ static bool begins_with(const char *text, const char *start)
 static enum status add_file(const struct report_request *r, json_t *page, const char *path)
 {
     char head[HEAD_BYTES];
-    json_t *root;
     size_t n = 0;
+    json_t *root;
     TRY(read_beginning(path, head, &n));
     TRY(check_text(path, head, n));
     if (begins_with(head, "{\"displayTimeUnit\""))
@@ -488,6 +491,24 @@ static enum status check_name(const char *path)
     return STATUS_OK;
 }
 
+/* The page must not replace what it is made of. */
+static enum status check_output(const struct report_request *request, const char *path,
+                                bool directory)
+{
+    static const char *const names[] = {
+        REPORT_CONFIG,  REPORT_VERSIONS,        REPORT_NETWORK,    REPORT_PLAN,
+        REPORT_MACHINE, REPORT_SEARCH,          REPORT_PREDICTION, REPORT_LIMITS,
+        REPORT_EVENTS,  REPORT_PREDICTED_TRACE, REPORT_TRACE};
+    char member[PATH_BYTES];
+    off_t n_bytes;
+    if (!directory)
+        return whole_file_check_input("-o", request->output, path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (file_in(member, path, names[i], &n_bytes))
+            TRY(whole_file_check_input("-o", request->output, member));
+    return STATUS_OK;
+}
+
 enum status report_gather(const struct report_request *request, json_t *page)
 {
     TRY(set(page, "subjects", json_array()));
@@ -497,6 +518,7 @@ enum status report_gather(const struct report_request *request, json_t *page)
         TRY(check_name(path));
         if (stat(path, &about) != 0)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
+        TRY(check_output(request, path, S_ISDIR(about.st_mode)));
         TRY(S_ISDIR(about.st_mode) ? add_directory(page, path) : add_file(request, page, path));
     }
     TRY(use_all_chosen(request, page));

@@ -5,7 +5,8 @@
  */
 #include "report/gather.h"
 
-#include <errno.h>
+#include "base/whole_file.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -120,18 +121,15 @@ static void put_page(FILE *f, const json_t *page)
     }
 }
 
+static enum status write_page(FILE *f, void *page)
+{
+    put_page(f, page);
+    return STATUS_OK;
+}
+
 enum status report_write_page(const json_t *page, const char *path)
 {
-    FILE *f = fopen(path, "w");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    put_page(f, page);
-    errno = 0;
-    bool failed = ferror(f) != 0;
-    if (fclose(f) != 0 || failed)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path,
-                           errno ? strerror(errno) : "an earlier write failed");
-    return STATUS_OK;
+    return whole_file_write(path, write_page, (void *)(uintptr_t)page);
 }
 
 static void put_date(json_t *page)

@@ -16,6 +16,7 @@
  * A measured trace has many steps: that of median duration is taken, among those of the full batch.
  */
 #include "base/array.h"
+#include "base/text.h"
 #include "report/gather.h"
 
 #include "base/log.h"
@@ -170,21 +171,23 @@ static void show_progress(const struct trace *t, FILE *f, off_t n_bytes, int num
 static enum status read_trace(struct trace *t)
 {
     struct stat about = {0};
-    char *line = NULL;
-    size_t size = 0;
-    enum status st = STATUS_OK;
+    struct text_line line = {.file = t->path};
+    enum status st;
     FILE *f = fopen(t->path, "r");
     if (!f)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", t->path, strerror(errno));
     (void)fstat(fileno(f), &about);
-    for (int number = 1; st == STATUS_OK && getline(&line, &size, f) > 0; number++) {
-        st = number == 1 ? read_head(t, line) : read_line(t, line, number);
+    while ((st = text_next_line(f, &line)) == STATUS_OK && line.length > 0) {
+        int number = (int)line.number;
+        st = number == 1 ? read_head(t, line.text) : read_line(t, line.text, number);
+        if (st != STATUS_OK)
+            break;
         show_progress(t, f, about.st_size, number);
     }
     log_progress_end();
     if (st == STATUS_OK && !t->head)
         st = status_fail(STATUS_FAILED, "%s: is empty", t->path);
-    free(line);
+    free(line.text);
     (void)fclose(f);
     return st;
 }

@@ -2,6 +2,7 @@
  * neighbours are put together as their mean. */
 #include "base/array.h"
 #include "base/numbers.h"
+#include "base/text.h"
 #include "report/gather.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_POINTS = 2000 };
+/* MOST_ROWS: kept while lines are read; more steps than that are put together at once. */
+enum { MOST_POINTS = 2000, MOST_ROWS = 1 << 18 };
 
 /* The columns of a step; "step" is that of the last one of a mean. */
 static const char *const columns[] = {"step",      "loss",          "step_s",
@@ -18,18 +20,40 @@ static const char *const columns[] = {"step",      "loss",          "step_s",
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
 struct steps {
-    double (*rows)[N_COLUMNS];
+    double (*rows)[N_COLUMNS]; /* each the mean of so many steps: */
+    int64_t per_row, in_last;  /* in_last: of the last row */
     int n, capacity;
 };
 
+/* Each two rows become one, so that the memory does not grow with the file. */
+static void halve(struct steps *s)
+{
+    for (int i = 0; i < MOST_ROWS / 2; i++) {
+        const double *one = s->rows[2 * i], *two = s->rows[2 * i + 1];
+        s->rows[i][0] = two[0];
+        for (int k = 1; k < N_COLUMNS; k++)
+            s->rows[i][k] = (one[k] + two[k]) / 2;
+    }
+    s->n = MOST_ROWS / 2;
+    s->per_row *= 2;
+}
+
 static enum status add_step(struct steps *s, const json_t *event)
 {
-    TRY(array_reserve(NULL, &s->rows, s->n + 1, &s->capacity, sizeof *s->rows));
+    if (s->in_last == s->per_row) {
+        if (s->n == MOST_ROWS)
+            halve(s);
+        TRY(array_reserve(NULL, &s->rows, s->n + 1, &s->capacity, sizeof *s->rows));
+        memset(s->rows[s->n++], 0, sizeof *s->rows);
+        s->in_last = 0;
+    }
+    double *row = s->rows[s->n - 1];
+    s->in_last++;
     for (int k = 0; k < N_COLUMNS; k++) {
         const json_t *value = json_object_get(event, columns[k]);
-        s->rows[s->n][k] = json_is_number(value) ? json_number_value(value) : NAN;
+        double number = json_is_number(value) ? json_number_value(value) : NAN;
+        row[k] = k == 0 ? number : row[k] + (number - row[k]) / (double)s->in_last;
     }
-    s->n++;
     return STATUS_OK;
 }
 
@@ -78,30 +102,28 @@ static enum status take_event(struct steps *steps, json_t *epochs, json_t *subje
 static enum status read_lines(FILE *f, const char *path, struct steps *steps, json_t *epochs,
                               json_t *subject)
 {
-    char *line = NULL;
-    size_t size = 0;
-    ssize_t length;
-    enum status st = STATUS_OK;
-    for (int number = 1; st == STATUS_OK && (length = getline(&line, &size, f)) > 0; number++) {
+    struct text_line line = {.file = path};
+    enum status st;
+    while ((st = text_next_line(f, &line)) == STATUS_OK && line.length > 0) {
         json_error_t error;
-        json_t *event = json_loads(line, 0, &error);
+        json_t *event = json_loads(line.text, 0, &error);
         /* A run that was killed may have left half a line at the end. */
-        if (!event && line[length - 1] != '\n')
+        if (!event && line.text[line.length - 1] != '\n')
             break;
         st = event ? take_event(steps, epochs, subject, event)
-                   : report_fail_json(path, number, &error);
+                   : report_fail_json(path, (int)line.number, &error);
         json_decref(event);
+        if (st != STATUS_OK)
+            break;
     }
-    if (st == STATUS_OK && ferror(f))
-        st = status_fail(STATUS_FAILED, "%s: cannot read", path);
-    free(line);
+    free(line.text);
     return st;
 }
 
 enum status report_read_events(const char *path, json_t *subject)
 {
     FILE *f = fopen(path, "r");
-    struct steps steps = {0};
+    struct steps steps = {.per_row = 1, .in_last = 1};
     json_t *epochs = json_array();
     if (!f)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));

@@ -2,19 +2,19 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "runtime/checkpoint_state.h"
 #include "runtime/safetensors.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_RECORD_BYTES = 1 << 20 };
+enum { MAX_RECORD_BYTES = 16 << 20 }; /* most of it the names of classes */
 
 struct checkpoint {
     char path[PATH_MAX]; /* of NAME.json */
@@ -23,51 +23,91 @@ struct checkpoint {
     safetensors *tensors;
 };
 
+static const char STATE_PREFIX[] = "optimizer/", COPY_PREFIX[] = "worker/";
+
 /* ---- which tensors --------------------------------------------------------------------------- */
 
 struct item {
     int param;
     enum executor_tensor which;
+    int worker; /* whose own copy of the weight it is; OF_ALL: the one that counts */
     const char *name;
 };
 
+enum { OF_ALL = -1 };
+
 struct item_list {
     arena *memory;
-    int count;
+    int count, n_shared; /* without the workers' copies, which come last */
     struct item *items;
 };
 
-/* Weights in the graph's order, then each state tensor of those that learn. */
-static enum status list_items(const struct graph *graph, int n_states, struct item_list *list)
+static enum status add_item(struct item_list *list, struct item item, const char *prefix,
+                            const char *name, int suffix)
 {
-    size_t most = (size_t)graph->n_params * (size_t)(1 + n_states);
+    if (item.worker != OF_ALL)
+        TRY(arena_print(list->memory, &item.name, "%s%d/%s", prefix, item.worker, name));
+    else if (item.which != TENSOR_WEIGHT)
+        TRY(arena_print(list->memory, &item.name, "%s%s/%d", prefix, name, suffix));
+    else
+        item.name = name;
+    list->items[list->count++] = item;
+    return STATUS_OK;
+}
+
+/* Weights in the graph's order, then each state tensor of those that learn, then workers' copies.
+ */
+static enum status list_items(const struct graph *graph, int n_states,
+                              const struct tensor_store *tensors, struct item_list *list)
+{
+    size_t most = (size_t)graph->n_params * (size_t)(1 + n_states + tensors->n_workers);
     TRY(arena_alloc_array(list->memory, most, sizeof *list->items, &list->items));
     for (int i = 0; i < graph->n_params; i++)
-        list->items[list->count++] = (struct item){i, TENSOR_WEIGHT, graph->params[i].name};
+        TRY(add_item(list, (struct item){i, TENSOR_WEIGHT, OF_ALL, NULL}, "", graph->params[i].name,
+                     0));
     for (int state = 0; state < n_states; state++)
-        for (int i = 0; i < graph->n_params; i++) {
-            const struct graph_param *p = &graph->params[i];
-            struct item *item = &list->items[list->count];
-            if (!graph_param_learns(p))
-                continue;
-            *item = (struct item){i, state == 0 ? TENSOR_STATE_0 : TENSOR_STATE_1, NULL};
-            TRY(arena_print(list->memory, &item->name, "optimizer/%s/%d", p->name, state));
-            list->count++;
-        }
+        for (int i = 0; i < graph->n_params; i++)
+            if (graph_param_learns(&graph->params[i]))
+                TRY(add_item(
+                    list,
+                    (struct item){i, state == 0 ? TENSOR_STATE_0 : TENSOR_STATE_1, OF_ALL, NULL},
+                    STATE_PREFIX, graph->params[i].name, state));
+    list->n_shared = list->count;
+    for (int worker = 0; worker < tensors->n_workers; worker++)
+        for (int i = 0; i < graph->n_params; i++)
+            if (tensors->has_copy(tensors->holder, i, worker))
+                TRY(add_item(list, (struct item){i, TENSOR_WEIGHT, worker, NULL}, COPY_PREFIX,
+                             graph->params[i].name, 0));
     return STATUS_OK;
+}
+
+static enum status read_from(const struct tensor_store *tensors, const struct item *item, float *to)
+{
+    return item->worker == OF_ALL
+               ? tensors->read(tensors->holder, item->param, item->which, to)
+               : tensors->read_copy(tensors->holder, item->param, item->worker, to);
+}
+
+static enum status write_to(const struct tensor_store *tensors, const struct item *item,
+                            const float *from)
+{
+    return item->worker == OF_ALL
+               ? tensors->write(tensors->holder, item->param, item->which, from)
+               : tensors->write_copy(tensors->holder, item->param, item->worker, from);
 }
 
 /* ---- writing tensors ------------------------------------------------------------------------- */
 
 static enum status write_items(const char *path, const struct item_list *list,
-                               const struct graph *graph, const struct tensor_store *tensors,
-                               struct safetensors_sum *sum)
+                               const struct checkpoint_subject *subject, const struct graph *graph,
+                               const struct tensor_store *tensors, struct safetensors_sum *sum)
 {
-    const char *const metadata[] = {"format", "pt", "model", graph->name, NULL};
+    const char *const *metadata;
     struct safetensors_entry *entries;
     safetensors_writer *w = NULL;
     float *scratch = NULL;
     enum status st;
+    TRY(checkpoint_subject_metadata(subject, graph, list->memory, &metadata));
     TRY(arena_alloc_array(list->memory, (size_t)list->count, sizeof *entries, &entries));
     for (int i = 0; i < list->count; i++)
         entries[i] = (struct safetensors_entry){list->items[i].name,
@@ -75,8 +115,7 @@ static enum status write_items(const char *path, const struct item_list *list,
     TRY_GOTO(st, tensor_store_alloc_scratch(graph, &scratch), out);
     TRY_GOTO(st, safetensors_writer_open(path, entries, list->count, metadata, &w), out);
     for (int i = 0; i < list->count; i++) {
-        const struct item *item = &list->items[i];
-        TRY_GOTO(st, tensors->read(tensors->holder, item->param, item->which, scratch), out);
+        TRY_GOTO(st, read_from(tensors, &list->items[i], scratch), out);
         TRY_GOTO(st, safetensors_writer_put(w, scratch), out);
     }
     TRY_GOTO(st, safetensors_writer_finish(w, sum), out);
@@ -86,16 +125,17 @@ out:
     return st;
 }
 
-/* Weights and n_states optimizer tensors per trained weight into the file `path`, synchronised. */
-static enum status write_tensors(const char *path, const struct graph *graph,
-                                 const struct tensor_store *tensors, int n_states,
-                                 struct safetensors_sum *sum)
+/* Weights, n_states optimizer tensors per trained weight, and workers' copies into the file `path`,
+ * synchronised. */
+static enum status write_tensors(const char *path, const struct checkpoint_subject *subject,
+                                 const struct graph *graph, const struct tensor_store *tensors,
+                                 int n_states, struct safetensors_sum *sum)
 {
     struct item_list list = {0};
     TRY(arena_create(&list.memory));
-    enum status st = list_items(graph, n_states, &list);
+    enum status st = list_items(graph, n_states, tensors, &list);
     if (st == STATUS_OK)
-        st = write_items(path, &list, graph, tensors, sum);
+        st = write_items(path, &list, subject, graph, tensors, sum);
     arena_destroy(list.memory);
     return st;
 }
@@ -106,37 +146,30 @@ static enum status write_tensors(const char *path, const struct graph *graph,
 struct places {
     char folder[PATH_MAX];   /* "." where NAME has none */
     char base[NAME_MAX + 1]; /* NAME without its folder */
-    char json[PATH_MAX], json_temporary[PATH_MAX];
-    char tensors[PATH_MAX], tensors_temporary[PATH_MAX];
+    char json[PATH_MAX], tensors[PATH_MAX], lock[PATH_MAX];
     char tensors_file[NAME_MAX + 1]; /* `tensors` without its folder */
 };
 
 /* PATH_MAX bytes hold NAME and the longest suffix only if NAME leaves room for it. */
 enum { SUFFIX_BYTES = 80 };
 
-/* Into folder[PATH_MAX]: "." where the path has none; "/a" lies in "/". */
-static void find_folder(const char *path, char *folder)
+static bool join(char *to, const char *left, const char *right)
 {
-    const char *slash = strrchr(path, '/');
-    int length = slash == path ? 1 : slash ? (int)(slash - path) : 1;
-    (void)snprintf(folder, PATH_MAX, "%.*s", length, slash ? path : ".");
+    int n = snprintf(to, PATH_MAX, "%s%s", left, right);
+    return n > 0 && n < PATH_MAX;
 }
 
 static enum status split_name(const char *name, struct places *p)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
-    if (!*base || strlen(base) > NAME_MAX - SUFFIX_BYTES || strlen(name) > PATH_MAX - SUFFIX_BYTES)
+    if (!*base || strlen(base) > NAME_MAX - SUFFIX_BYTES ||
+        strlen(name) > PATH_MAX - SUFFIX_BYTES || !join(p->json, name, ".json") ||
+        !join(p->lock, name, ".lock"))
         return status_fail(STATUS_USAGE, "checkpoint '%.200s' is not a usable name of a file",
                            name);
     (void)snprintf(p->base, sizeof p->base, "%s", base);
-    find_folder(name, p->folder);
+    folder_of(name, p->folder);
     return STATUS_OK;
-}
-
-static bool join(char *to, const char *left, const char *right)
-{
-    int n = snprintf(to, PATH_MAX, "%s%s", left, right);
-    return n > 0 && n < PATH_MAX;
 }
 
 /* Chooses a tensor file name that does not exist: the one that NAME.json names must stay whole
@@ -156,55 +189,12 @@ static enum status choose_places(const char *name, int64_t step, struct places *
     }
     (void)snprintf(p->tensors_file, sizeof p->tensors_file, "%.*s%s", NAME_MAX - SUFFIX_BYTES,
                    p->base, suffix);
-    if (!join(p->tensors_temporary, p->tensors, ".tmp") || !join(p->json, name, ".json") ||
-        !join(p->json_temporary, p->json, ".tmp"))
-        return status_fail(STATUS_USAGE, "checkpoint '%.200s' is too long a path", name);
     return STATUS_OK;
 }
 
 static enum status fail_at(const char *path, const char *what)
 {
     return status_fail(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
-}
-
-/* Makes renames in the folder last. */
-static enum status sync_folder(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_at(folder, "open");
-    enum status st = STATUS_OK;
-    if (fsync(fd) != 0 && errno != EINVAL) /* EINVAL: this file system cannot, and need not */
-        st = fail_at(folder, "synchronise");
-    (void)close(fd);
-    return st;
-}
-
-static enum status write_all(int fd, const char *path, const char *text)
-{
-    for (size_t done = 0, n_bytes = strlen(text); done < n_bytes;) {
-        ssize_t n = write(fd, text + done, n_bytes - done);
-        if (n < 0 && errno != EINTR)
-            return fail_at(path, "write");
-        done += n < 0 ? 0 : (size_t)n;
-    }
-    return fsync(fd) == 0 ? STATUS_OK : fail_at(path, "synchronise");
-}
-
-static enum status write_text(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail_at(path, "create");
-    enum status st = write_all(fd, path, text);
-    if (close(fd) != 0 && st == STATUS_OK)
-        st = fail_at(path, "close");
-    return st;
-}
-
-static enum status rename_file(const char *from, const char *to)
-{
-    return rename(from, to) == 0 ? STATUS_OK : fail_at(to, "rename the finished file");
 }
 
 static const char *skip_digits(const char *at)
@@ -214,21 +204,32 @@ static const char *skip_digits(const char *at)
     return at;
 }
 
-/* Whether `file` is BASE.json.tmp or BASE-<digits>[.<digits>].safetensors[.tmp]. */
+/* What a save that was killed adds to a name; the second form is that of earlier versions. */
+static bool is_left(const char *tail)
+{
+    return whole_file_is_tail(tail) || strcmp(tail, ".tmp") == 0;
+}
+
+/* Whether `file` is BASE-<digits>[.<digits>].safetensors, or left of writing such a file or
+ * BASE.json. */
 static bool belongs_to(const char *file, const char *base)
 {
+    static const char json[] = ".json", tensors[] = ".safetensors";
     size_t length = strlen(base);
     if (strncmp(file, base, length) != 0)
         return false;
     const char *at = file + length;
-    if (strcmp(at, ".json.tmp") == 0)
-        return true;
+    if (strncmp(at, json, sizeof json - 1) == 0)
+        return is_left(at + sizeof json - 1);
     if (*at != '-' || !isdigit((unsigned char)at[1]))
         return false;
     at = skip_digits(at + 1);
     if (*at == '.' && isdigit((unsigned char)at[1]))
         at = skip_digits(at + 1);
-    return strcmp(at, ".safetensors") == 0 || strcmp(at, ".safetensors.tmp") == 0;
+    if (strncmp(at, tensors, sizeof tensors - 1) != 0)
+        return false;
+    at += sizeof tensors - 1;
+    return !*at || is_left(at);
 }
 
 /* Best effort: a file that cannot be removed now is tried again after the next save. */
@@ -241,96 +242,6 @@ static void remove_former(const struct places *p)
         if (belongs_to(entry->d_name, p->base) && strcmp(entry->d_name, p->tensors_file) != 0)
             (void)unlinkat(dirfd(folder), entry->d_name, 0);
     (void)closedir(folder);
-}
-
-/* ---- saving ---------------------------------------------------------------------------------- */
-
-/* The last line is the commit. */
-static enum status put_record(const struct places *p, const struct checkpoint_record *record)
-{
-    char *text = NULL;
-    TRY(checkpoint_record_print(record, &text));
-    enum status st = write_text(p->json_temporary, text);
-    free(text);
-    return st == STATUS_OK ? rename_file(p->json_temporary, p->json) : st;
-}
-
-enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
-                            const struct graph *graph, const struct tensor_store *tensors)
-{
-    struct places p;
-    struct checkpoint_record record = {.state = *state};
-    enum status st;
-    TRY(choose_places(name, state->step, &p));
-    memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
-    TRY_GOTO(st,
-             write_tensors(p.tensors_temporary, graph, tensors, update_rule_states(&state->rule),
-                           &record.tensors_sum),
-             undo);
-    TRY_GOTO(st, rename_file(p.tensors_temporary, p.tensors), undo);
-    TRY_GOTO(st, sync_folder(p.folder), undo);
-    TRY_GOTO(st, put_record(&p, &record), undo);
-    TRY(sync_folder(p.folder)); /* NAME.json may or may not last: both tensor files must stay */
-    remove_former(&p);
-    return STATUS_OK;
-undo:
-    (void)unlink(p.tensors_temporary);
-    (void)unlink(p.tensors);
-    (void)unlink(p.json_temporary);
-    return st;
-}
-
-enum status checkpoint_save_weights(const char *path, const struct graph *graph,
-                                    const struct tensor_store *tensors)
-{
-    char temporary[PATH_MAX], folder[PATH_MAX];
-    struct safetensors_sum sum;
-    enum status st;
-    if (!join(temporary, path, ".tmp"))
-        return status_fail(STATUS_USAGE, "'%.200s' is too long a path", path);
-    TRY_GOTO(st, write_tensors(temporary, graph, tensors, 0, &sum), undo);
-    TRY_GOTO(st, rename_file(temporary, path), undo);
-    find_folder(path, folder);
-    return sync_folder(folder);
-undo:
-    (void)unlink(temporary);
-    return st;
-}
-
-enum status checkpoint_check_state(const char *name, const struct checkpoint_state *state)
-{
-    struct places p;
-    struct checkpoint_record record = {.state = *state};
-    char *text = NULL;
-    TRY(choose_places(name, state->step, &p));
-    memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
-    TRY(checkpoint_record_print(&record, &text));
-    free(text);
-    return STATUS_OK;
-}
-
-enum status checkpoint_check_place(const char *name)
-{
-    struct places p;
-    struct stat info;
-    TRY(split_name(name, &p));
-    if (stat(p.folder, &info) != 0)
-        return fail_at(p.folder, "save checkpoints there");
-    if (!S_ISDIR(info.st_mode))
-        return status_fail(STATUS_FAILED, "%s: cannot save checkpoints there: not a folder",
-                           p.folder);
-    if (access(p.folder, W_OK | X_OK) != 0)
-        return fail_at(p.folder, "save checkpoints there");
-    return STATUS_OK;
-}
-
-/* ---- loading --------------------------------------------------------------------------------- */
-
-bool checkpoint_exists(const char *name)
-{
-    char path[PATH_MAX];
-    struct stat info;
-    return join(path, name, ".json") && (lstat(path, &info) == 0 || errno != ENOENT);
 }
 
 static enum status read_record(const char *path, struct checkpoint_record *out)
@@ -350,6 +261,129 @@ static enum status read_record(const char *path, struct checkpoint_record *out)
     free(text);
     (void)fclose(f);
     return st;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* NAME.json in its place is the commit. */
+static enum status put_record(const struct places *p, const struct checkpoint_record *record,
+                              const struct checkpoint_subject *subject)
+{
+    char *text = NULL;
+    TRY(checkpoint_record_print(record, subject, &text));
+    enum status st = whole_file_put_text(p->json, text);
+    free(text);
+    return st;
+}
+
+/* After a failure that is recorded already: whether NAME.json names the new tensor file, because
+ * only the last synchronisation failed. */
+static bool is_committed(const struct places *p)
+{
+    struct checkpoint_record record;
+    struct status_error cause;
+    status_take(STATUS_FAILED, &cause);
+    bool named = read_record(p->json, &record) == STATUS_OK &&
+                 strcmp(record.tensors_file, p->tensors_file) == 0;
+    status_clear();
+    (void)!status_give(&cause);
+    return named;
+}
+
+enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
+                            const struct checkpoint_subject *subject, const struct graph *graph,
+                            const struct tensor_store *tensors)
+{
+    struct places p;
+    struct checkpoint_record record = {.state = *state};
+    TRY(choose_places(name, state->step, &p));
+    memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
+    TRY(write_tensors(p.tensors, subject, graph, tensors, update_rule_states(&state->rule),
+                      &record.tensors_sum));
+    enum status st = put_record(&p, &record, subject);
+    if (st == STATUS_OK)
+        remove_former(&p);
+    else if (!is_committed(&p)) /* NAME.json may or may not last: both tensor files must stay */
+        (void)unlink(p.tensors);
+    return st;
+}
+
+enum status checkpoint_save_weights(const char *path, const struct checkpoint_subject *subject,
+                                    const struct graph *graph, const struct tensor_store *tensors)
+{
+    struct tensor_store weights = *tensors;
+    struct safetensors_sum sum;
+    weights.n_workers = 0; /* what workers went on with matters to this run alone */
+    return write_tensors(path, subject, graph, &weights, 0, &sum);
+}
+
+enum status checkpoint_check_state(const char *name, const struct checkpoint_state *state,
+                                   const struct checkpoint_subject *subject)
+{
+    struct places p;
+    struct checkpoint_record record = {.state = *state};
+    char *text = NULL;
+    TRY(choose_places(name, state->step, &p));
+    memcpy(record.tensors_file, p.tensors_file, sizeof record.tensors_file);
+    TRY(checkpoint_record_print(&record, subject, &text));
+    free(text);
+    return STATUS_OK;
+}
+
+enum status checkpoint_make_place(const char *name)
+{
+    struct places p;
+    struct stat info;
+    bool made;
+    TRY(split_name(name, &p));
+    TRY(folder_make(p.folder, &made));
+    if (stat(p.folder, &info) != 0)
+        return fail_at(p.folder, "save checkpoints there");
+    if (!S_ISDIR(info.st_mode))
+        return status_fail(STATUS_FAILED, "%s: cannot save checkpoints there: not a folder",
+                           p.folder);
+    if (access(p.folder, W_OK | X_OK) != 0)
+        return fail_at(p.folder, "save checkpoints there");
+    return STATUS_OK;
+}
+
+enum status checkpoint_lock(const char *name, lock_file **out)
+{
+    struct places p;
+    char holder[LOCK_HOLDER_BYTES];
+    TRY(split_name(name, &p));
+    TRY(lock_file_take(p.lock, holder, out));
+    if (*out)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "%s: another run saves there: %s; wait for its end, or name another "
+                       "--checkpoint",
+                       p.json, holder);
+}
+
+enum status checkpoint_refuse_overwrite(const char *name)
+{
+    struct places p;
+    struct checkpoint_record record;
+    char what[64] = "a file";
+    TRY(split_name(name, &p));
+    if (read_record(p.json, &record) == STATUS_OK)
+        (void)snprintf(what, sizeof what, "a checkpoint of step %lld",
+                       (long long)record.state.step);
+    status_clear();
+    return status_fail(STATUS_USAGE,
+                       "%s: there is %s already: go on from it with --resume, replace it with "
+                       "--overwrite, or name another --checkpoint",
+                       p.json, what);
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+bool checkpoint_exists(const char *name)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    return join(path, name, ".json") && (lstat(path, &info) == 0 || errno != ENOENT);
 }
 
 static enum status open_tensors(checkpoint *c, const char *folder)
@@ -374,8 +408,7 @@ static enum status open_parts(const char *name, checkpoint *c)
 {
     struct places p;
     TRY(split_name(name, &p));
-    if (!join(c->path, name, ".json"))
-        return status_fail(STATUS_USAGE, "checkpoint '%.200s' is too long a path", name);
+    memcpy(c->path, p.json, sizeof c->path);
     TRY(read_record(c->path, &c->record));
     return open_tensors(c, p.folder);
 }
@@ -444,8 +477,27 @@ static bool was_frozen(const safetensors *f, const struct item *item)
     return item->which != TENSOR_WEIGHT && !safetensors_find(f, item->name);
 }
 
-static enum status read_items(const char *path, safetensors *f, const struct item_list *list,
-                              const struct graph *graph, const struct tensor_store *tensors)
+/* Drops the workers' copies from the list unless the file holds just those: of another plan they
+ * mean nothing. */
+static void match_copies(const char *path, const safetensors *f, struct item_list *list)
+{
+    int n_there = 0, n_wanted = list->count - list->n_shared;
+    for (int i = 0; i < safetensors_count(f); i++)
+        n_there += strncmp(safetensors_get(f, i)->name, COPY_PREFIX, sizeof COPY_PREFIX - 1) == 0;
+    bool all = n_there == n_wanted;
+    for (int i = list->n_shared; all && i < list->count; i++)
+        all = safetensors_find(f, list->items[i].name) != NULL;
+    if (all)
+        return;
+    list->count = list->n_shared;
+    if (n_wanted > 0)
+        log_warn("%s: the copies of weights of an asynchronous plan's workers are not those of "
+                 "this plan: all workers begin with the servers' weights",
+                 path);
+}
+
+static enum status check_items(const char *path, const safetensors *f, const struct item_list *list,
+                               const struct graph *graph)
 {
     int n_thawed = 0;
     for (int i = 0; i < list->count; i++) {
@@ -459,8 +511,16 @@ static enum status read_items(const char *path, safetensors *f, const struct ite
         log_warn("%s: %d states of the optimizer are not in it, because the weights were frozen: "
                  "they begin at zero",
                  path, n_thawed);
+    return STATUS_OK;
+}
+
+static enum status read_items(const char *path, safetensors *f, struct item_list *list,
+                              const struct graph *graph, const struct tensor_store *tensors)
+{
     float *scratch;
     enum status st = STATUS_OK;
+    match_copies(path, f, list);
+    TRY(check_items(path, f, list, graph));
     TRY(tensor_store_alloc_scratch(graph, &scratch));
     for (int i = 0; i < list->count; i++) {
         const struct item *item = &list->items[i];
@@ -471,7 +531,7 @@ static enum status read_items(const char *path, safetensors *f, const struct ite
             memset(scratch, 0,
                    (size_t)shape_elements(&graph->params[item->param].spec.shape) *
                        sizeof *scratch);
-        TRY_GOTO(st, tensors->write(tensors->holder, item->param, item->which, scratch), out);
+        TRY_GOTO(st, write_to(tensors, item, scratch), out);
     }
 out:
     free(scratch);
@@ -483,7 +543,7 @@ static enum status read_tensors(const char *path, safetensors *f, int n_states,
 {
     struct item_list list = {0};
     TRY(arena_create(&list.memory));
-    enum status st = list_items(graph, n_states, &list);
+    enum status st = list_items(graph, n_states, tensors, &list);
     if (st == STATUS_OK)
         st = read_items(path, f, &list, graph, tensors);
     arena_destroy(list.memory);
@@ -501,8 +561,10 @@ enum status checkpoint_load_weights(const char *path, const struct graph *graph,
                                     const struct tensor_store *tensors)
 {
     safetensors *f = NULL;
+    struct tensor_store weights = *tensors;
+    weights.n_workers = 0; /* all of them begin alike */
     TRY(safetensors_open(path, &f));
-    enum status st = read_tensors(path, f, 0, graph, tensors);
+    enum status st = read_tensors(path, f, 0, graph, &weights);
     safetensors_close(f);
     return st;
 }

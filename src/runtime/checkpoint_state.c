@@ -67,6 +67,7 @@ static const struct field fields[] = {
     FIELD("beta2", REAL, LEARNING, rule.beta2, "beta2"),
     FIELD("epsilon", REAL, LEARNING, rule.epsilon, "epsilon"),
     FIELD("warmup_steps", INTEGER, LEARNING, schedule.warmup_steps, "warm-up steps"),
+    FIELD("schedule_steps", INTEGER, PLACE, schedule_steps, "steps of the schedule"),
     FIELD("step", INTEGER, PLACE, step, "step"),
     FIELD("epoch", INTEGER, PLACE, epoch, "epoch"),
     FIELD("position", INTEGER, PLACE, position, "position"),
@@ -117,6 +118,15 @@ static bool parse_name(const char *text, const char *const *names, int *out)
     return false;
 }
 
+/* Not in checkpoints of earlier versions. */
+static bool may_lack(const struct field *f)
+{
+    return f->offset == offsetof(struct checkpoint_state, schedule_steps);
+}
+
+/* Larger integers are no counts of this program's: adding to one must not overflow. */
+static const int64_t MOST = INT64_C(1) << 53;
+
 static bool field_parse(const struct field *f, const json_t *value, struct checkpoint_state *s)
 {
     void *at = (char *)s + f->offset;
@@ -129,7 +139,7 @@ static bool field_parse(const struct field *f, const json_t *value, struct check
         return true;
     case FIELD_INTEGER:
         *(int64_t *)at = json_integer_value(value);
-        return json_is_integer(value) && *(int64_t *)at >= 0;
+        return json_is_integer(value) && *(int64_t *)at >= 0 && *(int64_t *)at <= MOST;
     case FIELD_UNSIGNED:
         return parse_unsigned(text, at);
     case FIELD_REAL:
@@ -228,7 +238,8 @@ static json_t *record_checksum(const json_t *record)
     return sum;
 }
 
-static json_t *record_to_json(const struct checkpoint_record *r)
+static json_t *record_to_json(const struct checkpoint_record *r,
+                              const struct checkpoint_subject *subject)
 {
     char schedule[80];
     json_t *root = json_object();
@@ -241,6 +252,9 @@ static json_t *record_to_json(const struct checkpoint_record *r)
     json_t *tensors = json_pack("{s:s, s:I, s:o}", "file", r->tensors_file, "bytes",
                                 (json_int_t)r->tensors_sum.n_bytes, "xxh64",
                                 json_sprintf("%016" PRIx64, r->tensors_sum.xxh64));
+    json_t *about = checkpoint_subject_json(subject);
+    good = good && about && json_object_update(root, about) == 0;
+    json_decref(about);
     good = good && json_object_set_new(root, "tensors", tensors) == 0;
     good = good && json_object_set_new(root, "checksum", record_checksum(root)) == 0;
     if (!good) {
@@ -250,9 +264,10 @@ static json_t *record_to_json(const struct checkpoint_record *r)
     return root;
 }
 
-enum status checkpoint_record_print(const struct checkpoint_record *r, char **out)
+enum status checkpoint_record_print(const struct checkpoint_record *r,
+                                    const struct checkpoint_subject *subject, char **out)
 {
-    json_t *root = record_to_json(r);
+    json_t *root = record_to_json(r, subject);
     char *text = root ? json_dumps(root, PRINT_FLAGS) : NULL;
     json_decref(root);
     if (!text)
@@ -311,10 +326,12 @@ static enum status parse_schedule(const json_t *root, struct schedule *s)
 static enum status parse_members(const char *path, const json_t *root, struct checkpoint_record *r)
 {
     TRY(check_version(path, root));
-    for (int i = 0; i < N_FIELDS; i++)
-        if (!field_parse(&fields[i], json_object_get(root, fields[i].name), &r->state))
+    for (int i = 0; i < N_FIELDS; i++) {
+        const json_t *value = json_object_get(root, fields[i].name);
+        if (!(may_lack(&fields[i]) && !value) && !field_parse(&fields[i], value, &r->state))
             return status_fail(STATUS_FAILED, "%s: corrupt: '%s' is missing or makes no sense",
                                path, fields[i].name);
+    }
     if (parse_schedule(root, &r->state.schedule) != STATUS_OK) {
         status_clear();
         return status_fail(STATUS_FAILED, "%s: corrupt: 'schedule' is missing or makes no sense",

@@ -161,6 +161,8 @@ static enum status open_worker(int number, void *user)
 static void close_worker(struct crew_worker *w)
 {
     const struct crew_options *o = &w->crew->options;
+    if (w->kept_weights)
+        executor_free_kept(w->executor, w->kept_weights);
     executor_destroy(w->executor);
     for (int p = CREW_PROGRAM_COUNT - 1; p >= 0; p--)
         program_destroy(w->programs[p]);

@@ -133,6 +133,11 @@ bool crew_failed_together(void);
 typedef enum status crew_tensor_work(const struct tensor_store *tensors, void *user);
 enum status crew_with_tensors(crew *c, crew_tensor_work *work, void *user) MUST_USE;
 
+/* Keeps every worker's parameters as they are, and gives them back: for an evaluation with other
+ * weights than those that the workers train with. Takes a second room for them as long. */
+enum status crew_keep_weights(crew *c) MUST_USE;
+enum status crew_put_back_weights(crew *c) MUST_USE;
+
 /* Writes alone (its read is NULL), into the workers of this process: for values that every process
  * can make. */
 struct tensor_store crew_local_tensors(crew *c);

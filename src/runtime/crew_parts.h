@@ -40,6 +40,7 @@ struct crew_worker {
     struct crew_feed train, test;
     struct executor_result *results; /* room for the longest run */
     float *scratch;                  /* room for its largest region of a parameter */
+    void *kept_weights;              /* crew_keep_weights; NULL: none */
     int n_kept, n_kept_most;         /* runs kept in all; the last n_kept_most of them are there */
     struct crew_times *kept;         /* a ring */
 };

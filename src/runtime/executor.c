@@ -10,6 +10,12 @@
 
 /* ---- binding ---- */
 
+/* Which of the program's steps the instruction belongs to. */
+static int step_of(const struct program *p, const struct instr *instr)
+{
+    return instr->micro < 0 ? 0 : instr->micro / p->n_micros;
+}
+
 void *executor_place(const executor *e, const struct program *p, int buffer)
 {
     if (buffer == NO_BUFFER)
@@ -74,6 +80,28 @@ static enum status bind_communication(executor *e, const struct program *p,
     return STATUS_OK;
 }
 
+/* Which of its step's updates of the same weight each update is: an asynchronous server makes one
+ * for each worker. */
+static enum status count_updates(executor *e, const struct program *p, struct bound_program *to)
+{
+    TRY(arena_alloc_array(e->memory, (size_t)p->n_instrs, sizeof *to->update_number,
+                          &to->update_number));
+    TRY(arena_alloc_array(e->memory, (size_t)p->graph->n_params, sizeof *to->n_updates,
+                          &to->n_updates));
+    int *last_step; /* by parameter, from 1 */
+    TRY(arena_alloc_array(e->memory, (size_t)p->graph->n_params, sizeof *last_step, &last_step));
+    for (int i = 0; i < p->n_instrs; i++) {
+        int param = p->instrs[i].param, step = step_of(p, &p->instrs[i]) + 1;
+        if (p->instrs[i].kind != INSTR_UPDATE)
+            continue;
+        if (last_step[param] != step)
+            to->n_updates[param] = 0;
+        last_step[param] = step;
+        to->update_number[i] = to->n_updates[param]++;
+    }
+    return STATUS_OK;
+}
+
 static enum status bind_program(executor *e, const struct program *p, struct bound_program *to)
 {
     size_t most = 0;
@@ -90,6 +118,7 @@ static enum status bind_program(executor *e, const struct program *p, struct bou
     for (int i = 0; i < p->n_instrs; i++)
         if (p->instrs[i].kind == INSTR_RUN)
             bind_run(e, p, &p->instrs[i], &to->args[p->instrs[i].index]);
+    TRY(count_updates(e, p, to));
     return bind_communication(e, p, to);
 }
 
@@ -168,12 +197,6 @@ void executor_destroy(executor *e)
 
 /* ---- the interpreter ---- */
 
-/* Which of the program's steps the instruction belongs to. */
-static int step_of(const struct program *p, const struct instr *instr)
-{
-    return instr->micro < 0 ? 0 : instr->micro / p->n_micros;
-}
-
 static enum status run_load(struct run *r, const struct instr *instr)
 {
     const struct program *p = r->b->program;
@@ -207,13 +230,19 @@ static enum status run_fold(executor *e, const struct program *p, const struct p
                             executor_place(e, p, fold->to));
 }
 
-static enum status run_update(executor *e, const struct program *p, int number,
-                              const struct update_rule *usual)
+/* The rule counts steps; a weight that is updated several times in a step counts updates. The first
+ * program, that of a whole batch, says how many: a short batch may have fewer. */
+static enum status run_update(struct run *r, int instr, const struct update_rule *of_step)
 {
+    executor *e = r->e;
+    const struct program *p = r->b->program;
+    int number = p->instrs[instr].param;
     const struct program_param *param = &p->params[number];
     const struct buffer *weight = &p->buffers[param->weight];
     const struct param_group *own = &p->graph->params[number].group;
-    struct update_rule rule = *usual;
+    struct update_rule rule = *of_step;
+    rule.step =
+        (of_step->step - 1) * e->programs[0].n_updates[number] + r->b->update_number[instr] + 1;
     rule.learning_rate *= own->rate_factor > 0 ? own->rate_factor : 1;
     rule.weight_decay = own->skips_decay ? 0 : rule.weight_decay;
     const struct update_args args = {
@@ -264,7 +293,7 @@ enum status executor_compute(struct run *r, int number)
         st = run_fold(e, p, &p->folds[instr->index]);
         break;
     case INSTR_UPDATE:
-        st = run_update(e, p, instr->param, &r->rules[step]);
+        st = run_update(r, number, &r->rules[step]);
         break;
     default:
         st = run_copy(e, p, instr);
@@ -455,6 +484,31 @@ const struct executor_time *executor_get_times(const executor *e, int program)
 }
 
 /* ---- parameters ---- */
+
+enum status executor_keep_weights(executor *e, void **kept)
+{
+    int64_t n_bytes = e->slab_bytes[BUFFER_WEIGHTS];
+    *kept = NULL;
+    if (n_bytes == 0)
+        return STATUS_OK;
+    TRY(e->backend->memory_alloc(e->device, n_bytes, kept));
+    TRY(e->backend->copy(e->stream, e->slab[BUFFER_WEIGHTS], *kept, n_bytes));
+    return e->backend->stream_synchronize(e->stream);
+}
+
+enum status executor_put_back_weights(executor *e, const void *kept)
+{
+    if (!kept)
+        return STATUS_OK;
+    TRY(e->backend->copy(e->stream, kept, e->slab[BUFFER_WEIGHTS], e->slab_bytes[BUFFER_WEIGHTS]));
+    return e->backend->stream_synchronize(e->stream);
+}
+
+void executor_free_kept(executor *e, void *kept)
+{
+    if (kept)
+        e->backend->memory_free(e->device, kept);
+}
 
 static enum status find_param(const executor *e, int param, enum executor_tensor which, int *buffer)
 {

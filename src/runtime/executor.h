@@ -134,4 +134,9 @@ enum status executor_read(executor *e, int param, enum executor_tensor which, fl
 enum status executor_write(executor *e, int param, enum executor_tensor which,
                            const float *from) MUST_USE;
 
+/* A copy of all parameters with their bits, which the caller frees. */
+enum status executor_keep_weights(executor *e, void **kept) MUST_USE;
+enum status executor_put_back_weights(executor *e, const void *kept) MUST_USE;
+void executor_free_kept(executor *e, void *kept); /* NULL is fine */
+
 #endif

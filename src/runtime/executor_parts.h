@@ -18,6 +18,8 @@ struct bound_program {
     bool *wakes_comm;            /* by instruction: communication waits for it */
     atomic_bool *done;           /* by instruction; only of communication */
     comm_op *ops;                /* by communicating instruction */
+    int *update_number;          /* by instruction: earlier updates of the weight in its step */
+    int *n_updates;              /* by parameter: in a step */
     struct executor_time *times; /* NULL: not kept */
 };
 

@@ -40,6 +40,9 @@ void initialise_parameter(const struct graph_param *p, int param, uint64_t seed,
     case INIT_KAIMING_UNIFORM:
         fill_uniform(to, count, 1 / sqrt(fan), key);
         break;
+    case INIT_NORMAL:
+        fill_normal(to, count, p->spec.deviation, key);
+        break;
     case INIT_ONE:
         fill(to, count, 1);
         break;

@@ -1,6 +1,8 @@
 #include "runtime/run_record.h"
 
 #include "base/log.h"
+#include "base/text.h"
+#include "base/whole_file.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -30,23 +32,6 @@ struct run_record {
 
 /* ---- the directory ---- */
 
-static enum status fail_directory(const char *path)
-{
-    return status_fail(STATUS_FAILED, "%s: cannot make the directory: %s", path, strerror(errno));
-}
-
-enum status run_record_make_directories(const char *path, bool *made)
-{
-    char part[PATH_BYTES];
-    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        (void)snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return fail_directory(part);
-    }
-    *made = mkdir(path, 0777) == 0;
-    return *made || errno == EEXIST ? STATUS_OK : fail_directory(path);
-}
-
 static void unlock(run_record *r)
 {
     if (r->lock >= 0)
@@ -69,17 +54,15 @@ static enum status lock_directory(run_record *r)
 
 static enum status number_directory(run_record *r, const char *model)
 {
-    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-        return fail_directory("runs");
     for (int i = 1; i <= MOST_NUMBERED; i++) {
         const char *path;
+        bool made;
         TRY(arena_print(r->memory, &path, "runs/%s-%03d", model, i));
-        if (mkdir(path, 0777) == 0) {
+        TRY(folder_make(path, &made));
+        if (made) {
             r->directory = path;
             return lock_directory(r);
         }
-        if (errno != EEXIST)
-            return fail_directory(path);
     }
     return status_fail(STATUS_FAILED, "runs/%s-%d is there already: name a directory with --run",
                        model, MOST_NUMBERED);
@@ -90,7 +73,7 @@ static enum status take_directory(run_record *r)
     struct stat about;
     r->directory = r->options.directory;
     if (r->options.root) {
-        TRY(run_record_make_directories(r->directory, &r->made));
+        TRY(folder_make(r->directory, &r->made));
         TRY(lock_directory(r));
     }
     /* All processes look, so that all end; the file comes once all are there. */
@@ -120,10 +103,16 @@ failed:
     return st;
 }
 
-void run_record_warn(run_record *r, const char *name)
+static void warn_incomplete(void)
 {
-    log_warn("%s/%s: cannot write: %s; the record of this run is incomplete", r->directory, name,
-             strerror(errno));
+    log_warn("%s; the record of this run is incomplete", status_message());
+    status_clear();
+}
+
+static void warn_events(const run_record *r)
+{
+    log_warn("%s/%s: cannot write: %s; the record of this run is incomplete", r->directory,
+             REPORT_EVENTS, strerror(errno));
 }
 
 void run_record_destroy(run_record *r)
@@ -131,7 +120,7 @@ void run_record_destroy(run_record *r)
     if (!r)
         return;
     if (r->events && fclose(r->events) != 0 && r->writes)
-        run_record_warn(r, REPORT_EVENTS);
+        warn_events(r);
     if (r->made && !r->writes)
         (void)rmdir(r->directory); /* succeeds where nothing is in it */
     unlock(r);
@@ -163,19 +152,17 @@ const char *run_record_trace(const run_record *r)
     return r->trace;
 }
 
-static bool copy_file(const char *from_path, const char *to_path)
+static enum status copy_from(FILE *to, void *path)
 {
     char bytes[16384];
-    FILE *from = fopen(from_path, "r"), *to = from ? fopen(to_path, "w") : NULL;
-    bool well = to != NULL;
-    for (size_t n; well && (n = fread(bytes, 1, sizeof bytes, from)) > 0;)
-        well = fwrite(bytes, 1, n, to) == n;
-    well = well && !ferror(from);
-    if (to)
-        well = fclose(to) == 0 && well;
-    if (from)
-        (void)fclose(from);
-    return well;
+    FILE *from = fopen(path, "r");
+    if (!from)
+        return status_fail(STATUS_FAILED, "%s: cannot open: %s", (char *)path, strerror(errno));
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, from)) > 0;)
+        (void)fwrite(bytes, 1, n, to);
+    bool well = !ferror(from);
+    (void)fclose(from);
+    return well ? STATUS_OK : status_fail(STATUS_FAILED, "%s: cannot read", (char *)path);
 }
 
 /* No link: the next run with the same --trace writes into that very file. */
@@ -184,19 +171,30 @@ void run_record_copy_trace(run_record *r, const char *path)
     struct stat about;
     if (!r->writes || lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
         return; /* bytes in a pipe are gone */
-    const char *path_new = run_record_path(r, REPORT_TRACE ".new");
-    if (!copy_file(path, path_new) || rename(path_new, run_record_path(r, REPORT_TRACE)) != 0)
-        run_record_warn(r, REPORT_TRACE);
+    if (whole_file_write(run_record_path(r, REPORT_TRACE), copy_from, (void *)(uintptr_t)path) !=
+        STATUS_OK)
+        warn_incomplete();
 }
 
 /* ---- the files ---- */
 
+static enum status put_json(FILE *f, void *value)
+{
+    /* The stream keeps the error. */
+    (void)json_dumpf(value, f, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS));
+    return STATUS_OK;
+}
+
 void run_record_put(run_record *r, const char *name, json_t *value)
 {
     const char *path = run_record_path(r, name);
-    errno = value ? 0 : EILSEQ; /* a path in it that is no UTF-8 */
-    if (!value || json_dump_file(value, path, JSON_INDENT(1) | JSON_REAL_PRECISION(REAL_DIGITS)))
-        run_record_warn(r, name);
+    enum status st;
+    if (value)
+        st = whole_file_write(path, put_json, value);
+    else
+        st = status_fail(STATUS_FAILED, "%s: cannot write: a path in it is not UTF-8", path);
+    if (st != STATUS_OK)
+        warn_incomplete();
     json_decref(value);
 }
 
@@ -263,35 +261,34 @@ static bool is_kept(const char *line, int64_t first_step)
     return kept;
 }
 
-static bool copy_events(FILE *from, FILE *to, int64_t first_step)
+struct kept_events {
+    FILE *from;
+    const char *path;
+    int64_t first_step;
+};
+
+static enum status copy_events(FILE *to, void *user)
 {
-    char *line = NULL;
-    size_t size = 0;
-    bool well = true;
-    while (well && getline(&line, &size, from) > 0)
-        if (is_kept(line, first_step))
-            well = fputs(line, to) != EOF;
-    free(line);
-    return well && !ferror(from);
+    const struct kept_events *kept = user;
+    struct text_line line = {.file = kept->path};
+    enum status st;
+    while ((st = text_next_line(kept->from, &line)) == STATUS_OK && line.length > 0)
+        if (is_kept(line.text, kept->first_step))
+            (void)fputs(line.text, to);
+    free(line.text);
+    return st;
 }
 
 /* A run that was killed went on after its last checkpoint, and may have left half a line: these
  * steps are run again. */
-static enum status trim_events(run_record *r, const char *path, int64_t first_step)
+static enum status trim_events(const char *path, int64_t first_step)
 {
-    const char *path_new;
-    FILE *from = fopen(path, "r");
-    if (!from)
+    struct kept_events kept = {fopen(path, "r"), path, first_step};
+    if (!kept.from)
         return STATUS_OK; /* nothing was recorded before */
-    enum status st = arena_print(r->memory, &path_new, "%s.new", path);
-    FILE *to = st == STATUS_OK ? fopen(path_new, "w") : NULL;
-    bool well = to && copy_events(from, to, first_step);
-    (void)fclose(from);
-    if (to)
-        well = fclose(to) == 0 && well;
-    if (!well || rename(path_new, path) != 0)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
-    return STATUS_OK;
+    enum status st = whole_file_write(path, copy_events, &kept);
+    (void)fclose(kept.from);
+    return st;
 }
 
 /* Candidates, prediction and trace of the run so far need not hold for the run as it goes on, and
@@ -310,7 +307,7 @@ static enum status begin(run_record *r, const struct run_record_about *a)
         TRY(number_directory(r, a->info->model));
     const char *path = run_record_path(r, REPORT_EVENTS);
     if (a->info->resumed)
-        TRY(trim_events(r, path, a->info->first_step));
+        TRY(trim_events(path, a->info->first_step));
     r->events = fopen(path, a->info->resumed ? "a" : "w");
     if (!r->events)
         return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(errno));
@@ -342,6 +339,6 @@ void run_record_event(run_record *r, const json_t *value)
     if (json_dumpf(value, r->events, JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS)) == 0 &&
         fputc('\n', r->events) != EOF)
         return;
-    run_record_warn(r, REPORT_EVENTS);
+    warn_events(r);
     r->writes = false;
 }

@@ -40,9 +40,6 @@ struct run_record_options {
 enum status run_record_create(const struct run_record_options *options, run_record **out) MUST_USE;
 void run_record_destroy(run_record *r); /* NULL is fine; removes a directory in which nothing is */
 
-/* A directory and those above it, as mkdir -p does; `made`: it was not there. */
-enum status run_record_make_directories(const char *path, bool *made) MUST_USE;
-
 /* Whether the directory was removed or renamed while the run wrote there. */
 bool run_record_is_lost(const run_record *r);
 
@@ -63,8 +60,6 @@ void run_record_begin(run_record *r, const struct run_record_about *about);
 
 /* Writes one more of its files; gives the value up. */
 void run_record_put(run_record *r, const char *name, json_t *value);
-/* Says that the file could not be written. */
-void run_record_warn(run_record *r, const char *name);
 
 /* The trace went elsewhere (--trace): it belongs to the record, too. */
 void run_record_copy_trace(run_record *r, const char *path);

@@ -1,7 +1,8 @@
 #include "runtime/safetensors.h"
 
+#include "base/whole_file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,27 +15,23 @@ enum { LENGTH_BYTES = 8 };
 
 struct safetensors_writer {
     char *path;
-    int fd; /* -1: finished */
+    whole_file *file; /* NULL: finished */
     int n_entries, n_put;
     int64_t *entry_bytes;
     int64_t n_bytes;
     XXH64_state_t hash;
 };
 
-static enum status fail_writing(const safetensors_writer *w, const char *what)
-{
-    return status_fail(STATUS_FAILED, "%s: cannot %s: %s", w->path, what, strerror(errno));
-}
-
 static enum status write_bytes(safetensors_writer *w, const void *from, int64_t n_bytes)
 {
+    int fd = whole_file_descriptor(w->file);
     (void)XXH64_update(&w->hash, from, (size_t)n_bytes);
     for (int64_t done = 0; done < n_bytes;) {
-        ssize_t n = write(w->fd, (const char *)from + done, (size_t)(n_bytes - done));
+        ssize_t n = write(fd, (const char *)from + done, (size_t)(n_bytes - done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return fail_writing(w, "write");
+            return status_fail(STATUS_FAILED, "%s: cannot write: %s", w->path, strerror(errno));
         done += n;
     }
     w->n_bytes += n_bytes;
@@ -117,8 +114,7 @@ static safetensors_writer *create(const char *path, int n_entries)
         free(entry_bytes);
         return NULL;
     }
-    *w = (safetensors_writer){
-        .path = copy, .fd = -1, .n_entries = n_entries, .entry_bytes = entry_bytes};
+    *w = (safetensors_writer){.path = copy, .n_entries = n_entries, .entry_bytes = entry_bytes};
     (void)XXH64_reset(&w->hash, 0);
     return w;
 }
@@ -130,10 +126,7 @@ enum status safetensors_writer_open(const char *path, const struct safetensors_e
     safetensors_writer *w = create(path, n_entries);
     if (!w)
         return status_no_memory(sizeof *w);
-    enum status st = STATUS_OK;
-    w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        st = fail_writing(w, "create");
+    enum status st = whole_file_open(path, &w->file);
     if (st == STATUS_OK)
         st = write_header(w, entries, metadata);
     if (st != STATUS_OK) {
@@ -158,15 +151,9 @@ enum status safetensors_writer_finish(safetensors_writer *w, struct safetensors_
     if (w->n_put != w->n_entries)
         return status_fail(STATUS_FAILED, "%s: %d of %d tensors were written", w->path, w->n_put,
                            w->n_entries);
-    if (fsync(w->fd) != 0)
-        return fail_writing(w, "synchronise");
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0) {
-        enum status st = fail_writing(w, "close");
-        (void)unlink(w->path);
-        return st;
-    }
+    whole_file *file = w->file;
+    w->file = NULL;
+    TRY(whole_file_end(file, STATUS_OK));
     *out = (struct safetensors_sum){w->n_bytes, XXH64_digest(&w->hash)};
     return STATUS_OK;
 }
@@ -175,10 +162,7 @@ void safetensors_writer_close(safetensors_writer *w)
 {
     if (!w)
         return;
-    if (w->fd >= 0) {
-        (void)close(w->fd);
-        (void)unlink(w->path);
-    }
+    whole_file_drop(w->file);
     free(w->entry_bytes);
     free(w->path);
     free(w);

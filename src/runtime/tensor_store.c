@@ -17,7 +17,7 @@ static enum status write_tensor(void *holder, int param, enum executor_tensor wh
 
 struct tensor_store tensor_store_of_executor(executor *e)
 {
-    return (struct tensor_store){read_tensor, write_tensor, e};
+    return (struct tensor_store){.read = read_tensor, .write = write_tensor, .holder = e};
 }
 
 enum status tensor_store_alloc_scratch(const struct graph *graph, float **out)

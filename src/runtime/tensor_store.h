@@ -18,6 +18,13 @@ struct tensor_store {
     enum status (*read)(void *holder, int param, enum executor_tensor which, float *to);
     enum status (*write)(void *holder, int param, enum executor_tensor which, const float *from);
     void *holder;
+    /* Asynchronous servers let each worker go on with the weights as they were at its last turn:
+     * whole copies by worker, 0 <= worker < n_workers, of those weights that has_copy. 0: there
+     * are none. Writing a weight replaces all copies. */
+    int n_workers;
+    bool (*has_copy)(void *holder, int param, int worker);
+    enum status (*read_copy)(void *holder, int param, int worker, float *to);
+    enum status (*write_copy)(void *holder, int param, int worker, const float *from);
 };
 
 /* Of an executor that holds every parameter whole. */

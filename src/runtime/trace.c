@@ -1,14 +1,13 @@
 #include "runtime/trace.h"
 
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "program/timeline.h"
 #include "runtime/crew_parts.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- keeping ---- */
 
@@ -161,30 +160,31 @@ static enum status write_all(FILE *f, void *user)
     return STATUS_OK;
 }
 
+static void warn_aside(void)
+{
+    log_warn("%s; this run has no trace", status_message());
+    status_clear();
+}
+
 /* Without a file to write to, too: the other processes hand over their times all the same. */
 static enum status write_aside(crew *c, const char *path)
 {
-    FILE *f = fopen(path, "w"), *to = f;
-    int why = f ? 0 : errno;
-    if (!to)
-        to = fopen("/dev/null", "w");
-    if (!to)
-        return status_fail(STATUS_FAILED, "%s: cannot write: %s", path, strerror(why));
-    enum status st = write_all(to, c);
-    errno = 0;
-    bool failed = ferror(to) != 0;
-    if (fclose(to) != 0 || failed) {
-        why = errno ? errno : EIO;
-        (void)unlink(path); /* half of it is no trace */
+    whole_file *f;
+    if (whole_file_open(path, &f) != STATUS_OK) {
+        warn_aside();
+        TRY(whole_file_open("/dev/null", &f));
     }
-    if (st == STATUS_OK && why)
-        log_warn("%s: cannot write: %s; this run has no trace", path, strerror(why));
+    enum status st = write_all(whole_file_stream(f), c);
+    if (st != STATUS_OK)
+        whole_file_drop(f);
+    else if (whole_file_end(f, STATUS_OK) != STATUS_OK)
+        warn_aside();
     return st;
 }
 
 static enum status write_root(crew *c, const char *path, bool aside)
 {
-    return aside ? write_aside(c, path) : timeline_write_file(path, write_all, c);
+    return aside ? write_aside(c, path) : whole_file_write(path, write_all, c);
 }
 
 enum status trace_write(crew *c, const char *path, bool aside)

@@ -83,6 +83,7 @@ static enum status check_options(const struct trainer_options *o)
     TRY(check_least("evaluation batch", o->eval_batch, 0));
     TRY(check_least("epochs", o->epochs, 0));
     TRY(check_least("steps", o->max_steps, 0));
+    TRY(check_least("epochs of the schedule", o->schedule_epochs, 0));
     TRY(check_least("data limit", o->data_limit, 0));
     if (o->threads < 0 || o->threads > BACKEND_MAX_THREADS)
         return status_fail(STATUS_USAGE, "threads is %d, it must be 0 to %d", o->threads,
@@ -102,7 +103,21 @@ static enum status check_options(const struct trainer_options *o)
         return status_fail(STATUS_USAGE, "without a number of epochs or steps there is no end");
     if (o->resume && !o->checkpoint)
         return status_fail(STATUS_USAGE, "to resume, the checkpoint must be named");
+    if (o->resume && o->overwrite)
+        return status_fail(STATUS_USAGE, "to resume goes on from the checkpoint, to overwrite "
+                                         "begins anew: choose one");
     return check_rule(&o->rule);
+}
+
+/* Files are the root's. */
+static enum status take_checkpoint_place(trainer *t)
+{
+    const struct trainer_options *o = &t->options;
+    TRY(checkpoint_make_place(t->checkpoint));
+    TRY(checkpoint_lock(t->checkpoint, &t->lock));
+    if (!o->resume && !o->overwrite && checkpoint_exists(t->checkpoint))
+        return checkpoint_refuse_overwrite(t->checkpoint);
+    return STATUS_OK;
 }
 
 static enum status set_checkpoint(trainer *t)
@@ -118,7 +133,7 @@ static enum status set_checkpoint(trainer *t)
                            name);
     memcpy(t->checkpoint, name, length);
     t->checkpoint[length] = '\0';
-    return t->info.root ? checkpoint_check_place(t->checkpoint) : STATUS_OK;
+    return t->info.root ? take_checkpoint_place(t) : STATUS_OK;
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -132,7 +147,10 @@ static void count_steps(trainer *t)
     if (__builtin_mul_overflow(o->epochs, i->steps_per_epoch, &all))
         all = INT64_MAX;
     i->steps_total = o->epochs ? int64_min(all, most) : o->max_steps;
-    t->schedule_steps = o->epochs ? all : o->max_steps;
+    i->schedule_steps = o->epochs ? all : o->max_steps;
+    if (o->schedule_epochs &&
+        __builtin_mul_overflow(o->schedule_epochs, i->steps_per_epoch, &i->schedule_steps))
+        i->schedule_steps = INT64_MAX;
 }
 
 static enum status open_train_data(trainer *t)
@@ -310,6 +328,7 @@ static enum status prepare(trainer *t)
 static enum status build(trainer *t)
 {
     t->info.root = !t->options.process || t->options.process->rank == 0;
+    TRY(arena_create(&t->memory));
     TRY(crew_agree(t->options.process, prepare(t)));
     TRY(create_crew(t));
     size_t n = (size_t)t->window;
@@ -351,6 +370,8 @@ void trainer_destroy(trainer *t)
     free(t->step_states);
     free(t->step_rules);
     free(t->results);
+    lock_file_release(t->lock);
+    arena_destroy(t->memory);
     free(t);
 }
 

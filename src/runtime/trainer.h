@@ -74,7 +74,8 @@ struct trainer_options {
     struct update_rule rule; /* default SGD 0.01, momentum 0.9, weight decay 5e-4; AdamW's betas 0.9
                                 and 0.999, epsilon 1e-8; rule.step is ignored */
     struct schedule schedule; /* default constant; its end is the end of the last epoch, or
-                                 max_steps where epochs is 0 */
+                                 max_steps where epochs is 0, unless this says otherwise: */
+    int64_t schedule_epochs;  /* 0 (default): as above */
 
     bool evaluate;      /* after each epoch, and at the end; default true; needs a test split */
     int64_t eval_batch; /* 0 (default): as batch */
@@ -82,10 +83,11 @@ struct trainer_options {
     const char *weights; /* a .safetensors file to start from; NULL (default): initialise */
 
     /* A checkpoint is saved at the end, when asked to stop, and as said below. */
-    const char *checkpoint;     /* NAME of checkpoint.h; NULL (default): none; ".json" at its end is
-                                   dropped */
-    bool resume;                /* go on from the checkpoint, if there is one */
-    bool checkpoint_each_epoch; /* default true */
+    const char *checkpoint; /* NAME of checkpoint.h; NULL (default): none; ".json" at its end is
+                               dropped */
+    bool resume;            /* go on from the checkpoint, if there is one */
+    bool overwrite;         /* else a checkpoint that is there, and not gone on from, is an error */
+    bool checkpoint_each_epoch;     /* default true */
     int64_t checkpoint_every_steps; /* 0 (default): no */
     double checkpoint_every_s;      /* 0 (default): no */
 };
@@ -104,8 +106,9 @@ struct trainer_info {
     int64_t n_train, n_test; /* n_test 0: no evaluation */
     int64_t n_parameters;
     int64_t steps_per_epoch, steps_total;
-    int64_t memory_bytes; /* all slabs of the largest worker */
-    int64_t bytes_moved;  /* by all workers, in a step */
+    int64_t schedule_steps; /* at which the learning rate's schedule ends */
+    int64_t memory_bytes;   /* all slabs of the largest worker */
+    int64_t bytes_moved;    /* by all workers, in a step */
     int workers;
     const char *plan;          /* its name */
     const struct graph *graph; /* of a training step */

@@ -3,6 +3,7 @@
 #ifndef CLEAVE_RUNTIME_TRAINER_PARTS_H
 #define CLEAVE_RUNTIME_TRAINER_PARTS_H
 
+#include "base/arena.h"
 #include "runtime/checkpoint.h"
 #include "runtime/crew.h"
 #include "runtime/trainer.h"
@@ -15,6 +16,9 @@ enum { STEP_TIMES = 4096 };
 struct trainer {
     struct trainer_options options;
     char checkpoint[PATH_MAX]; /* "": none */
+    lock_file *lock;           /* on it; the root's */
+    arena *memory;             /* of the subject */
+    struct checkpoint_subject subject;
     struct trainer_info info;
 
     dataset *train_set, *test_set;
@@ -25,7 +29,6 @@ struct trainer {
     struct plan *own_plan; /* where the options hold none */
     crew *crew;
 
-    int64_t schedule_steps;        /* where the schedule ends */
     struct checkpoint_state state; /* where the run stands */
     int64_t saved_step, saved_epoch, saved_at_ns;
     int64_t evaluated_step; /* steps done when the last evaluation was made; -1: none was */

@@ -78,7 +78,7 @@ static void set_steps(trainer *t, int n_steps)
         *rule = o->rule;
         rule->step = number + 1;
         rule->learning_rate = schedule_rate(&o->schedule, rule->learning_rate, number,
-                                            t->info.steps_per_epoch, t->schedule_steps);
+                                            t->info.steps_per_epoch, t->info.schedule_steps);
         t->step_states[s] = (struct step_state){o->seed, (uint32_t)(number + 1)};
     }
 }
@@ -162,14 +162,16 @@ static enum status run_steps(trainer *t, const struct listener *to)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* Gives the running statistics that are saved, the first holder's, to all holders. */
-static enum status share_statistics(const struct tensor_store *tensors, void *user)
+/* Gives the tensors that are saved to all holders: the running statistics of the first holder, and
+ * with asynchronous servers their weights. */
+static enum status share_saved(const struct tensor_store *tensors, void *user)
 {
-    const struct graph *graph = user;
+    const trainer *t = user;
+    const struct graph *graph = t->graphs[CREW_TRAIN];
     float *scratch;
     enum status st = tensor_store_alloc_scratch(graph, &scratch);
     for (int i = 0; st == STATUS_OK && i < graph->n_params; i++) {
-        if (graph->params[i].spec.trained)
+        if (graph->params[i].spec.trained && !t->plan->asynchronous)
             continue;
         st = tensors->read(tensors->holder, i, TENSOR_WEIGHT, scratch);
         if (st == STATUS_OK)
@@ -179,13 +181,15 @@ static enum status share_statistics(const struct tensor_store *tensors, void *us
     return st;
 }
 
-static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_correct)
+/* *stops: it was asked to end before all batches were tested. */
+static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_correct, bool *stops)
 {
     const struct trainer_info *i = &t->info;
     struct step_state state = {t->options.seed, (uint32_t)t->state.step};
     struct progress progress = {0};
+    *stops = false;
     if (plan_norms_by_worker(t->plan))
-        TRY(crew_with_tensors(t->crew, share_statistics, t->graphs[CREW_TRAIN]));
+        TRY(crew_with_tensors(t->crew, share_saved, t));
     TRY(crew_start_epoch(t->crew, CREW_EVAL, 0, 0));
     for (int64_t done = 0; done < i->n_test;) {
         struct crew_result result;
@@ -199,10 +203,24 @@ static enum status evaluate_batches(trainer *t, double *loss_sum, int64_t *n_cor
         if (i->root)
             progress_show(&progress, (double)done / (double)i->n_test, "testing after step %lld",
                           (long long)t->state.step);
-        if (stop_signal(t))
-            return stop_and_save(t);
+        *stops = stop_signal(t) != 0;
+        if (*stops)
+            return STATUS_OK;
     }
     return STATUS_OK;
+}
+
+/* With the weights that are saved. The workers of asynchronous servers train with older copies of
+ * their own, which they get back. */
+static enum status evaluate_saved(trainer *t, double *loss_sum, int64_t *n_correct)
+{
+    bool stops;
+    if (t->plan->asynchronous)
+        TRY(crew_keep_weights(t->crew));
+    TRY(evaluate_batches(t, loss_sum, n_correct, &stops));
+    if (t->plan->asynchronous)
+        TRY(crew_put_back_weights(t->crew));
+    return stops ? stop_and_save(t) : STATUS_OK;
 }
 
 /* Fills the result into t->done, unless there is no test split or it is known already. */
@@ -212,7 +230,7 @@ static enum status evaluate(trainer *t)
     int64_t n_correct = 0;
     if (t->info.n_test == 0 || t->evaluated_step == t->state.step)
         return STATUS_OK;
-    enum status st = evaluate_batches(t, &loss_sum, &n_correct);
+    enum status st = evaluate_saved(t, &loss_sum, &n_correct);
     if (st == STATUS_STOPPED)
         return st;
     if (st != STATUS_OK) {

@@ -5,9 +5,29 @@
 #include "runtime/initialise.h"
 #include "runtime/trainer_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the first state ------------------------------------------------------------------------- */
+
+static enum status describe_subject(trainer *t)
+{
+    const struct dataset_info *d = &t->info.data;
+    struct checkpoint_subject *s = &t->subject;
+    char name[CHECKPOINT_NAME_BYTES];
+    const char **names;
+    s->form = d->form == DATASET_FORM_SMALL ? "small" : "large";
+    s->n_channels = dataset_get_normalisation(t->train_set, &s->mean, &s->std);
+    if (!dataset_has_class_names(t->train_set))
+        return STATUS_OK;
+    TRY(arena_alloc_array(t->memory, (size_t)d->classes, sizeof *names, &names));
+    for (int i = 0; i < d->classes; i++)
+        TRY(arena_copy_text(t->memory, dataset_class_name(t->train_set, i, name, sizeof name),
+                            &names[i]));
+    s->names = names;
+    s->n_names = d->classes;
+    return STATUS_OK;
+}
 
 static enum status describe_run(trainer *t)
 {
@@ -26,23 +46,66 @@ static enum status describe_run(trainer *t)
                                    .drop_probability =
                                        o->drop_probability < 0 ? -1 : o->drop_probability,
                                    .rule = o->rule,
-                                   .schedule = o->schedule};
+                                   .schedule = o->schedule,
+                                   .schedule_steps = i->schedule_steps};
     if (strlen(o->model) >= sizeof s->model || strlen(o->data) >= sizeof s->data)
         return status_fail(STATUS_USAGE, "the name of the model or the dataset is too long");
     memcpy(s->model, o->model, strlen(o->model));
     memcpy(s->data, o->data, strlen(o->data));
-    return *t->checkpoint ? checkpoint_check_state(t->checkpoint, s) : STATUS_OK;
+    TRY(describe_subject(t));
+    return *t->checkpoint ? checkpoint_check_state(t->checkpoint, s, &t->subject) : STATUS_OK;
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
+
+/* Where it stands must be a place of this run: the data, the batch and so the epochs are the same.
+ */
+static enum status check_position(const trainer *t, const struct checkpoint_state *saved)
+{
+    const struct trainer_info *i = &t->info;
+    int64_t steps;
+    bool sound = saved->position <= i->steps_per_epoch && saved->n_seen <= i->n_train &&
+                 !__builtin_mul_overflow(saved->epoch, i->steps_per_epoch, &steps) &&
+                 !__builtin_add_overflow(steps, saved->position, &steps) && steps == saved->step;
+    if (sound)
+        return STATUS_OK;
+    return status_fail(STATUS_FAILED,
+                       "%s.json: corrupt: step %lld is not batch %lld of epoch %lld, with %lld "
+                       "samples seen, where an epoch has %lld batches and %lld samples",
+                       t->checkpoint, (long long)saved->step, (long long)saved->position,
+                       (long long)saved->epoch, (long long)saved->n_seen,
+                       (long long)i->steps_per_epoch, (long long)i->n_train);
+}
+
+/* A run that is lengthened has a longer schedule, and another rate at the step where it goes on. */
+static void tell_schedule(const trainer *t, const struct checkpoint_state *saved)
+{
+    const struct trainer_options *o = &t->options;
+    const struct trainer_info *i = &t->info;
+    if (o->schedule.kind != SCHEDULE_COSINE || saved->schedule_steps == 0 ||
+        saved->schedule_steps == i->schedule_steps)
+        return;
+    double was = schedule_rate(&o->schedule, o->rule.learning_rate, saved->step, i->steps_per_epoch,
+                               saved->schedule_steps);
+    double is = schedule_rate(&o->schedule, o->rule.learning_rate, saved->step, i->steps_per_epoch,
+                              i->schedule_steps);
+    char keep[80] = "";
+    if (saved->schedule_steps % i->steps_per_epoch == 0)
+        (void)snprintf(keep, sizeof keep, " (--schedule-epochs %lld keeps the former length)",
+                       (long long)(saved->schedule_steps / i->steps_per_epoch));
+    log_warn(
+        "%s.json: the schedule was %lld steps long, it goes on with %lld: the learning rate of "
+        "the next step is %.4g, and would have been %.4g%s",
+        t->checkpoint, (long long)saved->schedule_steps, (long long)i->schedule_steps, is, was,
+        keep);
+}
 
 static enum status take_checkpoint(trainer *t, checkpoint *c, const struct tensor_store *tensors)
 {
     TRY(checkpoint_match(c, &t->state));
     const struct checkpoint_state *saved = checkpoint_get_state(c);
-    if (saved->position > t->info.steps_per_epoch)
-        return status_fail(STATUS_FAILED, "%s.json: batch %lld of an epoch of %lld", t->checkpoint,
-                           (long long)saved->position, (long long)t->info.steps_per_epoch);
+    TRY(check_position(t, saved));
+    tell_schedule(t, saved);
     TRY(checkpoint_read(c, t->graphs[CREW_TRAIN], tensors));
     t->state.step = saved->step;
     t->state.epoch = saved->epoch;
@@ -66,11 +129,8 @@ static enum status resume(trainer *t, const struct tensor_store *tensors)
 static enum status read_state(const struct tensor_store *tensors, void *user)
 {
     trainer *t = user;
-    bool there = *t->checkpoint && checkpoint_exists(t->checkpoint);
-    if (t->options.resume && there)
+    if (t->options.resume && checkpoint_exists(t->checkpoint))
         return resume(t, tensors);
-    if (there)
-        log_warn("%s.json: the checkpoint of an earlier run will be replaced", t->checkpoint);
     if (t->options.weights)
         return checkpoint_load_weights(t->options.weights, t->graphs[CREW_TRAIN], tensors);
     return STATUS_OK;
@@ -111,7 +171,7 @@ enum status trainer_set_state(trainer *t)
 static enum status save_state(const struct tensor_store *tensors, void *user)
 {
     const trainer *t = user;
-    return checkpoint_save(t->checkpoint, &t->state, t->graphs[CREW_TRAIN], tensors);
+    return checkpoint_save(t->checkpoint, &t->state, &t->subject, t->graphs[CREW_TRAIN], tensors);
 }
 
 enum status trainer_save(trainer *t)
@@ -133,7 +193,8 @@ struct weights_file {
 static enum status save_weights(const struct tensor_store *tensors, void *user)
 {
     const struct weights_file *to = user;
-    return checkpoint_save_weights(to->path, to->trainer->graphs[CREW_TRAIN], tensors);
+    return checkpoint_save_weights(to->path, &to->trainer->subject, to->trainer->graphs[CREW_TRAIN],
+                                   tensors);
 }
 
 enum status trainer_save_weights(trainer *t, const char *path)

@@ -66,5 +66,11 @@ static int build(graph_builder *b, const struct network *self)
     return network_add_pooled_head(b, "fc", x, 0.2);
 }
 
-const struct network network_googlenet = {"googlenet", "GoogLeNet: nine blocks of four branches",
-                                          build, NULL, NETWORK_SGD_RATE};
+/* As torchvision fills it. Its normal numbers are cut at +-2, 200 deviations away. */
+static const struct network_init init = {
+    .conv = {.weight = INIT_NORMAL, .bias = INIT_ZERO, .deviation = 0.01},
+    .linear = {.weight = INIT_NORMAL, .bias = INIT_KAIMING_UNIFORM, .deviation = 0.01},
+};
+
+const struct network network_googlenet = {
+    "googlenet", "GoogLeNet: nine blocks of four branches", build, NULL, NETWORK_SGD_RATE, &init};

@@ -153,6 +153,15 @@ static int build(graph_builder *b, const struct network *self)
     return network_add_pooled_head(b, "fc", x, 0.5);
 }
 
+/* As torchvision fills it. Its normal numbers are cut at +-2, 20 deviations away. */
+static const struct network_init init = {
+    .conv = {.weight = INIT_NORMAL, .bias = INIT_ZERO, .deviation = 0.1},
+    .linear = {.weight = INIT_NORMAL, .bias = INIT_KAIMING_UNIFORM, .deviation = 0.1},
+};
+
 const struct network network_inceptionv3 = {"inceptionv3",
                                             "Inception-v3: eleven blocks of three or four branches",
-                                            build, NULL, NETWORK_SGD_RATE};
+                                            build,
+                                            NULL,
+                                            NETWORK_SGD_RATE,
+                                            &init};

@@ -113,6 +113,16 @@ static int build(graph_builder *b, const struct network *self)
     return graph_builder_variant(b)->small_form ? build_small(b) : build_large(b);
 }
 
+/* As torchvision fills it; of a depthwise convolution all outputs count, too. */
+static const struct network_init init = {
+    .conv = {.weight = INIT_KAIMING_NORMAL, .bias = INIT_ZERO, .by_outputs = true},
+    .linear = {.weight = INIT_NORMAL, .bias = INIT_ZERO, .deviation = 0.01},
+};
+
 const struct network network_mobilenetv2 = {
-    "mobilenetv2", "MobileNetV2: inverted residual blocks, depthwise convolutions", build, NULL,
-    NETWORK_SGD_RATE};
+    "mobilenetv2",
+    "MobileNetV2: inverted residual blocks, depthwise convolutions",
+    build,
+    NULL,
+    NETWORK_SGD_RATE,
+    &init};

@@ -10,7 +10,7 @@
  *     }
  *
  *     const struct network network_softmax = {"softmax", "one linear layer", build, NULL,
- *                                             NETWORK_SGD_RATE};
+ *                                             NETWORK_SGD_RATE, NULL};
  */
 #ifndef CLEAVE_MODEL_NETWORKS_NETWORKS_H
 #define CLEAVE_MODEL_NETWORKS_NETWORKS_H

@@ -72,7 +72,15 @@ static int build(graph_builder *b, const struct network *self)
 
 static const struct layout vgg11 = {{1, 1, 2, 2, 2}}, vgg16 = {{2, 2, 3, 3, 3}};
 
-const struct network network_vgg11 = {"vgg11", "VGG-11: 3x3 convolutions in five blocks", build,
-                                      &vgg11, 0.01};
-const struct network network_vgg16 = {"vgg16", "VGG-16: 3x3 convolutions in five blocks", build,
-                                      &vgg16, 0.01};
+/* As torchvision fills it. torchvision has no small form: with these weights, without batch norm
+ * and with few input channels, its activations are so small that it does not begin to learn. */
+static const struct network_init init = {
+    .conv = {.weight = INIT_KAIMING_NORMAL, .bias = INIT_ZERO, .by_outputs = true},
+    .linear = {.weight = INIT_NORMAL, .bias = INIT_ZERO, .deviation = 0.01},
+    .large_only = true,
+};
+
+const struct network network_vgg11 = {
+    "vgg11", "VGG-11: 3x3 convolutions in five blocks", build, &vgg11, 0.01, &init};
+const struct network network_vgg16 = {
+    "vgg16", "VGG-16: 3x3 convolutions in five blocks", build, &vgg16, 0.01, &init};
