@@ -1,6 +1,6 @@
 /* 06: how many workers are worth it? ResNet-50 on one to sixty-four H200: for each number the best
- * plan, how much faster it is than one worker, and what an epoch costs in worker-hours. The batch
- * stays the same, so at some point communication overtakes computation.
+ * plan for at most so many, how much faster it is than one worker, and what an epoch costs in
+ * worker-hours. The batch stays the same, so at some point communication overtakes computation.
  *
  *     cc 06-how-many-workers.c $(pkg-config --cflags --libs cleave) -o workers && ./workers
  */
@@ -28,16 +28,14 @@ int main(void)
     for (int workers = 1; workers <= 64; workers *= 4) {
         cleave_search *search;
         struct cleave_search_options options = cleave_search_defaults();
-        options.workers = workers;
-        options.fewer = false;     /* all of them, worth it or not */
-        options.named_only = true; /* the strategies alone: quicker */
+        options.workers = workers; /* at most */
         check(cleave_search_run(model, machine, &options, &search));
         const struct cleave_candidate *best =
             cleave_search_get_candidate(search, cleave_search_get_info(search)->best);
         one_s = workers == 1 ? best->step_s : one_s;
         printf("%7d %-20s %7.2f ms %6.2f %9.0f %% %12.3f\n", workers, best->name,
-               best->step_s * 1e3, one_s / best->step_s, 100 * one_s / best->step_s / workers,
-               best->epoch_s * workers / 3600);
+               best->step_s * 1e3, one_s / best->step_s, 100 * one_s / best->step_s / best->workers,
+               best->epoch_s * best->workers / 3600);
         cleave_search_destroy(search);
     }
     cleave_machine_destroy(machine);

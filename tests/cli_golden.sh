@@ -69,7 +69,7 @@ golden show-loops 0 mask_nothing show mlp --data fashion-mnist --loops
 golden plan 0 mask_search plan alexnet --data imagenet --machine 1x4:p100 --limit 600
 golden plan-nodes 0 mask_search plan lenet5 --machine 2x2:p100 --limit 600 --set fc1=n:2
 golden plan-workers 0 mask_search plan lenet5 --machine 1x4:p100 --limit 600 --workers 1..4
-golden plan-no-fit 3 mask_search plan vgg16 --data imagenet --batch 4096 --machine 1x1:p100 --named --limit 600
+golden plan-no-fit 3 mask_search plan vgg16 --data imagenet --batch 256 --machine 1x1:p100,memory=1GiB --named --limit 600
 golden predict 0 mask_nothing predict alexnet --data imagenet --workers 4 --plan owt --machine 2x2:p100
 golden predict-no-fit 3 mask_nothing predict vgg16 --data imagenet --batch 1024 --machine 1x4:p100
 golden machine 0 mask_nothing machine --machine 2x2:p100

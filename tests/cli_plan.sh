@@ -83,7 +83,7 @@ holds 'd["machine"] == "2x4:titanrtx"'
 refused 2 "give one of both" plan lenet5 --data mnist --nodes 2 --machine 1x4:p100
 
 # no profile, no GPU, many workers: soon
-run 0 plan resnet50 --data imagenet --machine 8x8:h200 --json
+run 0 plan alexnet --data imagenet --machine 8x8:h200 --json
 holds 'd["measured"] is False and d["workers"] == 64 and d["best"]'
 
 # ---- stopped on the way ----
@@ -121,6 +121,13 @@ run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --workers 1..1
 grep -qE '^workers +best plan +step +epoch +speed +worker-h +worth it$' stdout || fail "no table"
 [[ $(grep -cE '^ +(1|2|4|8|16)  ' stdout) -eq 5 ]] || fail "not five rows"
 says stdout "Worth paying for: "
+# more workers are never slower, and a row is the answer for so many
+slow=(plan lenet5 --machine 4x2:p100,inter=1GB/s)
+run 0 "${slow[@]}" --workers 1..8 --json
+holds 'all(a["step_s"] >= b["step_s"] for a, b in zip(d["points"], d["points"][1:]))'
+mv stdout study
+run 0 "${slow[@]}" --json
+holds '(lambda p: d["best"] == p["best"] and abs(p["step_s"] / [c["step_s"] for c in d["candidates"] if c["name"] == d["best"]][0] - 1) < 1e-6)([p for p in json.loads(open("study").read())["points"] if p["workers"] == 8][0])'
 run 0 plan alexnet --data imagenet --batch 512 --machine 4x4:p100 --workers 3..12 --named --json
 holds '[p["workers"] for p in d["points"]] == [3, 6, 12] and d["worth_workers"] in (3, 6, 12)'
 run 0 plan vgg16 --data imagenet --machine 1x4:p100 --batches 32,128 --named --json
@@ -146,6 +153,9 @@ says stderr "cleave: error: no plan fits into memory"
 run 3 plan vgg16 --data imagenet --batch 128 --machine 1x4:p100,memory=100MiB --json -o none.json
 holds 'd["best"] is None and d["limits"] is None and d["layers"] == []'
 [[ ! -e none.json ]] || fail "a plan in spite of it"
+# the plan that predict advises is found, with the test that has room beside it
+run 0 plan resnet152 --data highres --machine 1x1:gtx1080 --batch 512 --named --json
+holds '"m64" in d["best"] and d["eval_batch"] == 128'
 refused 2 "--workers '0' must be a whole number from 1" plan lenet5 --data mnist --machine 1x4:p100 --workers 0
 refused 2 "--workers '8..2'" plan lenet5 --data mnist --machine 1x4:p100 --workers 8..2
 refused 2 "--workers 5: 1x4:p100 has 4 devices" plan lenet5 --data mnist --machine 1x4:p100 --workers 5

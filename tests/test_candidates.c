@@ -22,11 +22,13 @@ struct desk {
     const char *slow;
     double slow_by, noise;
     int n_tried;
+    int n_again; /* predictions after the trial */
 };
 
 static enum status prepare(void *user, const struct plan *plan, struct predict_request *out)
 {
-    const struct desk *d = user;
+    struct desk *d = user;
+    d->n_again += d->n_tried > 0;
     *out = (struct predict_request){.graph = d->graph,
                                     .plan = plan,
                                     .machine = d->machine,
@@ -151,6 +153,7 @@ static void test_little_slower_than_data(void **state)
         struct candidate_set s = {.n = 2, .list = list, .data = 1};
         for (int k = 0; k < 2; k++) {
             list[k].plan = plans[k];
+            list[k].plain = true;
             list[k].state = CANDIDATE_CLOCKED;
             list[k].fits = list[k].checked = true;
             list[k].compute_s = list[k].step_s;
@@ -513,10 +516,11 @@ static void test_data_is_always_tried(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct desk d = {.slow = "fast", .slow_by = 2};
         struct candidate_request request = {.graph = g, .try_plans = try_plans, .user = &d};
-        struct candidate list[N] = {{.name = "fast", .step_s = 1},
-                                    {.name = "other", .step_s = 1.1, .needed_bytes = 40},
-                                    {.name = "large", .step_s = 1.15, .needed_bytes = 60},
-                                    {.name = "data", .step_s = 1.05, .needed_bytes = 30}};
+        struct candidate list[N] = {
+            {.name = "fast", .step_s = 1},
+            {.name = "other", .step_s = 1.1, .needed_bytes = 40},
+            {.name = "large", .step_s = 1.15, .needed_bytes = 60},
+            {.name = "data", .plain = true, .step_s = 1.05, .needed_bytes = 30}};
         struct candidate_set s = {.n = N, .list = list, .data = 3, .serial = -1, .best = 0};
         list[0].needed_bytes = (int64_t)(100 * table[i].best_share);
         for (int k = 0; k < N; k++) {
@@ -534,6 +538,58 @@ static void test_data_is_always_tried(void **state)
     }
     plan_destroy(plan);
     graph_destroy(g);
+}
+
+/* Memory has no room for one worker beside data parallelism: the trial, in which the clock's choice
+ * disappoints, is not used against it. */
+static void test_one_worker_without_a_trial(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    struct plan *plans[2];
+    struct graph *g = build("lenet5", 8);
+    assert_ok(plan_build("data", g, &(struct plan_request){.n_workers = 2}, &plans[0]));
+    assert_ok(plan_build("serial", g, &(struct plan_request){.n_workers = 1}, &plans[1]));
+    struct desk d = {.slow = "fast", .slow_by = 3};
+    struct candidate_request request = {.graph = g, .try_plans = try_plans, .user = &d};
+    struct candidate list[N] = {
+        {.name = "fast", .family = FAMILY_OWT, .step_s = 1, .needed_bytes = 30},
+        {.name = "serial", .plain = true, .step_s = 1.2, .needed_bytes = 60},
+        {.name = "data", .family = FAMILY_DATA, .plain = true, .step_s = 1.5, .needed_bytes = 30}};
+    struct candidate_set s = {.n = N, .list = list, .data = 2, .serial = 1};
+    for (int k = 0; k < N; k++) {
+        list[k].plan = plans[k == 1];
+        list[k].state = CANDIDATE_CLOCKED;
+        list[k].fits = list[k].checked = true;
+        list[k].limit_bytes = 100;
+    }
+    assert_ok(candidates_try(&request, &s));
+    assert_int_equal(d.n_tried, 2);
+    assert_true(list[1].tried_s <= 0 && list[2].tried_s > 0);
+    assert_string_equal(list[s.best].name, "serial");
+    plan_destroy(plans[0]);
+    plan_destroy(plans[1]);
+    graph_destroy(g);
+}
+
+/* A trial that is not within the error of a plan's costs: they are measured again. */
+static void test_doubt_after_a_trial(void **state)
+{
+    (void)state;
+    struct desk d;
+    struct candidate_set *s;
+    desk_open(&d, "lenet5", 64, "1x2:p100");
+    d.slow = "data";
+    d.slow_by = 3;
+    d.request.try_plans = try_plans;
+    d.request.measures_again = true;
+    d.request.named_only = true;
+    assert_ok(candidates_find(&d.request, &s));
+    assert_true(d.n_again > 0);
+    for (int i = 0; i < s->n; i++)
+        assert_int_equal(s->list[i].doubted_s > 0, strcmp(s->list[i].name, "data") == 0);
+    candidates_destroy(s);
+    desk_close(&d);
 }
 
 /* The clock's choice does not win where it is slow for real; data parallelism is always tried, and
@@ -706,7 +762,8 @@ static void test_estimates(void **state)
     struct candidate_list list = {0};
     desk_open(&d, "resnet18", 64, "2x2:p100,inter=1GB/s");
     assert_ok(arena_create(&list.memory));
-    assert_ok(candidates_list_named(&d.request, 4, &list));
+    assert_ok(candidates_list_simple(&d.request, 4, &list));
+    assert_ok(candidates_list_others(&d.request, 4, &list));
     assert_true(list.n > 20);
     for (int i = 0; i < list.n; i++) {
         struct plan_price e;
@@ -772,6 +829,8 @@ int main(void)
         cmocka_unit_test(test_finalists_where_none_is_near),
         cmocka_unit_test(test_behind_in_a_trial),
         cmocka_unit_test(test_data_is_always_tried),
+        cmocka_unit_test(test_one_worker_without_a_trial),
+        cmocka_unit_test(test_doubt_after_a_trial),
         cmocka_unit_test(test_trial_decides),
         cmocka_unit_test(test_margin_of_a_trial),
         cmocka_unit_test(test_stopped),

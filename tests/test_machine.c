@@ -129,6 +129,64 @@ static void test_measured_between_hosts(void **state)
     machine_destroy(m);
 }
 
+static double out_of_device(const struct machine *m)
+{
+    return m->links[m->device_out[0]].bytes_per_s;
+}
+
+static double out_of_node(const struct machine *m, int node)
+{
+    return m->links[m->node_out[node]].bytes_per_s;
+}
+
+/* What a string does not say is as nodes of the kind are sold, and the machine says so. */
+static void test_links_as_sold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double device, node;
+        const char *note; /* a part of it; NULL: there is none */
+    } cases[] = {
+        {"8x8:h200", 450e9, 400e9,
+         "links of h200 nodes as sold (DGX H200: NVSwitch, an adapter of"},
+        {"2x8:h100", 450e9, 400e9, "450 GB/s for each device, 400 GB/s for each node of 8"},
+        {"2x4:h100", 450e9, 200e9, "200 GB/s for each node of 4"},
+        {"2x8:a100-80", 300e9, 200e9, "DGX A100"},
+        {"2x8:a100-40", 300e9, 200e9, "DGX A100"},
+        {"2x8:v100", 150e9, 50e9, "DGX-1"},
+        {"4x1:v100", 150e9, 12.5e9, "12.5 GB/s for each node of 1"},
+        {"2x3:p100", 35e9, 25e9, "DGX-1"},
+        {"2x4:gtx1080", 11e9, 12.5e9,
+         "links of gtx1080 nodes: 11 GB/s for each device, 12.5 GB/s for each node of 4"},
+        {"8x8:h200,intra=380GB/s", 380e9, 400e9, "each GPU): 400 GB/s for each node of 8"},
+        {"8x8:h200,inter=12.5GB/s", 450e9, 12.5e9, "each GPU): 450 GB/s for each device"},
+        {"8x8:h200,intra=380GB/s,inter=100Gbit/s", 380e9, 12.5e9, NULL},
+        {"2x4:h200+h200+v100+v100,intra=1GB/s", 1e9, 112.5e9, "; v100 nodes as sold"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct machine *m = parse(cases[i].text), *rest;
+        assert_near(out_of_device(m) / cases[i].device, 1, 1e-9);
+        assert_near(out_of_node(m, 1) / cases[i].node, 1, 1e-9);
+        assert_that(cases[i].note ? strstr(m->links_note, cases[i].note) != NULL : !*m->links_note,
+                    "%s: '%s'", cases[i].text, m->links_note);
+        assert_ok(machine_without(m, "node0", &rest));
+        assert_string_equal(rest->links_note, m->links_note);
+        assert_round_trip(m);
+        machine_destroy(rest);
+        machine_destroy(m);
+    }
+    struct machine *m = parse("1x4:cpu");
+    assert_string_equal(m->links_note, "");
+    machine_destroy(m);
+    m = parse("hgx-h200");
+    assert_non_null(strstr(m->links_note, "links of h200 nodes as sold"));
+    machine_destroy(m);
+    m = parse("optcnn");
+    assert_string_equal(m->links_note, "");
+    machine_destroy(m);
+}
+
 static void test_string_limits(void **state)
 {
     (void)state;
@@ -619,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_string_defaults),
         cmocka_unit_test(test_string_groups),
         cmocka_unit_test(test_measured_between_hosts),
+        cmocka_unit_test(test_links_as_sold),
         cmocka_unit_test(test_string_limits),
         cmocka_unit_test(test_string_mistakes),
         cmocka_unit_test(test_golden),

@@ -476,12 +476,14 @@ static struct {
     const struct backend *real;
     double longer; /* every kernel takes so many times as long */
     bool naps;     /* because the core is another program's meanwhile */
+    int n_runs;
 } minute;
 
 static enum status run_in_a_minute(group *g, enum pass pass, stream *s,
                                    const struct group_args *args, const struct step_state *step)
 {
     int64_t start_ns = timer_now_ns();
+    minute.n_runs++;
     TRY(minute.real->group_run(g, pass, s, args, step));
     int64_t took_ns = timer_now_ns() - start_ns;
     int64_t until_ns = start_ns + (int64_t)(minute.longer * (double)took_ns);
@@ -520,9 +522,18 @@ static void test_a_bad_minute_does_not_stay(void **state)
     assert_ok(profile_measure(b.profile, &b.request, &result)); /* checked once in a process */
     assert_int_equal(result.n_measured, 0);
 
+    minute.n_runs = 0; /* unless something contradicts it */
+    b.request.how.again = true;
+    assert_ok(profile_measure(b.profile, &b.request, &result));
+    assert_true(minute.n_runs >= 3);
+    b.request.how.again = false;
+    bad_s = sum_costs(&b, &result.setting, 0, "measured again");
+
     minute.longer = 1;
+    minute.n_runs = 0;
     assert_ok(profile_measure(b.profile, &b.request, &result));
     assert_int_equal(result.n_measured, 0);
+    assert_int_equal(minute.n_runs, 0);
     b.request.how.look_only = true;
     assert_true(ask_again(&b, path, &result) == bad_s);
     b.request.how.look_only = false;

@@ -25,10 +25,10 @@ BAR = 0.10
 # that it chose; None: data parallelism.
 V100 = "v100,intra=10GB/s,inter=10Gbit/s"
 SLOW_LINKS = (("vgg16", 64, f"4x4:{V100}", (15, 1)), ("alexnet", 256, f"4x4:{V100}", (15, 1)),
-              ("vgg16", 64, "4x1:v100,inter=10Gbit/s", (3, 1)),
-              ("alexnet", 256, "4x1:v100,inter=10Gbit/s", (3, 1)),
+              ("vgg16", 64, "4x1:v100,intra=130GB/s,inter=10Gbit/s", (3, 1)),
+              ("alexnet", 256, "4x1:v100,intra=130GB/s,inter=10Gbit/s", (3, 1)),
               ("resnet50", 128, f"4x4:{V100}", None),
-              ("resnet50", 128, "4x1:v100,inter=10Gbit/s", None))
+              ("resnet50", 128, "4x1:v100,intra=130GB/s,inter=10Gbit/s", None))
 
 
 def plan(cleave, model, machine, batch, *more):

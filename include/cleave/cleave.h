@@ -370,8 +370,8 @@ struct cleave_search_options {
     bool allow_stale;  /* plans that train with older weights may win */
     bool named_only;   /* the strategies alone, nothing is searched for */
     int micro_batches; /* of pipelines; 0: several are tried */
-    double limit_s;    /* then the best so far; 0: 60 on this host, where it measures; else 5, or
-                          1.2 for 33 to 64 workers and more for more */
+    double limit_s; /* then the best so far; 0: 60 on this host, where it measures; else none, the
+                       work is limited, and the answer does not depend on this host */
     const struct cleave_predict_options *predict; /* how candidates are predicted; NULL: defaults */
     /* On this host the best few are then trained in turns for about so long, unless `measure` is
      * false or it was stopped; default 10, 0: they are not. Nobody is called back meanwhile. */
@@ -404,7 +404,7 @@ struct cleave_search_info {
     int fastest;   /* whatever its margin */
     int data;      /* plain data parallelism */
     int serial;    /* one worker; -1: it was not looked at */
-    bool complete; /* false: the time was up, or it was stopped */
+    bool complete; /* false: the time or its work was up, or it was stopped */
     double search_s;
     /* Why the best is as fast as it is. In its step: */
     int worker;                /* that computes longest */
@@ -415,6 +415,8 @@ struct cleave_search_info {
     const char *busiest_link;  /* NULL: none is used */
     double busiest_link_share; /* of the step that it carries something */
     int n_parts;               /* runs of layers that are cut alike (cleave_search_get_part) */
+    int64_t eval_batch; /* give a run of the best so many images in a step of its test: more do not
+                           fit; 0: as many as asked for do */
 };
 /* NULL for NULL. */
 CLEAVE_API const struct cleave_search_info *cleave_search_get_info(const cleave_search *search);

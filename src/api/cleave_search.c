@@ -44,10 +44,11 @@ static enum status fill_candidates(cleave_search *s, const struct chooser *c)
     return STATUS_OK;
 }
 
-static enum status fill_info(cleave_search *s)
+static enum status fill_info(cleave_search *s, const struct chooser *c)
 {
     const struct candidate_set *set = s->set;
     s->info = (struct cleave_search_info){.n_candidates = set->n,
+                                          .eval_batch = c->eval_batch,
                                           .best = set->best,
                                           .fastest = set->fastest,
                                           .data = set->data,
@@ -123,7 +124,7 @@ static enum status search_with(cleave_search *s, struct chooser *c)
 {
     TRY(chooser_find(c, c->n_workers, &s->set));
     TRY(chooser_refuse(c, s->set));
-    TRY(fill_info(s));
+    TRY(fill_info(s, c));
     TRY(fill_candidates(s, c));
     return explain(s, c);
 }

@@ -285,6 +285,8 @@ static enum status print_tables(const struct machine *m)
     printf("%.60s: %d device%s on %d node%s\n", m->name, m->n_devices, m->n_devices == 1 ? "" : "s",
            m->n_nodes, m->n_nodes == 1 ? "" : "s");
     print_wrapped(m->source);
+    if (*m->links_note)
+        print_wrapped(m->links_note);
     printf("\n");
     TRY(print_kinds(m));
     printf("\n");

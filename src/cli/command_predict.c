@@ -211,6 +211,8 @@ static enum status print_answer(const struct forecast *f, const struct predict_a
                 text_seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
                 text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
     print_origins(p);
+    if (*f->machine->links_note)
+        output_line(2, "  %s", f->machine->links_note);
     printf("\n");
     TRY(print_workers(p));
     printf("\n");

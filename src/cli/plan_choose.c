@@ -49,7 +49,7 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
         OPTION_TEXT("--device", "KIND", &o->device, NULL, "of that cluster [titanrtx]"),
         OPTION_TEXT("--intra", "BANDWIDTH", &o->intra, NULL,
                     "between devices of a node [the kind's]"),
-        OPTION_TEXT("--inter", "BANDWIDTH", &o->inter, NULL, "between nodes [100Gbit/s]"),
+        OPTION_TEXT("--inter", "BANDWIDTH", &o->inter, NULL, "between nodes [the kind's]"),
         OPTION_INTEGER("--micro-batches", "M", &c->micro_batches, 1, 1 << 20, NULL,
                        "of pipelines [several are tried]"),
         BATCH_NORM_OPTION(&o->batch_norm),
@@ -61,10 +61,10 @@ static enum status parse(int argc, char **argv, struct plan_choose_options *o, b
                     "how the answer changes with the batch [no]"),
         OPTION_REAL("--budget", "HOURS", &c->most_worker_hours, 1e-9, 1e12, NULL,
                     "most worker-hours (workers times hours) that an epoch may cost [no limit]"),
-        OPTION_REAL(
-            "--limit", "SECONDS", &c->limit_s, 0, 1e9, NULL,
-            "of the search; then the best so far [60 on this host, else 5; 1.2 for 33 to 64 "
-            "workers, more for more; 0.8 with --without]"),
+        OPTION_REAL("--limit", "SECONDS", &c->limit_s, 0, 1e9, NULL,
+                    "of the search; then the best so far [60 on this host; else its work is "
+                    "limited, and the "
+                    "answer does not depend on this host]"),
         OPTION_REAL(
             "--try", "SECONDS", &c->try_s, 0, 1e9, "10",
             "on this host: train the best few in turns before choosing; 0, --no-measure and "

@@ -37,6 +37,8 @@ static void print_head(const struct plan_answer *a)
            f->machine->name);
     if (guessed_share(a) > 0.5)
         printf("unmeasured: times come from the peak figures of the devices\n");
+    if (*f->machine->links_note)
+        output_line(2, "%s", f->machine->links_note);
     if (!a->set->complete)
         printf("the search was ended early: the best so far (--limit gives it more time)\n");
     printf("\n");
@@ -121,7 +123,17 @@ static enum status print_tried(const struct plan_answer *a)
             table_cell(t, "%s", "");
         table_cell(t, "%s", text_seconds(text, sizeof text, c->step_s));
     }
-    return table_finish(t, stdout);
+    TRY(table_finish(t, stdout));
+    for (int i = 0; i < a->set->n; i++) {
+        const struct candidate *c = &a->set->list[i];
+        char before[32];
+        if (c->doubted_s > 0)
+            output_line(2,
+                        "%s: measured again, because %s was predicted, which the trial was not "
+                        "within the error of.",
+                        c->name, text_seconds(before, sizeof before, c->doubted_s));
+    }
+    return STATUS_OK;
 }
 
 /* ---- the recommendation ---- */
@@ -139,6 +151,14 @@ static void print_best(const struct plan_answer *a)
                 text_seconds(text, sizeof text, s->search_s));
 }
 
+static void print_eval_batch(const struct plan_answer *a)
+{
+    if (a->chooser->eval_batch)
+        output_line(2, "Give its run --eval-batch %lld: a test of %lld at a time does not fit.",
+                    (long long)a->chooser->eval_batch,
+                    (long long)a->chooser->forecast->eval->batch);
+}
+
 static void print_choice(const struct plan_answer *a)
 {
     const struct candidate_set *s = a->set;
@@ -147,6 +167,7 @@ static void print_choice(const struct plan_answer *a)
         return;
     const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
     print_best(a);
+    print_eval_batch(a);
     if (candidates_known_s(s, s->best) > (1 + CANDIDATES_NOISE) * candidates_known_s(s, s->fastest))
         output_line(
             2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
@@ -264,8 +285,8 @@ static json_t *candidate_json(const struct plan_answer *a, const struct candidat
     bool clocked = c->state == CANDIDATE_CLOCKED;
     double batch = (double)a->chooser->forecast->graph->batch;
     return json_pack(
-        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "name",
-        c->name, "family", family_names[c->family], "workers", c->plan->n_workers, "step_s",
+        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}",
+        "name", c->name, "family", family_names[c->family], "workers", c->plan->n_workers, "step_s",
         c->step_s, "error_s", clocked ? json_real(c->error_s) : json_null(), "estimate_s",
         c->estimate_s, "images_per_s", batch / c->step_s, "epoch_s",
         chooser_epoch_s(a->chooser, c->step_s), "speedup", output_number(speedup(a, c)),
@@ -273,7 +294,8 @@ static json_t *candidate_json(const struct plan_answer *a, const struct candidat
         "bytes_moved", clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
         clocked ? json_boolean(c->fits) : json_null(), "clocked", clocked, "stale", c->stale,
         "tried_s", c->tried_s > 0 ? json_real(c->tried_s) : json_null(), "tried_noise",
-        c->tried_s > 0 ? json_real(c->tried_noise) : json_null());
+        c->tried_s > 0 ? json_real(c->tried_noise) : json_null(), "doubted_s",
+        c->doubted_s > 0 ? json_real(c->doubted_s) : json_null());
 }
 
 static json_t *layers_json(const struct explanation *e)
@@ -375,15 +397,18 @@ enum status plan_answer_json(const struct plan_answer *a, json_t **out)
         }
     }
     *out = json_pack(
-        "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}", "model",
-        f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch, "machine",
-        f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
+        "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o, s:s, "
+        "s:o}",
+        "model", f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch,
+        "machine", f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
         name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest), "edit",
         name_json(a, a->edited), "search_s", a->set->search_s, "complete", a->set->complete,
         "measured", guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
         limits_json(a->explained), "batch_norm",
         plan_batch_norm_names[a->chooser->options->batch_norm], "other_batch_norm_step_s",
-        a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null());
+        a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null(), "links_note",
+        f->machine->links_note, "eval_batch",
+        a->chooser->eval_batch ? json_integer((json_int_t)a->chooser->eval_batch) : json_null());
     return *out ? STATUS_OK : status_no_memory(0);
 }
 

@@ -216,7 +216,6 @@ enum status plan_scale_workers(const struct plan_choose_options *o)
     if (!plan_parse_range(o->workers, counts, &n))
         return status_fail(STATUS_USAGE, "--workers '%s' is no range", o->workers);
     options.workers = counts[n - 1];
-    options.fewer = false;
     options.try_s = 0; /* the clock is enough for a curve */
     enum status st = chooser_open(&c, &options);
     if (st == STATUS_OK)

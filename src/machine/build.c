@@ -41,6 +41,7 @@ enum status machine_begin(const char *name, const char *source, struct machine_b
     b->m->memory = memory;
     TRY_GOTO(st, copy(memory, name, &b->m->name), fail);
     TRY_GOTO(st, copy(memory, source, &b->m->source), fail);
+    b->m->links_note = "";
     return STATUS_OK;
 fail:
     arena_destroy(memory);
@@ -92,6 +93,7 @@ enum status machine_add_kind(struct machine_builder *b, const struct machine_kin
     TRY(copy(m->memory, kind->name, &k->name));
     TRY(copy(m->memory, kind->about, &k->about));
     TRY(copy(m->memory, kind->note, &k->note));
+    TRY(copy(m->memory, kind->sold, &k->sold));
     *out = m->n_kinds++;
     return STATUS_OK;
 }
@@ -139,6 +141,64 @@ enum status machine_use_memory(struct machine_builder *b, const char *name, int6
 struct machine_port machine_kind_port(const struct machine_kind *kind)
 {
     return (struct machine_port){kind->link_bytes_per_s, kind->link_latency_s};
+}
+
+/* ---- links of nodes as sold ---- */
+
+/* A node's adapters count as one link: sums use all of them, and so do messages of all devices. A
+ * message of a single device alone would get no more than its own adapter. */
+struct machine_port machine_sold_network(const struct machine *m)
+{
+    const struct machine_node *node = &m->nodes[m->n_nodes - 1];
+    struct machine_port port = {0, machine_usual_network.latency_s};
+    for (int k = 0; k < m->n_kinds; k++) {
+        const struct machine_kind *kind = &m->kinds[k];
+        int n = 0, each = kind->adapter_devices;
+        for (int i = node->first_device; i < node->first_device + node->n_devices; i++)
+            n += m->devices[i].kind == k;
+        if (each > 0)
+            port.bytes_per_s += (n + each - 1) / each * kind->adapter_bytes_per_s;
+    }
+    return port.bytes_per_s > 0 ? port : machine_usual_network;
+}
+
+/* "h200 nodes as sold (DGX H200: ...): 450 GB/s for each device, 400 GB/s for each node" */
+static enum status describe_links(const struct machine *m, const struct machine_kind *kind,
+                                  bool intra, bool inter, const char **out)
+{
+    char each[64] = "", node[64] = "";
+    if (intra)
+        (void)snprintf(each, sizeof each, "%.4g GB/s for each device",
+                       kind->link_bytes_per_s / 1e9);
+    if (inter)
+        (void)snprintf(node, sizeof node, "%s%.4g GB/s for each node of %d", intra ? ", " : "",
+                       machine_sold_network(m).bytes_per_s / 1e9,
+                       m->nodes[m->n_nodes - 1].n_devices);
+    return arena_print(m->memory, out, "%s nodes%s%s%s: %s%s", kind->name,
+                       *kind->sold ? " as sold (" : "", kind->sold, *kind->sold ? ")" : "", each,
+                       node);
+}
+
+enum status machine_note_links(struct machine_builder *b, bool intra, bool inter)
+{
+    struct machine *m = b->m;
+    const struct machine_node *node = &m->nodes[m->n_nodes - 1];
+    intra = intra && node->n_devices > 1;
+    for (int k = 0; k < m->n_kinds && (intra || inter); k++) {
+        bool has = false;
+        const char *text;
+        for (int i = node->first_device; i < node->first_device + node->n_devices; i++)
+            has |= m->devices[i].kind == k;
+        if (!has || m->kinds[k].class == MACHINE_CPU)
+            continue;
+        TRY(describe_links(m, &m->kinds[k], intra, inter, &text));
+        if (strstr(m->links_note, text))
+            continue;
+        const char *before = *m->links_note ? m->links_note : "links of";
+        TRY(arena_print(m->memory, &m->links_note, "%s%s %s", before, *m->links_note ? ";" : "",
+                        text));
+    }
+    return STATUS_OK;
 }
 
 /* ---- nodes and devices ---- */

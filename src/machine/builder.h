@@ -21,7 +21,7 @@ enum { MACHINE_NO_LINK = -1 };
 struct machine_port {
     double bytes_per_s, latency_s;
 };
-extern const struct machine_port machine_usual_network; /* between nodes, by default */
+extern const struct machine_port machine_usual_network; /* of a node: one adapter */
 
 /* ---- building (build.c) ---- */
 
@@ -67,6 +67,10 @@ enum status machine_use_memory(struct machine_builder *b, const char *name, int6
                                int *out) MUST_USE;
 
 struct machine_port machine_kind_port(const struct machine_kind *kind);
+/* Of the last node, from its devices: that of its adapters together, as the node is sold. */
+struct machine_port machine_sold_network(const struct machine *m);
+/* Adds to links_note, unless it is there, which figures of the last node are defaults. */
+enum status machine_note_links(struct machine_builder *b, bool intra, bool inter) MUST_USE;
 
 /* Replaces the transport's curves in a finished machine. */
 enum status machine_replace_curves(struct machine *m, const char *transport,

@@ -111,11 +111,13 @@ static enum status find_device(const char *name, const char *model, arena *memor
     }
     *found = most > 0;
     if (*found) {
-        *k = (struct machine_kind){.name = "", .about = "", .note = "", .class = MACHINE_GPU};
+        *k = (struct machine_kind){
+            .name = "", .about = "", .note = "", .sold = "", .class = MACHINE_GPU};
         TRY_GOTO(st, machine_read_kind(best, k), out);
         TRY_GOTO(st, arena_copy_text(memory, k->name, &k->name), out);
         TRY_GOTO(st, arena_copy_text(memory, k->about, &k->about), out);
         TRY_GOTO(st, arena_copy_text(memory, k->note, &k->note), out);
+        TRY_GOTO(st, arena_copy_text(memory, k->sold, &k->sold), out);
     }
 out:
     json_close(&text);

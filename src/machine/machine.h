@@ -54,7 +54,12 @@ struct machine_kind {
     int cores;               /* MACHINE_CPU: of one device; else 0 */
     double link_bytes_per_s; /* default bandwidth of its port, each way */
     double link_latency_s;   /* of a message to a neighbour: half in the out, half in the in port */
-    const char *note;        /* source of the figures, or ""  */
+    /* Of the nodes that it is sold in: every so many devices share a network adapter, which is so
+     * fast each way. 0: one adapter of 100 Gbit/s for the node. */
+    double adapter_bytes_per_s;
+    int adapter_devices;
+    const char *sold; /* the node: "DGX H100: NVSwitch, ...", or "" */
+    const char *note; /* source of the figures, or ""  */
 };
 
 struct machine_device {
@@ -117,6 +122,8 @@ struct machine {
     arena *memory;
     const char *name;   /* the string, the file's name, or "local" */
     const char *source; /* one line on where it comes from */
+    /* Which links are defaults of their kind, and what these are; "": all were given. */
+    const char *links_note;
     int n_kinds;
     struct machine_kind *kinds;
     int n_nodes;
@@ -156,7 +163,7 @@ struct machine {
  *     GROUP    NODESxDEVICES:KIND[+KIND..]   one kind for all devices of a node, or one for each
  *     OPTION   intra=15GB/s            between devices of a node, each way  [the kind's]
  *              intra_latency=10us      of a message between them            [the kind's]
- *              inter=100Gbit/s         into and out of a node               [100Gbit/s]
+ *              inter=100Gbit/s         into and out of a node               [the kind's]
  *              latency=5us             of a message between nodes, in addition  [5us]
  *              memory=16GiB            of each device; of CPUs, of each node    [the kind's]
  * An option holds for the groups before it that were not given it yet:

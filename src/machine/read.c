@@ -17,6 +17,7 @@ struct reading {
     int n_named;    /* links that stand in the file, and can be named */
     int last_used;  /* of them: files name them in order, so the next is looked for from here */
     bool networked; /* more than one node */
+    bool intra_left_out; /* a device of the last node got its kind's link */
 };
 
 /* ---- numbers with units ---- */
@@ -86,6 +87,10 @@ enum status machine_read_kind(struct json_place at, struct machine_kind *k)
     TRY(json_read_int(json_member(at, "cores"), 0, 1 << 20, &k->cores));
     TRY(read_bandwidth(json_member(at, "link_bytes_per_s"), &k->link_bytes_per_s));
     TRY(read_seconds(json_member(at, "link_latency_s"), &k->link_latency_s));
+    TRY(read_bandwidth(json_member(at, "adapter_bytes_per_s"), &k->adapter_bytes_per_s));
+    TRY(json_read_int(json_member(at, "adapter_devices"), 0, MACHINE_MAX_DEVICES,
+                      &k->adapter_devices));
+    TRY(json_read_text(json_member(at, "sold"), &k->sold));
     k->class = (enum machine_device_class) class;
     return *k->name ? STATUS_OK : json_fail(at, "a kind needs a \"name\"");
 }
@@ -126,8 +131,12 @@ static enum status read_kind(struct reading *r, struct json_place at)
                                        "cores",
                                        "link_bytes_per_s",
                                        "link_latency_s",
+                                       "adapter_bytes_per_s",
+                                       "adapter_devices",
+                                       "sold",
                                        NULL};
-    struct machine_kind kind = {.name = "", .about = "", .note = "", .class = MACHINE_GPU};
+    struct machine_kind kind = {
+        .name = "", .about = "", .note = "", .sold = "", .class = MACHINE_GPU};
     const char *like = NULL, *const * names;
     bool found = true;
     int number = 0;
@@ -224,6 +233,7 @@ static enum status add_device(struct reading *r, struct json_place at, int kind,
     if (!(port.bytes_per_s > 0))
         return json_fail(at, "nothing says how fast its link is: \"intra\" here, of the node or of "
                              "the machine, or \"link_bytes_per_s\" of its kind");
+    r->intra_left_out |= !(request.bytes_per_s > 0);
     return machine_add_device_port(&r->builder, port);
 }
 
@@ -329,12 +339,15 @@ static enum status add_node(struct reading *r, struct json_place at,
     if (!devices.value)
         return json_fail(at, "a node needs its \"devices\"");
     TRY(json_check_list(devices, 1, SIZE_MAX));
+    r->intra_left_out = false;
     for (size_t i = 0; i < json_array_size(devices.value); i++)
         TRY(read_device(r, json_element(devices, i), intra));
     TRY(read_each(r, json_member(at, "pairs"), read_pair));
-    if (said || !r->networked)
+    bool joined = !said && r->networked;
+    TRY(machine_note_links(&r->builder, r->intra_left_out, joined && !(inter.bytes_per_s > 0)));
+    if (!joined)
         return STATUS_OK;
-    return machine_add_node_port(&r->builder, port_of(inter, machine_usual_network));
+    return machine_add_node_port(&r->builder, port_of(inter, machine_sold_network(m)));
 }
 
 /* One entry may be of several nodes: "gpu0", "gpu1", .. */

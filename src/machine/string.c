@@ -230,9 +230,11 @@ static enum status add_node(struct string_parser *p, const struct group *g)
     }
     if (g->given[MEMORY] && has_cpus(b->m))
         b->m->nodes[b->m->n_nodes - 1].memory_bytes = (int64_t)g->value[MEMORY];
-    if (p->n_nodes == 1)
+    bool joined = p->n_nodes > 1;
+    TRY(machine_note_links(b, !g->given[INTRA], joined && !g->given[INTER]));
+    if (!joined)
         return STATUS_OK;
-    return machine_add_node_port(b, choose(g, INTER, LATENCY, machine_usual_network));
+    return machine_add_node_port(b, choose(g, INTER, LATENCY, machine_sold_network(b->m)));
 }
 
 static enum status add_group(struct string_parser *p, const struct group *g)

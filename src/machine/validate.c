@@ -55,6 +55,9 @@ static enum status check_kind(const struct machine_kind *k)
         !is_duration(k->link_bytes_per_s))
         return fail_kind(
             k, "launch_s, link_bytes_per_s and link_latency_s must be from 0 to " LARGEST_TEXT);
+    if (k->adapter_devices < 0 || !is_duration(k->adapter_bytes_per_s) ||
+        (k->adapter_devices > 0) != (k->adapter_bytes_per_s > 0))
+        return fail_kind(k, "adapter_devices and adapter_bytes_per_s are given together, above 0");
     return STATUS_OK;
 }
 

@@ -66,7 +66,8 @@ static enum status remove_marked(const struct machine *m, const bool *lost, cons
     (void)json_object_set_new(json, "name", json_string(name));
     enum status st = read_text(json, m->name, out);
     json_decref(json);
-    return st;
+    return st == STATUS_OK ? arena_copy_text((*out)->memory, m->links_note, &(*out)->links_note)
+                           : st;
 }
 
 enum status machine_without(const struct machine *m, const char *names, struct machine **out)

@@ -59,6 +59,11 @@ static enum status write_kind(FILE *f, const struct machine_kind *k)
     if (k->link_bytes_per_s > 0)
         write_real(f, "link_bytes_per_s", k->link_bytes_per_s);
     write_real(f, "link_latency_s", k->link_latency_s);
+    if (k->adapter_devices > 0) {
+        write_real(f, "adapter_bytes_per_s", k->adapter_bytes_per_s);
+        (void)fprintf(f, ", \"adapter_devices\": %d,\n     ", k->adapter_devices);
+        TRY(write_member(f, "sold", k->sold));
+    }
     (void)fputs(",\n     ", f);
     TRY(write_member(f, "note", k->note));
     (void)fputc('}', f);

@@ -229,6 +229,10 @@ struct plan_strategy {
     const void *how; /* what build needs to know of this strategy; NULL: nothing */
 };
 
+/* The numbers of micro-batches that are worth a try: 2, 4, 8, .., and at last one sample in each.
+ * The next one above m; 0: there is none. */
+int64_t plan_more_micro_batches(int64_t m, int64_t batch);
+
 /* serial data model spatial owt layers gpipe 1f1b pipedream ps hybrid; ends with a NULL name. */
 const struct plan_strategy *plan_strategies(void);
 

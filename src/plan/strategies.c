@@ -434,6 +434,11 @@ static enum status find_strategy(const char *name, const struct plan_strategy **
     return text_fail_unknown("strategy", name, names);
 }
 
+int64_t plan_more_micro_batches(int64_t m, int64_t batch)
+{
+    return 2 * m <= batch ? 2 * m : m < batch ? batch : 0;
+}
+
 enum status plan_build(const char *strategy, const struct graph *graph,
                        const struct plan_request *request, struct plan **out)
 {

@@ -1,7 +1,6 @@
 #include "predict/advise.h"
 
-#include "base/timer.h"
-
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +19,15 @@ struct search {
     const struct predict_request *predict; /* of the batch that is tried */
     struct advice *found;
     int n_found;
-    int64_t end_ns; /* after this moment nothing more is weighed */
+    int64_t *instrs_left; /* to be lowered for this kind of change */
 };
 
-/* Plans with many workers and micro-batches take long to lower, and many may be tried in vain: each
- * kind of change has a limit of time. */
+/* Plans with many workers and micro-batches take long to lower, and many may be tried in vain: the
+ * work for each kind of change has a limit, which a slow host reaches as a fast one does. */
 static void begin_kind(struct search *s)
 {
-    static const int64_t MOST_NS = 4000000000;
-    s->end_ns = timer_now_ns() + MOST_NS;
+    static const int64_t MOST_INSTRS = 4000000;
+    *s->instrs_left = MOST_INSTRS;
 }
 
 /* ---- changing a plan ---- */
@@ -90,8 +89,8 @@ static struct predict_request training_alone(const struct predict_request *r)
     return training;
 }
 
-static enum status weigh_request(struct predict_request request, const struct plan *plan,
-                                 struct need *out)
+static enum status weigh_request(const struct search *s, struct predict_request request,
+                                 const struct plan *plan, struct need *out)
 {
     struct prediction *p;
     request.plan = plan;
@@ -104,6 +103,8 @@ static enum status weigh_request(struct predict_request request, const struct pl
                          .bytes = p->needed_bytes,
                          .limit = p->limit_bytes,
                          .hopeless = hopeless};
+    for (int i = 0; i < p->n_workers; i++)
+        *s->instrs_left -= p->programs[i]->n_instrs;
     prediction_destroy(p);
     return STATUS_OK;
 }
@@ -115,7 +116,7 @@ static enum status weigh_batches(const struct search *s, const struct plan *plan
     struct predict_request request = *s->predict;
     void *opened;
     TRY(r->open_batches(r->user, s->predict->graph->batch, eval_batch, &request, &opened));
-    enum status st = weigh_request(request, plan, out);
+    enum status st = weigh_request(s, request, plan, out);
     r->close_batches(opened);
     out->eval_batch = eval_batch;
     return st;
@@ -132,12 +133,12 @@ static int64_t eval_batch_of(const struct predict_request *r)
 /* Training comes first: a plan that is too large for training needs no test. */
 static enum status weigh_plan(const struct search *s, const struct plan *plan, struct need *out)
 {
-    TRY(weigh_request(training_alone(s->predict), plan, out));
+    TRY(weigh_request(s, training_alone(s->predict), plan, out));
     int64_t eval_batch = eval_batch_of(s->predict);
     if (!out->fits || eval_batch == 0)
         return STATUS_OK;
     struct need training = *out;
-    TRY(weigh_request(*s->predict, plan, out));
+    TRY(weigh_request(s, *s->predict, plan, out));
     while (!out->fits && s->request->open_batches && (eval_batch /= 2) > 0)
         TRY(weigh_batches(s, plan, eval_batch, out));
     out->bytes = out->fits ? out->bytes : training.bytes;
@@ -150,7 +151,7 @@ static struct need weigh(const struct search *s, const struct change *c)
 {
     struct need need = {0};
     struct plan *plan = NULL;
-    if (timer_now_ns() > s->end_ns)
+    if (*s->instrs_left <= 0)
         return need;
     enum status st = make_plan(s, c, &plan);
     if (st == STATUS_OK) {
@@ -237,41 +238,39 @@ static bool try_change(struct search *s, const struct change *c)
 
 /* ---- the kinds ---- */
 
-/* Doubles them below `end` until the plan fits. Each doubling saves about half of the possible
- * rest, so that all further savings together are no more than the last one. Returns the number that
- * fits, or 0. */
+bool advise_may_fit(int64_t before_bytes, int64_t bytes, int64_t limit_bytes)
+{
+    int64_t saved = before_bytes - bytes;
+    return saved > 0 && bytes - saved <= limit_bytes;
+}
+
+/* More and more of them, below `end`, until the plan fits. Returns the number that fits, or 0. */
 static int try_micro_batches(struct search *s, struct change c, int end)
 {
     int64_t last = INT64_MAX;
-    int first = s->request->predict->plan->micro_batches * 2;
-    for (c.micro_batches = first; c.micro_batches < end; c.micro_batches *= 2) {
+    int64_t m = s->request->predict->plan->micro_batches, batch = s->predict->graph->batch;
+    while ((m = plan_more_micro_batches(m, batch)) > 0 && m < end) {
+        c.micro_batches = (int)m;
         struct need need = weigh(s, &c);
         if (add_if_fits(s, &c, &need))
             return c.micro_batches;
-        int64_t saved = last - need.bytes;
-        if (!need.works || need.hopeless || saved <= 0 || need.bytes - saved > need.limit)
+        if (!need.works || need.hopeless || !advise_may_fit(last, need.bytes, need.limit))
             return 0;
         last = need.bytes;
     }
     return 0;
 }
 
-/* The first number of micro-batches that is too large. */
-static int micro_batches_end(const struct search *s)
-{
-    int64_t batch = s->predict->graph->batch;
-    return batch < 1 << 20 ? (int)batch + 1 : 1 << 20;
-}
+enum { MANY = INT_MAX };
 
 /* All forward, then all backward keeps all activations, however many micro-batches there are. A
  * single stage can as well take the micro-batches one by one. */
 static int advise_micro_batches(struct search *s)
 {
     const struct plan *plan = s->predict->plan;
-    int end = micro_batches_end(s);
-    int n = try_micro_batches(s, (struct change){0}, end);
+    int n = try_micro_batches(s, (struct change){0}, MANY);
     if (!n && plan->n_stages == 1 && plan->schedule == PLAN_GPIPE)
-        n = try_micro_batches(s, (struct change){.in_turn = true}, end);
+        n = try_micro_batches(s, (struct change){.in_turn = true}, MANY);
     return n;
 }
 
@@ -280,7 +279,7 @@ static void advise_recomputation(struct search *s, int micro_batches)
 {
     struct change c = {.recompute = true};
     if (!try_change(s, &c))
-        (void)try_micro_batches(s, c, micro_batches ? micro_batches : micro_batches_end(s));
+        (void)try_micro_batches(s, c, micro_batches ? micro_batches : MANY);
 }
 
 static bool try_strategies(struct search *s, int workers)
@@ -312,7 +311,7 @@ static bool try_batch(struct search *s, int64_t batch, bool *hopeless)
         status_clear();
         return false;
     }
-    struct search within = {.request = r, .predict = &smaller, .end_ns = s->end_ns};
+    struct search within = {.request = r, .predict = &smaller, .instrs_left = s->instrs_left};
     struct change c = {.batch = batch};
     struct need need = weigh(&within, &c);
     r->close_batches(opened);
@@ -352,7 +351,11 @@ static void advise_workers(struct search *s)
 
 int advise_find(const struct advise_request *request, struct advice found[ADVICE_MAX])
 {
-    struct search s = {.request = request, .predict = request->predict, .found = found};
+    int64_t instrs_left;
+    struct search s = {.request = request,
+                       .predict = request->predict,
+                       .found = found,
+                       .instrs_left = &instrs_left};
     begin_kind(&s);
     if (try_change(&s, &(struct change){0})) /* it was the test alone */
         return s.n_found;

@@ -14,7 +14,7 @@
  * part of the change.
  *
  * Only lowering says what memory a plan needs: every try is lowered, nothing is measured, no clock
- * runs. Each kind has four seconds.
+ * runs. For each kind so many instructions are lowered at most.
  *
  *     struct advise_request r = {.predict = &request, .strategy = "data", .how = how};
  *     struct advice found[ADVICE_MAX];
@@ -47,5 +47,10 @@ struct advise_request {
 
 /* How many it found, in the order above; 0 if nothing that was tried fits. */
 int advise_find(const struct advise_request *request, struct advice found[ADVICE_MAX]);
+
+/* Whether still more micro-batches may make a plan fit, that needed before_bytes and after a
+ * doubling needs bytes: each doubling saves about half of the possible rest, so that all further
+ * savings together are no more than the last one. */
+bool advise_may_fit(int64_t before_bytes, int64_t bytes, int64_t limit_bytes);
 
 #endif

@@ -1,20 +1,21 @@
 #include "predict/strategy_traffic.h"
 
 #include "backend/backend.h"
-#include "base/timer.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
 #include "program/program.h"
 
 #include <string.h>
 
-static const int64_t LONGEST_NS = INT64_C(3000000000);
+/* Instructions that are lowered; then the strategies that are left are left out. */
+static const int64_t MOST_INSTRS = 4000000;
 
 struct measuring {
     const struct graph *graph;
     const struct backend *backend;
     device *device;
     json_t *list;
+    int64_t n_instrs;
 };
 
 static enum status put_plan(struct measuring *m, const struct plan *plan,
@@ -23,6 +24,7 @@ static enum status put_plan(struct measuring *m, const struct plan *plan,
     int64_t sent = 0, memory = 0;
     for (int i = 0; i < plan->n_workers; i++) {
         int64_t bytes = program_memory_bytes(all->programs[i]);
+        m->n_instrs += all->programs[i]->n_instrs;
         sent += program_sent_bytes_by(all->programs[i], i);
         memory = bytes > memory ? bytes : memory;
     }
@@ -66,7 +68,6 @@ enum status strategy_traffic(const struct graph *graph, int n_workers, json_t **
 {
     const struct device_options options = {.threads = 1, .describe_only = true};
     struct measuring m = {.graph = graph, .backend = backend_list()[0], .list = json_array()};
-    int64_t start_ns = timer_now_ns();
     if (!m.list)
         return status_no_memory(0);
     *out = m.list;
@@ -74,7 +75,7 @@ enum status strategy_traffic(const struct graph *graph, int n_workers, json_t **
         return STATUS_OK;
     TRY(m.backend->device_open(&options, &m.device));
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
-        if (strcmp(s->name, "serial") != 0 && timer_now_ns() - start_ns < LONGEST_NS)
+        if (strcmp(s->name, "serial") != 0 && m.n_instrs < MOST_INSTRS)
             measure_strategy(&m, s->name, n_workers);
     m.backend->device_close(m.device);
     return STATUS_OK;

@@ -382,7 +382,7 @@ static bool is_wanted(const struct session *s, const struct program *p, uint64_t
         const struct plan_key *k = computes(p, i) ? find_key(s, p, i) : NULL;
         if (!k)
             continue;
-        wanted |= s->n_missing > 0 ? !k->is_known : !k->is_checked;
+        wanted |= s->request->how.again || (s->n_missing > 0 ? !k->is_known : !k->is_checked);
         *identity = hash_text(*identity, k->key);
     }
     return wanted;
@@ -544,9 +544,10 @@ static enum status measure_setting(struct session *s, bool alone, struct measure
     result->n_missing += s->n_missing;
     if (s->request->how.look_only)
         result->n_unchecked += s->n_unchecked;
-    if (s->request->how.look_only || s->n_unchecked == 0)
+    bool again = s->request->how.again;
+    if (s->request->how.look_only || (s->n_unchecked == 0 && !again))
         return STATUS_OK;
-    if (s->n_missing == 0) {
+    if (s->n_missing == 0 && !again) {
         TRY(run_teams(s, true));
         if (!is_better(s)) {
             note_checked(s);

@@ -51,8 +51,9 @@ struct measure_callbacks {
 
 /* What a caller may wish of all measurements. A request carries it from the command to here. */
 struct measure_options {
-    bool look_only;                /* counts missing costs, and measures nothing */
-    double budget_s;               /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
+    bool look_only;  /* counts missing costs, and measures nothing */
+    bool again;      /* what this process measured or checked before, too: it was contradicted */
+    double budget_s; /* for the rounds of a team; 0: 1, up to 4 on an unsteady host */
     int least_rounds, most_rounds; /* 0: 3 and 1000 */
     struct measure_callbacks callbacks;
 };

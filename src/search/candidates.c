@@ -1,12 +1,17 @@
 #include "search/candidates.h"
 
+#include "base/numbers.h"
 #include "base/timer.h"
+#include "predict/advise.h"
 #include "search/candidates_searched.h"
 #include "search/plan_price.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_LEVELS = 40 };
 
 struct finder {
     const struct candidate_request *request;
@@ -14,16 +19,20 @@ struct finder {
     int64_t start_ns;
     bool local;      /* costs can be measured */
     bool look_only;  /* but are not to be */
-    bool cut_short;  /* stopped, or out of time */
+    bool cut_short;  /* stopped, or out of time or work */
     bool search_cut; /* the searches were */
-    double off;      /* clock / estimate of plain data parallelism */
+    /* The level at hand: plans for so many workers. */
+    int level;
+    double n_instrs, n_questions; /* of its work */
+    double off[MOST_LEVELS];      /* by level: clock / estimate of plain data parallelism */
+    int levels[MOST_LEVELS], n_levels;
     int n_clocked, n_measured;
     double longest_s;         /* that lowering and clocking one took */
     double shown_s;           /* when progress was, while searching */
     struct known_costs costs; /* for the searches */
 };
 
-/* ---- time ---- */
+/* ---- time and work ---- */
 
 static double elapsed_s(const struct finder *f)
 {
@@ -71,7 +80,7 @@ static void take_prediction(struct candidate *c, const struct prediction *p)
         c->compute_s += p->clock.workers[i].compute_s / n_steps / p->n_workers;
         c->wait_s += p->clock.workers[i].wait_s / n_steps / p->n_workers;
     }
-    c->fits = p->too_large_worker < 0;
+    c->fits = c->trains = p->too_large_worker < 0;
     c->memory_bytes = p->largest_bytes;
     c->needed_bytes = p->needed_bytes;
     c->limit_bytes = p->limit_bytes;
@@ -107,10 +116,38 @@ static enum status clock_candidate(struct finder *f, int i, bool look_only)
     }
     TRY(st);
     f->n_clocked += c->state != CANDIDATE_CLOCKED;
+    for (int w = 0; w < p->n_workers; w++)
+        f->n_instrs += p->programs[w]->n_instrs;
     take_prediction(c, p);
     if (!f->costs.known)
         known_costs_take(&f->costs, &r, p);
     prediction_destroy(p);
+    return STATUS_OK;
+}
+
+enum status candidates_measure_again(const struct candidate_request *request, struct candidate *c)
+{
+    struct predict_request r;
+    struct prediction *p;
+    bool checked = c->checked, fits = c->fits;
+    int64_t memory[3] = {c->memory_bytes, c->needed_bytes, c->limit_bytes};
+    TRY(request->prepare(request->user, c->plan, &r));
+    r.measure.again = true;
+    r.n_others = 0;
+    enum status st = predict_plan(&r, &p);
+    if (st == STATUS_STOPPED) {
+        status_clear();
+        return STATUS_OK;
+    }
+    TRY(st);
+    take_prediction(c, p);
+    prediction_destroy(p);
+    if (checked) { /* of the whole run */
+        c->fits = fits;
+        c->memory_bytes = memory[0];
+        c->needed_bytes = memory[1];
+        c->limit_bytes = memory[2];
+    }
     return STATUS_OK;
 }
 
@@ -130,13 +167,21 @@ static enum status estimate_from(struct finder *f, int first)
     return STATUS_OK;
 }
 
+static bool recomputes(const struct candidate *c)
+{
+    for (int i = 1; i < c->plan->n_layers; i++)
+        if (c->plan->layers[i].recompute)
+            return true;
+    return false;
+}
+
 /* Same schedule, stages and recomputation: they differ in micro-batches alone. */
 static bool is_sibling(const struct candidate *a, const struct candidate *b)
 {
     const struct plan *p = a->plan, *q = b->plan;
     return a->family == FAMILY_PIPELINE && b->family == FAMILY_PIPELINE &&
            p->schedule == q->schedule && p->n_stages == q->n_stages &&
-           p->n_workers == q->n_workers && p->layers[1].recompute == q->layers[1].recompute;
+           p->n_workers == q->n_workers && p->sync == q->sync && recomputes(a) == recomputes(b);
 }
 
 static int count_better_siblings(const struct finder *f, int i)
@@ -151,44 +196,82 @@ static int count_better_siblings(const struct finder *f, int i)
     return n;
 }
 
-/* Of pipelines that differ in micro-batches alone two are kept. */
-static enum status thin_out(struct finder *f)
+/* Of pipelines that differ in micro-batches alone two are kept; the others need less memory. */
+static void thin_out(struct finder *f, int first)
 {
     enum { KEPT = 2 };
-    bool *drop;
-    int kept = 0;
-    TRY(arena_alloc_array(f->list.memory, (size_t)f->list.n, sizeof *drop, &drop));
-    for (int i = 0; i < f->list.n; i++)
-        drop[i] = count_better_siblings(f, i) >= KEPT;
-    for (int i = 0; i < f->list.n; i++) {
-        if (drop[i])
-            plan_destroy(f->list.list[i].plan);
-        else
-            f->list.list[kept++] = f->list.list[i];
-    }
-    f->list.n = kept;
-    return STATUS_OK;
+    for (int i = first; i < f->list.n; i++)
+        if (count_better_siblings(f, i) >= KEPT)
+            f->list.list[i].state = CANDIDATE_SPARE;
 }
 
-/* The estimate, scaled so that it is right for plain data parallelism. */
+static int find_level(const struct finder *f, int n_workers)
+{
+    int i = 0;
+    while (i + 1 < f->n_levels && f->levels[i] < n_workers)
+        i++;
+    return i;
+}
+
+/* The estimate, scaled so that it is right for plain data parallelism on as many workers. */
 static double expected_s(const struct finder *f, const struct candidate *c)
 {
-    return c->estimate_s * (f->off > 0 ? f->off : 1);
+    double off = f->off[find_level(f, c->plan->n_workers)];
+    off = off > 0 ? off : f->off[f->n_levels - 1];
+    return c->estimate_s * (off > 0 ? off : 1);
 }
 
-/* The best time of the plans that may win, by the clock as it is now: a measured plan may be slower
- * than it was guessed. INFINITY: there is none. */
-static double find_best_s(const struct finder *f)
+/* The best time of the plans for at most so many workers that may win, by the clock as it is now: a
+ * measured plan may be slower than it was guessed. INFINITY: there is none. */
+static double find_best_s(const struct finder *f, int n_workers)
 {
     double best_s = INFINITY;
     for (int i = 0; i < f->list.n; i++)
-        if (candidates_may_win(f->request, &f->list.list[i]))
+        if (candidates_may_win(f->request, &f->list.list[i]) &&
+            f->list.list[i].plan->n_workers <= n_workers)
             best_s = fmin(best_s, f->list.list[i].step_s);
     return best_s;
 }
 
+/* Same stages, workers, schedule and sums: they differ in micro-batches and recomputation alone. */
+static bool is_variant(const struct candidate *a, const struct candidate *b)
+{
+    const struct plan *p = a->plan, *q = b->plan;
+    bool simple = a->family <= FAMILY_DATA; /* with one micro-batch the schedule is none */
+    return a->family == b->family && a->stale == b->stale && p->n_workers == q->n_workers &&
+           p->n_stages == q->n_stages && p->sync == q->sync && p->n_servers == q->n_servers &&
+           (simple || p->schedule == q->schedule);
+}
+
+/* A variant with fewer micro-batches and no more recomputation is there, and fits; or those with
+ * fewer need so much that this one cannot fit. */
+static bool is_needless(const struct finder *f, const struct candidate *c)
+{
+    const struct candidate *last = NULL, *before = NULL;
+    for (int i = 0; i < f->list.n; i++) {
+        const struct candidate *other = &f->list.list[i];
+        if (other == c || other->state != CANDIDATE_CLOCKED || !is_variant(c, other) ||
+            other->plan->micro_batches > c->plan->micro_batches)
+            continue;
+        if (c->family <= FAMILY_DATA && other->fits && recomputes(other) <= recomputes(c))
+            return true;
+        if (recomputes(other) != recomputes(c) || other->fits)
+            continue;
+        if (!last || other->plan->micro_batches > last->plan->micro_batches) {
+            before = last;
+            last = other;
+        } else if (!before || other->plan->micro_batches > before->plan->micro_batches)
+            before = other;
+    }
+    return before && c->family <= FAMILY_DATA &&
+           !advise_may_fit(before->needed_bytes, last->needed_bytes, last->limit_bytes);
+}
+
 static bool is_hopeless(const struct finder *f, const struct candidate *c, double best_s)
 {
+    bool thrifty = c->plan->micro_batches > 1 || recomputes(c);
+    if (thrifty && is_needless(f, c))
+        return true;
     if (!isfinite(best_s))
         return false;
     bool bounded = !f->local && c->bound_s > best_s;
@@ -206,13 +289,19 @@ static double find_rank(const struct finder *f, const struct candidate *c)
     return (second ? SECOND : 1) * c->estimate_s + (c->stale && !f->request->allow_stale ? 1e9 : 0);
 }
 
+/* Of this level; where costs are measured there is but one, with the plans for fewer workers. */
+static bool is_at_hand(const struct finder *f, const struct candidate *c)
+{
+    return c->plan->n_workers == f->level || (f->local && c->plan->n_workers < f->level);
+}
+
 static int find_next(const struct finder *f)
 {
-    double best_s = find_best_s(f);
+    double best_s = find_best_s(f, f->level);
     int next = -1;
     for (int i = 0; i < f->list.n; i++) {
         const struct candidate *c = &f->list.list[i];
-        if (c->state == CANDIDATE_ESTIMATED && !is_hopeless(f, c, best_s) &&
+        if (c->state == CANDIDATE_ESTIMATED && is_at_hand(f, c) && !is_hopeless(f, c, best_s) &&
             (next < 0 || find_rank(f, c) < find_rank(f, &f->list.list[next])))
             next = i;
     }
@@ -272,39 +361,86 @@ static enum status measure_likely(struct finder *f)
     return STATUS_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- levels ---- */
 
-/* Data parallelism on all workers, which all others are held against, and one worker, for the speed
- * that more of them give. */
-static enum status list_first(struct finder *f)
+static void add_level(struct finder *f, int n_workers)
 {
-    const struct candidate_request *r = f->request;
-    TRY(candidates_list_named(r, r->n_workers, &f->list));
-    for (int n = r->n_workers / 2; n > 1 && r->fewer; n /= 2)
-        TRY(candidates_list_simple(r, n, &f->list));
-    return r->n_workers > 1 ? candidates_list_simple(r, 1, &f->list) : STATUS_OK;
+    int at = 0;
+    while (at < f->n_levels && f->levels[at] < n_workers)
+        at++;
+    if ((at < f->n_levels && f->levels[at] == n_workers) || f->n_levels == MOST_LEVELS)
+        return;
+    for (int i = f->n_levels++; i > at; i--)
+        f->levels[i] = f->levels[i - 1];
+    f->levels[at] = n_workers;
 }
 
+/* A larger machine of the same nodes has all levels of a smaller one, so that it is never worse. */
+static void find_levels(struct finder *f)
+{
+    const struct machine *m = f->request->machine;
+    int all = f->request->n_workers, node = int_min(m->nodes[0].n_devices, all);
+    add_level(f, all);
+    for (int n = 1; n < node; n *= 2)
+        add_level(f, n);
+    for (int n = node; n < all; n *= 2)
+        add_level(f, n);
+    for (int n = all; n > 1; n /= 2)
+        add_level(f, n);
+    add_level(f, 1);
+}
+
+static void name_level(struct finder *f, int n_workers)
+{
+    f->list.suffix[0] = '\0';
+    if (n_workers > 1 && n_workers < f->request->n_workers)
+        (void)snprintf(f->list.suffix, sizeof f->list.suffix, " on %d", n_workers);
+}
+
+/* Plain data parallelism on all workers, which all others are held against, and one worker, for the
+ * speed that more of them give. */
 static enum status clock_first(struct finder *f)
 {
-    int last = f->list.n - 1; /* serial */
-    TRY(clock_candidate(f, 0, false));
-    const struct candidate *data = &f->list.list[0];
-    if (data->state == CANDIDATE_CLOCKED && data->estimate_s > 0)
-        f->off = data->step_s / data->estimate_s;
-    return last > 0 ? clock_candidate(f, last, false) : STATUS_OK;
+    int all = f->request->n_workers;
+    TRY(candidates_list_simple(f->request, all, &f->list));
+    if (all > 1)
+        TRY(candidates_list_simple(f->request, 1, &f->list));
+    TRY(estimate_from(f, 0));
+    for (int i = 0; i < f->list.n; i++)
+        TRY(clock_candidate(f, i, false));
+    return STATUS_OK;
 }
 
-/* Where the plain forms do not fit, those that need less. */
-static enum status list_more(struct finder *f)
+/* Where costs are measured a plan takes seconds: of fewer workers the plainest is enough. */
+static enum status list_fewer(struct finder *f)
 {
-    const struct candidate_request *r = f->request;
     int first = f->list.n;
-    bool any = isfinite(find_best_s(f));
-    if (!f->list.list[0].fits)
-        TRY(candidates_list_thrifty(r, r->n_workers, &f->list));
-    if (r->fewer && r->n_workers > 1 && !any)
-        TRY(candidates_list_thrifty(r, 1, &f->list));
+    for (int i = 0; i + 1 < f->n_levels; i++) {
+        if (f->levels[i] == 1)
+            continue;
+        name_level(f, f->levels[i]);
+        TRY(candidates_list_simple(f->request, f->levels[i], &f->list));
+    }
+    name_level(f, f->request->n_workers);
+    return estimate_from(f, first);
+}
+
+static struct candidate *find_plain(const struct finder *f, int n_workers)
+{
+    for (int i = 0; i < f->list.n; i++)
+        if (f->list.list[i].plain && f->list.list[i].plan->n_workers == n_workers)
+            return &f->list.list[i];
+    return NULL;
+}
+
+/* Where the plain form does not fit, those that need less. */
+static enum status list_thrifty(struct finder *f)
+{
+    const struct candidate *plain = find_plain(f, f->level);
+    int first = f->list.n;
+    if (plain && plain->fits)
+        return STATUS_OK;
+    TRY(candidates_list_thrifty(f->request, f->level, &f->list));
     return estimate_from(f, first);
 }
 
@@ -318,8 +454,9 @@ static bool is_search_over(struct finder *f, double share, const char *what)
         show(f, what);
         f->shown_s = now_s;
     }
-    f->search_cut = f->search_cut || (limit_s > 0 && now_s > share * limit_s);
-    return f->search_cut || is_over(f);
+    bool spent = limit_s > 0 ? now_s > share * limit_s : ++f->n_questions > CANDIDATES_QUESTIONS;
+    f->search_cut = f->search_cut || spent;
+    return spent || is_over(f);
 }
 
 static bool stop_layers(void *user, double best, double bound)
@@ -339,31 +476,111 @@ static bool stop_pipelines(void *user, double best, double bound)
 static enum status list_searched(struct finder *f)
 {
     int first = f->list.n;
-    if (f->request->named_only || f->request->n_workers == 1 || !f->costs.known || is_over(f))
+    struct candidate_request within = *f->request;
+    within.n_workers = f->level;
+    if (within.named_only || f->level == 1 || !f->costs.known || is_over(f))
         return STATUS_OK;
     const struct search_options layers = {.stop = stop_layers, .user = f};
     const struct search_options pipelines = {.stop = stop_pipelines, .user = f};
-    TRY(candidates_list_searched(f->request, &f->costs, &layers, &pipelines, &f->list));
+    TRY(candidates_list_searched(&within, &f->costs, &layers, &pipelines, &f->list));
     return estimate_from(f, first);
+}
+
+static bool fits_any(const struct finder *f)
+{
+    for (int i = 0; i < f->list.n; i++) {
+        const struct candidate *c = &f->list.list[i];
+        if (c->state == CANDIDATE_CLOCKED && c->fits && c->plan->n_workers <= f->level)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the level has had its work. While nothing fits it goes on for long. */
+static bool is_spent(struct finder *f)
+{
+    static const double PATIENCE = 4;
+    bool any = fits_any(f);
+    bool spent = f->request->limit_s <= 0 && !f->local &&
+                 f->n_instrs > (any ? 1 : PATIENCE) * CANDIDATES_INSTRS;
+    f->search_cut |= spent;
+    return spent;
+}
+
+static enum status clock_likely(struct finder *f)
+{
+    for (int i; !is_over(f) && !is_spent(f) && (i = find_next(f)) >= 0 && !is_late(f);) {
+        double start_s = elapsed_s(f);
+        TRY(clock_candidate(f, i, true));
+        f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
+    }
+    return STATUS_OK;
+}
+
+/* The spares of this level are looked at after all. */
+static void take_spares(struct finder *f)
+{
+    for (int i = 0; i < f->list.n; i++)
+        if (f->list.list[i].state == CANDIDATE_SPARE && is_at_hand(f, &f->list.list[i]))
+            f->list.list[i].state = CANDIDATE_ESTIMATED;
+}
+
+static enum status look_at_level(struct finder *f)
+{
+    int first = f->list.n;
+    TRY(candidates_list_others(f->request, f->level, &f->list));
+    TRY(estimate_from(f, first));
+    thin_out(f, first);
+    TRY(list_thrifty(f));
+    TRY(list_searched(f));
+    do { /* measuring may have made others likely */
+        TRY(clock_likely(f));
+        if (f->local && !f->look_only)
+            TRY(measure_likely(f));
+    } while (!is_over(f) && !is_spent(f) && find_next(f) >= 0 && !is_late(f));
+    if (fits_any(f))
+        return STATUS_OK;
+    take_spares(f);
+    return clock_likely(f);
+}
+
+/* Plans of a level are chosen only where they are at most so much slower than the fastest: a level
+ * that cannot come so near to the best known plan, however it is used, is left out. */
+static bool is_level_hopeless(const struct finder *f, const struct candidate *plain)
+{
+    double known_s = find_best_s(f, f->request->n_workers);
+    return plain && !f->local && plain->bound_s > (1 + CANDIDATES_GUESSED) * known_s;
+}
+
+static enum status search_level(struct finder *f, int number)
+{
+    int first = f->list.n;
+    f->level = f->levels[number];
+    f->n_instrs = f->n_questions = 0;
+    name_level(f, f->level);
+    if (!find_plain(f, f->level)) {
+        TRY(candidates_list_simple(f->request, f->level, &f->list));
+        TRY(estimate_from(f, first));
+    }
+    struct candidate *plain = find_plain(f, f->level);
+    if (is_over(f) || (f->level < f->request->n_workers && is_level_hopeless(f, plain)))
+        return STATUS_OK;
+    if (plain && plain->state == CANDIDATE_ESTIMATED)
+        TRY(clock_candidate(f, (int)(plain - f->list.list), true));
+    if (plain && plain->state == CANDIDATE_CLOCKED && plain->estimate_s > 0)
+        f->off[number] = plain->step_s / plain->estimate_s;
+    return f->request->brief && f->level < f->request->n_workers ? STATUS_OK : look_at_level(f);
 }
 
 static enum status find_all(struct finder *f)
 {
-    TRY(list_first(f));
-    TRY(estimate_from(f, 0));
-    TRY(thin_out(f));
+    find_levels(f);
+    f->level = f->request->n_workers;
     TRY(clock_first(f));
-    TRY(list_more(f));
-    TRY(list_searched(f));
-    do { /* measuring may have made others likely */
-        for (int i; !is_over(f) && (i = find_next(f)) >= 0 && !is_late(f);) {
-            double start_s = elapsed_s(f);
-            TRY(clock_candidate(f, i, true));
-            f->longest_s = fmax(f->longest_s, elapsed_s(f) - start_s);
-        }
-        if (f->local && !f->look_only)
-            TRY(measure_likely(f));
-    } while (!is_over(f) && find_next(f) >= 0 && !is_late(f));
+    if (f->local && f->request->fewer)
+        TRY(list_fewer(f));
+    for (int i = f->local || !f->request->fewer ? f->n_levels - 1 : 0; i < f->n_levels; i++)
+        TRY(search_level(f, i));
     return STATUS_OK;
 }
 
@@ -392,7 +609,7 @@ static enum status hand_over(struct finder *f, struct candidate_set *s)
     int kept = 0;
     for (int i = 0; i < f->list.n; i++) {
         struct candidate *c = &f->list.list[i];
-        if (c->state == CANDIDATE_REFUSED) {
+        if (c->state == CANDIDATE_REFUSED || c->state == CANDIDATE_SPARE) {
             plan_destroy(c->plan);
             continue;
         }

@@ -8,7 +8,17 @@
  *     data    always through the clock, first
  *     others  by estimate; skipped  where even the bound is above the best clocked time,
  *                                   where the estimate is far above it (CANDIDATES_HOPELESS),
- *                                   or where the time limit has passed
+ *                                   or where the search has done its work (CANDIDATES_INSTRS)
+ *
+ * Plans may use a part of the machine: its first 1, 2, 4, .. devices up to a node, whole nodes,
+ * and halves of all. Each such number of workers is a level. Levels are searched from the smallest
+ * on, each as if the machine ended there: larger levels have no part in it. So a machine has all
+ * candidates of its parts, and the choice for it is never slower than the choice for a part would
+ * be. Left out are levels whose devices could not even do the arithmetic in the time of the
+ * best plan so far.
+ *
+ * Nothing depends on how fast this host searches: limits count instructions and compared sums. Only
+ * where a limit of time is asked for, and where costs are measured, does time count.
  *
  * On this host the costs behind the clock are measured where they are not known. That takes a
  * second or two for a plan, so it is done only for plans that may win by the costs so far; each
@@ -47,6 +57,7 @@ enum candidate_family {
 
 enum candidate_state {
     CANDIDATE_ESTIMATED, /* has not been through the clock: it would not have won */
+    CANDIDATE_SPARE,     /* looked at only where nothing else fits; not handed over */
     CANDIDATE_CLOCKED,
     CANDIDATE_REFUSED, /* cannot be lowered; `why` says why */
 };
@@ -56,6 +67,7 @@ enum { CANDIDATE_NAME_BYTES = 64 };
 struct candidate {
     char name[CANDIDATE_NAME_BYTES]; /* "data", "1f1b 4x4, 16 micro-batches" */
     enum candidate_family family;
+    bool plain; /* data parallelism in its simplest form, or one worker */
     struct plan *plan;
     bool stale; /* trains with older weights: not to the losses of one worker */
     enum candidate_state state;
@@ -63,7 +75,8 @@ struct candidate {
     double step_s, error_s;     /* of a step: by the clock, else step_s is the estimate */
     double host_error; /* the part of that error that all plans on this host have in common */
     double compute_s, wait_s; /* of a step, mean over workers; clocked */
-    bool fits;                /* clocked; estimated ones are taken to */
+    bool trains;              /* clocked: its training step fits into memory */
+    bool fits;                /* so does the rest, unless not checked; estimated: taken to */
     bool checked; /* that the short last batch and the test fit, too; the winner's always is */
     int64_t memory_bytes;              /* of the largest worker; unless checked, in a step */
     int64_t needed_bytes, limit_bytes; /* where it is scarcest */
@@ -74,6 +87,9 @@ struct candidate {
     double tried_s;
     double tried_noise; /* relative, of tried_s against that of the others */
     bool tried_behind;  /* clearly behind another: it cannot win */
+    /* By the clock, before its costs were measured again: the trial was not within their error. 0:
+     * it was. */
+    double doubted_s;
 };
 
 struct candidate_request {
@@ -81,13 +97,14 @@ struct candidate_request {
     const struct machine *machine;
     int n_workers;                   /* of the machine, at least 1 */
     bool fewer;                      /* plans for fewer workers, too */
+    bool brief;                      /* a quick answer: plain data parallelism alone on fewer */
     bool allow_stale;                /* a plan with older weights may win */
     bool named_only;                 /* no searches */
     int64_t micro_batches;           /* of pipelines; 0: tried */
     enum plan_batch_norm batch_norm; /* of all plans */
     enum precision precision;
     struct cost_scales scales;
-    double limit_s;       /* of the whole search; 0: none */
+    double limit_s;       /* of the whole search; 0: none, work is limited in its place */
     double most_worker_s; /* workers * step: a plan above it may not win; 0: no limit */
     /* How to predict a plan: everything of a predict_request for plan->n_workers workers. */
     enum status (*prepare)(void *user, const struct plan *plan, struct predict_request *out);
@@ -95,6 +112,7 @@ struct candidate_request {
      * (of none, if it was stopped early), tried_noise and tried_behind. The first one and any other
      * fit into memory together. NULL: the clock decides. */
     enum status (*try_plans)(void *user, int n, struct candidate *const *finalists);
+    bool measures_again; /* costs that a trial contradicts */
     /* Between plans, and now and then while searching. NULL: none. */
     void (*on_progress)(void *user, int done, int all, const char *name);
     bool (*stops)(void *user); /* then the search ends with the best so far */
@@ -110,7 +128,9 @@ struct candidate_set {
     int data;               /* plain data parallelism on all workers (serial, if there is one) */
     int serial;             /* one worker; -1: it was not looked at */
     int n_tried;            /* candidates that were in a trial */
-    bool complete;          /* false: stopped, or out of time */
+    double tried_scale;     /* there, the time of the first of them over that by the clock */
+    double most_s;          /* of a step of the choice: as the choice for a part of the machine */
+    bool complete;          /* false: stopped, or out of time or work */
     double search_s;        /* all of it: estimates, searches, the clock, measuring, the trial */
 };
 
@@ -140,25 +160,38 @@ bool candidates_beats(const struct candidate *a, const struct candidate *b);
 enum { CANDIDATES_LEAST_TRIED = 6, CANDIDATES_MOST_TRIED = 8 };
 /* Estimates are off by less than this factor, where they are held against that of data. */
 #define CANDIDATES_HOPELESS 1.4
+/* So many instructions the clock runs in a level at most, and so many questions whether to stop a
+ * search asks, unless there is a limit of time; many times as many while nothing fits. */
+#define CANDIDATES_INSTRS 8e6
+#define CANDIDATES_QUESTIONS 1e6
 
 /* One candidate more (its plan becomes the set's), through the clock: a hand edit. */
 enum status candidates_add(const struct candidate_request *request, struct candidate_set *s,
                            const char *name, struct plan *plan, int *index) MUST_USE;
+
+/* Measures the costs of a plan again, and runs the clock on them. */
+enum status candidates_measure_again(const struct candidate_request *request,
+                                     struct candidate *c) MUST_USE;
 
 /* ---- choose.c ---- */
 
 /* As far as its clocked time and its memory in a step tell. */
 bool candidates_may_win(const struct candidate_request *request, const struct candidate *c);
 
-/* Of a step: as tried, else by the clock. */
+/* Of a step: as tried, else by the clock, scaled as the trial says if there was one. */
 double candidates_known_s(const struct candidate_set *s, int i);
 
 /* Sets best and fastest; the chosen plan fits into memory in the whole run. */
 enum status candidates_choose(const struct candidate_request *request,
                               struct candidate_set *s) MUST_USE;
+/* The same once more, after the request has changed what a run has beside its training step. */
+enum status candidates_choose_again(const struct candidate_request *request,
+                                    struct candidate_set *s) MUST_USE;
 /* Has the best few tried, data parallelism first among them, and chooses one of them: the fastest,
  * or a simpler one that is nearly as fast. If memory does not hold data parallelism and the clock's
- * choice at the same time, the clock decides. */
+ * choice at the same time, the clock decides. One worker that has no room beside data parallelism
+ * is not in it, and may win all the same. Plans whose time in the trial is not within the error of
+ * their costs are measured again. */
 enum status candidates_try(const struct candidate_request *request,
                            struct candidate_set *s) MUST_USE;
 /* Of the host's memory, where it is scarcest. */
@@ -174,17 +207,19 @@ struct candidate_list {
     int n, capacity;
     struct candidate *list;
     enum plan_batch_norm batch_norm; /* that plans get */
+    char suffix[16];                 /* of their names: " on 8" */
 };
 
 /* Takes the plan over, also where it fails. */
 enum status candidate_append(struct candidate_list *to, const char *name,
                              enum candidate_family family, struct plan *plan) MUST_USE;
 
-/* Append, for so many workers: the named strategies with their variants; data parallelism alone;
- * and data parallelism with micro-batches or recomputation, for when it does not fit otherwise. */
-enum status candidates_list_named(const struct candidate_request *request, int n_workers,
-                                  struct candidate_list *to) MUST_USE;
+/* Append, for so many workers: plain data parallelism, or serial; the other named strategies with
+ * their variants; and data parallelism with micro-batches or recomputation, for when it does not
+ * fit otherwise. */
 enum status candidates_list_simple(const struct candidate_request *request, int n_workers,
+                                   struct candidate_list *to) MUST_USE;
+enum status candidates_list_others(const struct candidate_request *request, int n_workers,
                                    struct candidate_list *to) MUST_USE;
 enum status candidates_list_thrifty(const struct candidate_request *request, int n_workers,
                                     struct candidate_list *to) MUST_USE;

@@ -16,7 +16,7 @@ enum status candidate_append(struct candidate_list *to, const char *name,
     TRY_GOTO(st, array_reserve(to->memory, &to->list, to->n + 1, &to->capacity, sizeof *c), fail);
     c = &to->list[to->n];
     *c = (struct candidate){.family = family, .plan = plan};
-    (void)snprintf(c->name, sizeof c->name, "%s", name);
+    (void)snprintf(c->name, sizeof c->name, "%s%s", name, to->suffix);
     c->stale = plan_is_stale(plan);
     plan->batch_norm = to->batch_norm;
     TRY_GOTO(st, arena_copy_text(plan->memory, c->name, &plan->name), fail);
@@ -114,50 +114,59 @@ static enum status list_uneven(const struct lister *l)
     return candidate_append(l->to, "data uneven", FAMILY_DATA, plan);
 }
 
-static enum status list_data(const struct lister *l)
+/* A strategy, and on several nodes the same with gradients summed within nodes first. */
+static enum status add_both(const struct lister *l, const char *strategy,
+                            enum candidate_family family, struct plan_request how, const char *name)
 {
-    int per_node = workers_per_node(l->request->machine, l->n_workers);
-    TRY(add(l, "data", FAMILY_DATA, (struct plan_request){0}, "data"));
-    TRY(add(l, "data", FAMILY_DATA, (struct plan_request){.sync = PLAN_TREE}, "data tree"));
-    TRY(list_uneven(l));
-    struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
-    return per_node ? add(l, "data", FAMILY_DATA, by_node, "data by node") : STATUS_OK;
+    char full[CANDIDATE_NAME_BYTES];
+    TRY(add(l, strategy, family, how, name));
+    how.workers_per_node = workers_per_node(l->request->machine, l->n_workers);
+    how.sync = PLAN_HIERARCHICAL;
+    (void)snprintf(full, sizeof full, "%s by node", name);
+    return how.workers_per_node ? add(l, strategy, family, how, full) : STATUS_OK;
 }
 
 static enum status list_meshes(const struct lister *l)
 {
     for (int model = 2; model <= l->n_workers / 2; model++) {
+        char name[CANDIDATE_NAME_BYTES];
         struct plan_request how = {.model_workers = model};
-        if (l->n_workers % model == 0)
-            TRY(add_grid(l, "hybrid", FAMILY_HYBRID, how, l->n_workers / model, model));
+        if (l->n_workers % model != 0)
+            continue;
+        (void)snprintf(name, sizeof name, "hybrid %dx%d", l->n_workers / model, model);
+        TRY(add_both(l, "hybrid", FAMILY_HYBRID, how, name));
     }
     return STATUS_OK;
 }
 
 static enum status list_flat(const struct lister *l)
 {
-    const struct plan_request plain = {0};
+    const struct plan_request plain = {0}, asynchronous = {.asynchronous = true};
+    TRY(add(l, "data", FAMILY_DATA, (struct plan_request){.sync = PLAN_TREE}, "data tree"));
+    TRY(list_uneven(l));
     int per_node = workers_per_node(l->request->machine, l->n_workers);
     struct plan_request by_node = {.sync = PLAN_HIERARCHICAL, .workers_per_node = per_node};
-    TRY(add(l, "owt", FAMILY_OWT, plain, "owt"));
     if (per_node)
-        TRY(add(l, "owt", FAMILY_OWT, by_node, "owt by node"));
+        TRY(add(l, "data", FAMILY_DATA, by_node, "data by node"));
+    TRY(add_both(l, "owt", FAMILY_OWT, plain, "owt"));
     TRY(list_meshes(l));
     TRY(add(l, "model", FAMILY_MODEL, plain, "model"));
-    TRY(add(l, "spatial", FAMILY_SPATIAL, plain, "spatial"));
+    TRY(add_both(l, "spatial", FAMILY_SPATIAL, plain, "spatial"));
     TRY(add(l, "ps", FAMILY_SERVER, plain, "ps"));
-    struct plan_request asynchronous = {.asynchronous = true};
     return add(l, "ps", FAMILY_SERVER, asynchronous, "ps asynchronous");
 }
 
 /* ---- pipelines ---- */
 
-enum { MOST_MICRO_BATCHES = 32, MAX_STAGES = 256 };
+enum { MAX_STAGES = 256 };
 
-static void recompute_all(struct plan *plan)
+/* As the advice of a single plan does (predict/advise.h). */
+static enum status recompute(const struct lister *l, struct plan *plan)
 {
-    for (int i = 1; i < plan->n_layers; i++)
-        plan->layers[i].recompute = true;
+    enum status st = plan_recompute_segments(plan, l->request->graph, PLAN_SEGMENTS_AUTO);
+    if (st != STATUS_OK)
+        plan_destroy(plan);
+    return st;
 }
 
 static enum status add_again(const struct lister *l, const char *strategy,
@@ -169,23 +178,37 @@ static enum status add_again(const struct lister *l, const char *strategy,
     TRY(make(l, strategy, how, &plan));
     if (!plan)
         return STATUS_OK;
-    recompute_all(plan);
+    TRY(recompute(l, plan));
     (void)snprintf(full, sizeof full, "%s r", name);
     return candidate_append(l->to, full, family, plan);
+}
+
+/* Stages that are wider than a node sum their gradients within nodes first, too. */
+static enum status add_pipeline(const struct lister *l, const char *strategy,
+                                struct plan_request how)
+{
+    char name[CANDIDATE_NAME_BYTES], full[CANDIDATE_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%s %dx%d m%d", strategy, how.n_stages, how.replicas[0],
+                   how.micro_batches);
+    TRY(add(l, strategy, FAMILY_PIPELINE, how, name));
+    TRY(add_again(l, strategy, FAMILY_PIPELINE, how, name));
+    how.workers_per_node = workers_per_node(l->request->machine, l->n_workers);
+    if (how.workers_per_node == 0 || how.replicas[0] <= how.workers_per_node)
+        return STATUS_OK;
+    how.sync = PLAN_HIERARCHICAL;
+    (void)snprintf(full, sizeof full, "%.40s by node", name);
+    TRY(add(l, strategy, FAMILY_PIPELINE, how, full));
+    return add_again(l, strategy, FAMILY_PIPELINE, how, full);
 }
 
 static enum status list_micro_batches(const struct lister *l, const char *strategy,
                                       struct plan_request how)
 {
-    int64_t asked = l->request->micro_batches, batch = l->request->graph->batch;
-    int64_t first = asked ? asked : 2, last = asked ? asked : MOST_MICRO_BATCHES;
-    for (int64_t m = first; m <= last && m * how.replicas[0] <= batch; m *= 2) {
-        char name[CANDIDATE_NAME_BYTES];
+    int64_t asked = l->request->micro_batches, batch = l->request->graph->batch / how.replicas[0];
+    int64_t m = asked ? asked : plan_more_micro_batches(1, batch);
+    for (; m > 0 && m <= batch; m = asked ? 0 : plan_more_micro_batches(m, batch)) {
         how.micro_batches = (int)m;
-        (void)snprintf(name, sizeof name, "%s %dx%d m%d", strategy, how.n_stages, how.replicas[0],
-                       (int)m);
-        TRY(add(l, strategy, FAMILY_PIPELINE, how, name));
-        TRY(add_again(l, strategy, FAMILY_PIPELINE, how, name));
+        TRY(add_pipeline(l, strategy, how));
     }
     return STATUS_OK;
 }
@@ -216,19 +239,23 @@ static enum status list_pipelines(const struct lister *l)
 static enum status list_thrifty(const struct lister *l, const char *strategy,
                                 enum candidate_family family)
 {
+    int64_t batch = l->request->graph->batch;
     struct plan_request how = {0};
     TRY(add_again(l, strategy, family, how, strategy));
-    for (int m = 2; m <= MOST_MICRO_BATCHES && m <= l->request->graph->batch; m *= 2) {
-        char name[CANDIDATE_NAME_BYTES];
-        struct plan *plan;
-        how.micro_batches = m;
-        (void)snprintf(name, sizeof name, "%s m%d", strategy, m);
-        TRY(make(l, strategy, how, &plan));
-        if (!plan)
-            continue;
-        plan->schedule = PLAN_1F1B; /* a micro-batch goes backward before the next goes forward */
-        TRY(candidate_append(l->to, name, family, plan));
-    }
+    for (int64_t m = plan_more_micro_batches(1, batch); m; m = plan_more_micro_batches(m, batch))
+        for (int again = 0; again < 2; again++) {
+            char name[CANDIDATE_NAME_BYTES];
+            struct plan *plan;
+            how.micro_batches = (int)m;
+            (void)snprintf(name, sizeof name, "%s m%d%s", strategy, (int)m, again ? " r" : "");
+            TRY(make(l, strategy, how, &plan));
+            if (!plan)
+                continue;
+            plan->schedule = PLAN_1F1B; /* a micro-batch goes backward before the next one starts */
+            if (again)
+                TRY(recompute(l, plan));
+            TRY(candidate_append(l->to, name, family, plan));
+        }
     return STATUS_OK;
 }
 
@@ -244,20 +271,22 @@ enum status candidates_list_simple(const struct candidate_request *request, int 
                                    struct candidate_list *to)
 {
     struct lister l = {.request = request, .to = to, .n_workers = n_workers};
+    int n = to->n;
     if (n_workers == 1)
-        return add(&l, "serial", FAMILY_SERIAL, (struct plan_request){0}, "serial");
-    char name[CANDIDATE_NAME_BYTES];
-    (void)snprintf(name, sizeof name, "data on %d", n_workers);
-    return add(&l, "data", FAMILY_DATA, (struct plan_request){0}, name);
+        TRY(add(&l, "serial", FAMILY_SERIAL, (struct plan_request){0}, "serial"));
+    else
+        TRY(add(&l, "data", FAMILY_DATA, (struct plan_request){0}, "data"));
+    for (; n < to->n; n++)
+        to->list[n].plain = true;
+    return STATUS_OK;
 }
 
-enum status candidates_list_named(const struct candidate_request *request, int n_workers,
-                                  struct candidate_list *to)
+enum status candidates_list_others(const struct candidate_request *request, int n_workers,
+                                   struct candidate_list *to)
 {
     struct lister l = {.request = request, .to = to, .n_workers = n_workers};
     if (n_workers == 1)
-        return candidates_list_simple(request, 1, to);
-    TRY(list_data(&l));
+        return STATUS_OK;
     TRY(list_flat(&l));
     return list_pipelines(&l);
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum { MOST_PIPELINES = 12 };
-/* No further share is tried once the searches before took so long. */
-static const double QUICK_S = 0.2;
+/* No further share is tried once the searches before compared so many sums. */
+static const double MOST_SUMS = 3e8;
 
 /* How much of the sums of gradients is taken to hide behind backward. The additive model cannot
  * know how much does, and the best share differs from case to case (of AlexNet, VGG-16, ResNet-50
@@ -129,7 +129,7 @@ static enum status add_hierarchical(const struct pricing_request *pricing, const
 
 static enum status add_searched(const struct pricing *p, const char *name,
                                 const struct search_options *options, struct candidate_list *to,
-                                double *search_s)
+                                double *n_sums)
 {
     struct layers_request r = {.name = name, .options = *options};
     struct layers_answer *a = NULL;
@@ -138,7 +138,7 @@ static enum status add_searched(const struct pricing *p, const char *name,
         return forgive(st);
     struct plan *plan = a->plan;
     a->plan = NULL;
-    *search_s = a->search_s;
+    *n_sums = a->n_sums;
     layers_answer_destroy(a);
     st = add_hierarchical(&p->request, name, plan, to);
     if (st == STATUS_OK)
@@ -150,15 +150,15 @@ static enum status add_searched(const struct pricing *p, const char *name,
 static enum status add_shares(struct pricing *p, const int *shares, int n,
                               const struct search_options *options, struct candidate_list *to)
 {
-    double all_s = 0;
-    for (int i = 0; i < n && all_s < QUICK_S; i++) {
+    double all = 0;
+    for (int i = 0; i < n && all < MOST_SUMS; i++) {
         char name[CANDIDATE_NAME_BYTES] = "per layer";
-        double search_s = 0;
+        double n_sums = 0;
         if (shares[i] > 0)
             (void)snprintf(name, sizeof name, "per layer %d%%", shares[i]);
         pricing_hide_sync(p, shares[i] / 100.0);
-        TRY(add_searched(p, name, options, to, &search_s));
-        all_s += search_s;
+        TRY(add_searched(p, name, options, to, &n_sums));
+        all += n_sums;
     }
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
 /* Which of the candidates to use: by the clock, by memory, and by a trial of the best few. */
 #include "base/log.h"
+#include "base/text.h"
 #include "search/candidates.h"
 #include "search/trial.h"
 
@@ -71,16 +72,24 @@ static int compare_simplicity(const struct candidate *a, const struct candidate 
 
 /* ---- the choice ---- */
 
-/* Once some were tried, one of them wins; not one that was dropped. */
+/* Once some were tried, one of them wins; not one that was dropped. A trial that had no room for
+ * data parallelism or one worker says nothing against them. */
 static bool is_eligible(const struct candidate_request *r, const struct candidate_set *s, int i)
 {
     const struct candidate *c = &s->list[i];
-    return candidates_may_win(r, c) && (s->n_tried == 0 || (c->tried_s > 0 && !c->tried_behind));
+    if (!candidates_may_win(r, c))
+        return false;
+    if (s->n_tried == 0 || (c->tried_s <= 0 && (i == s->data || i == s->serial)))
+        return true;
+    return c->tried_s > 0 && !c->tried_behind;
 }
 
 double candidates_known_s(const struct candidate_set *s, int i)
 {
-    return s->list[i].tried_s > 0 ? s->list[i].tried_s : s->list[i].step_s;
+    const struct candidate *c = &s->list[i];
+    if (c->tried_s > 0)
+        return c->tried_s;
+    return s->n_tried > 0 && s->tried_scale > 0 ? s->tried_scale * c->step_s : c->step_s;
 }
 
 static bool is_beaten(const struct candidate_set *s, int i)
@@ -90,13 +99,22 @@ static bool is_beaten(const struct candidate_set *s, int i)
     return candidates_known_s(s, i) > (1 + CANDIDATES_TRIED) * candidates_known_s(s, s->fastest);
 }
 
+/* Plain data parallelism on so many workers, or one worker; -1: it may not win. */
+static int find_plain(const struct candidate_request *r, const struct candidate_set *s,
+                      int n_workers)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].plain && s->list[i].plan->n_workers == n_workers && is_eligible(r, s, i))
+            return i;
+    return -1;
+}
+
 /* A plan that may win in place of the fastest. For simplicity's sake some speed is given up against
- * other plans, but none against plain data parallelism. */
+ * other plans, but none against plain data parallelism, nor against the choice for fewer workers.
+ */
 static bool is_as_good(const struct candidate_request *r, const struct candidate_set *s, int i)
 {
-    bool slower_than_data = s->data >= 0 && is_eligible(r, s, s->data) &&
-                            candidates_known_s(s, i) > candidates_known_s(s, s->data);
-    return is_eligible(r, s, i) && !is_beaten(s, i) && !slower_than_data;
+    return is_eligible(r, s, i) && !is_beaten(s, i) && candidates_known_s(s, i) <= s->most_s;
 }
 
 /* Of plans that are as simple and as fast, the one that moves least: it leaves most of the links to
@@ -114,19 +132,53 @@ static int find_thriftiest(const struct candidate_request *r, const struct candi
     return found;
 }
 
-static void choose(const struct candidate_request *r, struct candidate_set *s)
+/* Of the plans for at most so many workers. */
+static void choose_within(const struct candidate_request *r, struct candidate_set *s, int n_workers)
 {
+    int plain = find_plain(r, s, n_workers);
     s->best = s->fastest = -1;
     for (int i = 0; i < s->n; i++)
-        if (is_eligible(r, s, i) &&
+        if (s->list[i].plan->n_workers <= n_workers && is_eligible(r, s, i) &&
             (s->fastest < 0 || candidates_known_s(s, i) < candidates_known_s(s, s->fastest)))
             s->fastest = i;
     s->best = s->fastest;
+    if (plain >= 0)
+        s->most_s = fmin(s->most_s, candidates_known_s(s, plain));
     for (int i = 0; i < s->n; i++)
-        if (is_as_good(r, s, i) && compare_simplicity(&s->list[i], &s->list[s->best]) < 0)
+        if (s->list[i].plan->n_workers <= n_workers && is_as_good(r, s, i) &&
+            compare_simplicity(&s->list[i], &s->list[s->best]) < 0)
             s->best = i;
-    if (s->best >= 0)
-        s->best = find_thriftiest(r, s, s->best);
+    if (s->best < 0)
+        return;
+    s->best = find_thriftiest(r, s, s->best);
+    s->most_s = fmin(s->most_s, candidates_known_s(s, s->best));
+}
+
+static int find_more_workers(const struct candidate_set *s, int n_workers)
+{
+    int next = 0;
+    for (int i = 0; i < s->n; i++) {
+        int n = s->list[i].plan->n_workers;
+        next = n > n_workers && (next == 0 || n < next) ? n : next;
+    }
+    return next;
+}
+
+/* Level by level: the choice for a part of the machine is made as if there were no more, and the
+ * whole is never slower. Memory in the whole run counts for each: *unchecked, unless it is -1,
+ * is a choice of which that is not known. */
+static void choose(const struct candidate_request *r, struct candidate_set *s, int *unchecked)
+{
+    *unchecked = -1;
+    s->best = s->fastest = -1;
+    s->most_s = INFINITY;
+    for (int n = find_more_workers(s, 0); n > 0; n = find_more_workers(s, n)) {
+        choose_within(r, s, n);
+        if (s->best >= 0 && !s->list[s->best].checked) {
+            *unchecked = s->best;
+            return;
+        }
+    }
 }
 
 enum status candidates_check_memory(const struct candidate_request *request, struct candidate *c)
@@ -146,12 +198,24 @@ enum status candidates_check_memory(const struct candidate_request *request, str
 
 enum status candidates_choose(const struct candidate_request *request, struct candidate_set *s)
 {
-    choose(request, s);
-    while (s->best >= 0 && !s->list[s->best].checked) {
-        TRY(candidates_check_memory(request, &s->list[s->best]));
-        choose(request, s);
+    int unchecked;
+    choose(request, s, &unchecked);
+    while (unchecked >= 0) {
+        TRY(candidates_check_memory(request, &s->list[unchecked]));
+        choose(request, s, &unchecked);
     }
     return STATUS_OK;
+}
+
+enum status candidates_choose_again(const struct candidate_request *request,
+                                    struct candidate_set *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].state == CANDIDATE_CLOCKED) {
+            s->list[i].fits = s->list[i].trains;
+            s->list[i].checked = false;
+        }
+    return candidates_choose(request, s);
 }
 
 /* ---- by a trial ---- */
@@ -204,6 +268,28 @@ static enum status find_finalists(const struct candidate_request *r, struct cand
     return STATUS_OK;
 }
 
+static bool is_doubtful(const struct candidate *c)
+{
+    double error_s = hypot(c->error_s, c->tried_noise * c->tried_s);
+    return c->tried_s > 0 && !c->tried_behind && fabs(c->tried_s - c->step_s) > error_s;
+}
+
+/* The trial and the costs cannot both be right. */
+static enum status settle_doubt(const struct candidate_request *r, struct candidate *c)
+{
+    char tried[32], before[32], now[32];
+    if (!is_doubtful(c) || (r->stops && r->stops(r->user)))
+        return STATUS_OK;
+    c->doubted_s = c->step_s;
+    TRY(candidates_measure_again(r, c));
+    log_info("%s took %s in the trial, its costs said %s: measured again, they say %s%s", c->name,
+             text_seconds(tried, sizeof tried, c->tried_s),
+             text_seconds(before, sizeof before, c->doubted_s),
+             text_seconds(now, sizeof now, c->step_s),
+             is_doubtful(c) ? ", which is still off by more than their error" : "");
+    return STATUS_OK;
+}
+
 enum status candidates_try(const struct candidate_request *r, struct candidate_set *s)
 {
     struct candidate *finalists[CANDIDATES_MOST_TRIED];
@@ -216,5 +302,8 @@ enum status candidates_try(const struct candidate_request *r, struct candidate_s
     TRY(r->try_plans(r->user, n, finalists));
     for (int k = 0; k < n; k++)
         s->n_tried += finalists[k]->tried_s > 0;
+    for (int k = 0; k < n && r->measures_again; k++)
+        TRY(settle_doubt(r, finalists[k]));
+    s->tried_scale = finalists[0]->tried_s / finalists[0]->step_s;
     return candidates_choose(r, s);
 }

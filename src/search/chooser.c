@@ -108,8 +108,16 @@ enum status chooser_open(struct chooser *c, const struct chooser_options *option
     return STATUS_OK;
 }
 
+static void end_smaller_test(struct chooser *c)
+{
+    if (c->eval_batch)
+        forecast_close_batch(&c->smaller);
+    c->eval_batch = 0;
+}
+
 void chooser_close(struct chooser *c)
 {
+    end_smaller_test(c);
     for (int i = 0; i < c->n_forecasts; i++)
         forecast_close(&c->forecasts[i].forecast);
 }
@@ -121,7 +129,7 @@ static enum status prepare(void *user, const struct plan *plan, struct predict_r
     struct chooser *c = user;
     struct forecast *f = NULL;
     TRY(find_forecast(c, plan->n_workers, &f));
-    *out = forecast_request(f, plan, false);
+    *out = forecast_request(c->eval_batch ? &c->smaller.forecast : f, plan, false);
     return STATUS_OK;
 }
 
@@ -170,17 +178,10 @@ double chooser_epoch_s(const struct chooser *c, double step_s)
     return step_s * (double)steps_per_epoch(c);
 }
 
-/* Many workers take long to lower; a cluster of a few nodes is answered soon. */
-static double find_limit(const struct chooser *c, int n_workers)
+/* Only measuring takes time that nobody can tell before. */
+static double find_limit(const struct chooser *c)
 {
-    static const double MANY_S = 1.2;
-    if (c->options->limit_s > 0)
-        return c->options->limit_s;
-    if (is_local(c))
-        return 60;
-    if (c->options->without)
-        return 0.8;
-    return n_workers > 64 ? MANY_S * n_workers / 64 : n_workers > 32 ? MANY_S : 5;
+    return c->options->limit_s > 0 ? c->options->limit_s : is_local(c) ? 60 : 0;
 }
 
 /* A trial reads the data: there may be none where they are taken to be ready. */
@@ -190,18 +191,20 @@ static bool can_try(const struct chooser *c)
     return is_local(c) && c->options->try_s > 0 && !f->measure.look_only && !f->no_data;
 }
 
-/* The search ends by its limit at the latest. */
+/* A search with a limit ends by it at the latest. */
 static void show(void *user, int done, int all, const char *name)
 {
     const struct chooser *c = user;
     char left[32];
     double taken_s = (double)(timer_now_ns() - c->start_ns) * 1e-9;
     double left_s = c->limit_s - taken_s;
+    const char *text = progress_time(left, sizeof left, left_s > 0 ? left_s : 0);
     if (c->options->on_candidate)
         c->options->on_candidate(c->options->forecast.measure.callbacks.user, done, all, name);
     else if (taken_s * 1e9 > PROGRESS_FROM_NS)
-        log_progress("planning: %s; %d of %d candidates, %s left at most (Ctrl-C: the best so far)",
-                     name, done, all, progress_time(left, sizeof left, left_s > 0 ? left_s : 0));
+        log_progress("planning: %s; %d of %d candidates%s%s%s (Ctrl-C: the best so far)", name,
+                     done, all, c->limit_s > 0 ? ", " : "", c->limit_s > 0 ? text : "",
+                     c->limit_s > 0 ? " left at most" : "");
 }
 
 static struct candidate_request request_of(struct chooser *c, int n_workers)
@@ -212,31 +215,60 @@ static struct candidate_request request_of(struct chooser *c, int n_workers)
         .machine = c->forecast->machine,
         .n_workers = n_workers,
         .fewer = o->fewer || o->most_worker_hours > 0,
+        .brief = o->without,
         .allow_stale = o->allow_stale,
         .named_only = o->named_only,
         .micro_batches = o->micro_batches,
         .batch_norm = o->batch_norm,
         .precision = (enum precision)c->forecast->options->run.precision,
         .scales = c->forecast->scales,
-        .limit_s = find_limit(c, n_workers),
+        .limit_s = find_limit(c),
         .most_worker_s = o->most_worker_hours * 3600 / (double)steps_per_epoch(c),
         .prepare = prepare,
         .try_plans = can_try(c) ? try_plans : NULL,
+        .measures_again = can_try(c),
         .on_progress = o->quiet && !o->on_candidate ? NULL : show,
         .stops = is_stopped,
         .user = c};
+}
+
+/* Where plans train but none has room for the test: half of its batch, a quarter, .., as the advice
+ * of a single plan goes (predict/advise.h). */
+static enum status shrink_test(struct chooser *c, const struct candidate_request *r,
+                               struct candidate_set *set)
+{
+    bool trains = false;
+    for (int i = 0; i < set->n; i++)
+        trains |= set->list[i].state == CANDIDATE_CLOCKED && set->list[i].trains;
+    int64_t eval_batch = c->forecast->eval ? c->forecast->eval->batch : 0;
+    while (set->best < 0 && trains && !is_local(c) && (eval_batch /= 2) > 0) {
+        end_smaller_test(c);
+        TRY(forecast_open_batches(c->forecast, c->forecast->graph->batch, eval_batch, &c->smaller));
+        c->eval_batch = eval_batch;
+        TRY(candidates_choose_again(r, set));
+    }
+    if (set->best < 0)
+        end_smaller_test(c);
+    return STATUS_OK;
 }
 
 enum status chooser_find(struct chooser *c, int n_workers, struct candidate_set **out)
 {
     struct candidate_request r = request_of(c, n_workers);
     struct forecast *f = NULL;
+    end_smaller_test(c);
     TRY(find_forecast(c, n_workers, &f));
     r.machine = f->machine;
     c->start_ns = timer_now_ns();
     c->limit_s = r.limit_s;
     enum status st = candidates_find(&r, out);
     log_progress_end();
+    TRY(st);
+    st = shrink_test(c, &r, *out);
+    if (st != STATUS_OK) {
+        candidates_destroy(*out);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -26,9 +26,8 @@ struct chooser_options {
     int64_t micro_batches; /* 0: tried */
     enum plan_batch_norm batch_norm;
     bool allow_stale, named_only, fewer;
-    double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else 5,
-                                 1.2 for 33 to 64 workers and more for more, 0.8 where nodes are
-                                 lost */
+    double limit_s;           /* of a search; 0: 60 on this host, where costs are measured; else
+                                 none: the work is limited (candidates.h) */
     double most_worker_hours; /* of an epoch; 0: no limit */
     double try_s; /* on this host, the best few are trained in turns for so long; 0: they are not */
     bool quiet;
@@ -50,6 +49,10 @@ struct chooser {
     int n_workers;             /* that a plan may have at most */
     int64_t start_ns;          /* of the search that runs */
     double limit_s;            /* its limit */
+    /* Images in a step of the test, where only a smaller batch of the test than asked for fits
+     * beside any plan; 0: as asked. */
+    int64_t eval_batch;
+    struct forecast_batch smaller; /* with that test */
 };
 
 enum status chooser_open(struct chooser *c, const struct chooser_options *options) MUST_USE;

@@ -422,6 +422,7 @@ enum status draft_take_smallest(struct draft *d, int64_t limit, bool *done)
     bool reduces = find_neighbours(d, node, unused, 0) <= 2;
     d->n_reduced += reduces;
     d->n_tabled += !reduces;
+    d->n_sums += d->size[node] * d->n_choices[node];
     return take_out(d, node);
 }
 

@@ -51,6 +51,7 @@ struct draft {
     struct step *steps;
     double constant; /* the least cost of the nodes taken out */
     int n_reduced, n_tabled;
+    double n_sums; /* compared so far */
 };
 
 /* The whole problem; parallel edges are summed. Everything is in `memory`. */

@@ -96,6 +96,7 @@ static enum status search(const struct layers_request *r, const struct pricing *
     TRY(search_solve(&p->problem, &r->options, choice, &answer));
     a->optimal = answer.optimal;
     a->bound_s = answer.bound;
+    a->n_sums = answer.n_sums;
     double limit = memory_limit(&p->request);
     a->fits = limit <= 0 || memory_of(p, choice) <= limit;
     if (!a->fits && !r->ignore_memory) {

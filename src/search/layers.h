@@ -28,6 +28,7 @@ struct layers_answer {
     bool fits;           /* by the estimate */
     double memory_bytes; /* estimate: the worker that needs most */
     double search_s, pricing_s;
+    double n_sums; /* that were compared: the work, whatever machine does it */
     int n_layers;
     const int *choice; /* by layer of the pricing */
     int n_edges, n_priced_layers, n_priced_edges;

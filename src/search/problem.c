@@ -186,6 +186,7 @@ static enum status solve_draft(struct solver *s, struct draft *d)
     TRY(eliminate(s, d, &stuck));
     s->answer->n_reduced += d->n_reduced;
     s->answer->n_tabled += d->n_tabled;
+    s->answer->n_sums += d->n_sums;
     if (s->stopped)
         return STATUS_OK;
     if (stuck)

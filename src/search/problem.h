@@ -69,6 +69,7 @@ struct search_answer {
     int64_t n_reduced;  /* nodes that node and edge elimination removed */
     int64_t n_tabled;   /* nodes with larger tables */
     int64_t n_branches; /* choices tried for nodes that were fixed */
+    double n_sums;      /* that were compared: the work, whatever machine does it */
 };
 
 /* choice[node] of every node. `options` may be NULL. STATUS_USAGE for an edge that ends nowhere;
