@@ -44,10 +44,12 @@ static int build(graph_builder *b, const struct network *self)
 static const struct layout alexnet = {6}, alexnet7 = {7};
 
 const struct network network_alexnet = {
-    "alexnet", "AlexNet: five convolutions, three large linear layers", build, &alexnet, 0.01};
+    "alexnet", "AlexNet: five convolutions, three large linear layers", build, &alexnet, 0.01,
+    false};
 
 /* That of the tables of DeePa and OptCNN (arXiv 1802.04924), whose bytes are those of 74.7 M
  * parameters: the first linear layer has 7x7x256 inputs. */
 const struct network network_alexnet7 = {
-    "alexnet7", "AlexNet with 7x7 instead of 6x6 images before its linear layers", build, &alexnet7,
-    0.01};
+    "alexnet7", "AlexNet with 7x7 instead of 6x6 images before its linear layers",
+    build,      &alexnet7,
+    0.01,       false};

@@ -66,5 +66,5 @@ static int build(graph_builder *b, const struct network *self)
     return network_add_pooled_head(b, "fc", x, 0.2);
 }
 
-const struct network network_googlenet = {"googlenet", "GoogLeNet: nine blocks of four branches",
-                                          build, NULL, NETWORK_SGD_RATE};
+const struct network network_googlenet = {
+    "googlenet", "GoogLeNet: nine blocks of four branches", build, NULL, NETWORK_SGD_RATE, false};

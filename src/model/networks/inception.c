@@ -155,4 +155,7 @@ static int build(graph_builder *b, const struct network *self)
 
 const struct network network_inceptionv3 = {"inceptionv3",
                                             "Inception-v3: eleven blocks of three or four branches",
-                                            build, NULL, NETWORK_SGD_RATE};
+                                            build,
+                                            NULL,
+                                            NETWORK_SGD_RATE,
+                                            false};

@@ -19,5 +19,6 @@ static int build(graph_builder *b, const struct network *self)
     return graph_add_linear(b, "fc3", x, graph_builder_variant(b)->classes);
 }
 
-const struct network network_lenet5 = {"lenet5", "LeNet-5: two convolutions, three linear layers",
-                                       build, NULL, NETWORK_SGD_RATE};
+const struct network network_lenet5 = {
+    "lenet5", "LeNet-5: two convolutions, three linear layers", build, NULL, NETWORK_SGD_RATE,
+    true};

@@ -11,5 +11,5 @@ static int build(graph_builder *b, const struct network *self)
     return graph_add_linear(b, "fc3", x, graph_builder_variant(b)->classes);
 }
 
-const struct network network_mlp = {"mlp", "three linear layers, 512 and 256 hidden units", build,
-                                    NULL, NETWORK_SGD_RATE};
+const struct network network_mlp = {
+    "mlp", "three linear layers, 512 and 256 hidden units", build, NULL, NETWORK_SGD_RATE, true};

@@ -113,5 +113,9 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_mobilenetv2 = {
-    "mobilenetv2", "MobileNetV2: inverted residual blocks, depthwise convolutions", build, NULL,
-    NETWORK_SGD_RATE};
+    "mobilenetv2",
+    "MobileNetV2: inverted residual blocks, depthwise convolutions",
+    build,
+    NULL,
+    NETWORK_SGD_RATE,
+    false};

@@ -86,11 +86,13 @@ static int build(graph_builder *b, const struct network *self)
 static const struct layout resnet18 = {{2, 2, 2, 2}, false}, resnet50 = {{3, 4, 6, 3}, true},
                            resnet101 = {{3, 4, 23, 3}, true}, resnet152 = {{3, 8, 36, 3}, true};
 
-const struct network network_resnet18 = {"resnet18", "ResNet-18: residual blocks of two 3x3", build,
-                                         &resnet18, NETWORK_SGD_RATE};
-const struct network network_resnet50 = {"resnet50", "ResNet-50: residual bottleneck blocks", build,
-                                         &resnet50, NETWORK_SGD_RATE};
-const struct network network_resnet101 = {"resnet101", "ResNet-101: residual bottleneck blocks",
-                                          build, &resnet101, NETWORK_SGD_RATE};
-const struct network network_resnet152 = {"resnet152", "ResNet-152: residual bottleneck blocks",
-                                          build, &resnet152, NETWORK_SGD_RATE};
+const struct network network_resnet18 = {
+    "resnet18", "ResNet-18: residual blocks of two 3x3", build, &resnet18, NETWORK_SGD_RATE, false};
+const struct network network_resnet50 = {
+    "resnet50", "ResNet-50: residual bottleneck blocks", build, &resnet50, NETWORK_SGD_RATE, false};
+const struct network network_resnet101 = {
+    "resnet101", "ResNet-101: residual bottleneck blocks", build, &resnet101, NETWORK_SGD_RATE,
+    false};
+const struct network network_resnet152 = {
+    "resnet152", "ResNet-152: residual bottleneck blocks", build, &resnet152, NETWORK_SGD_RATE,
+    false};

@@ -73,7 +73,7 @@ static int build(graph_builder *b, const struct network *self)
 
 static const struct layout vgg11 = {{1, 1, 2, 2, 2}}, vgg16 = {{2, 2, 3, 3, 3}};
 
-const struct network network_vgg11 = {"vgg11", "VGG-11: 3x3 convolutions in five blocks", build,
-                                      &vgg11, 0.01};
-const struct network network_vgg16 = {"vgg16", "VGG-16: 3x3 convolutions in five blocks", build,
-                                      &vgg16, 0.01};
+const struct network network_vgg11 = {
+    "vgg11", "VGG-11: 3x3 convolutions in five blocks", build, &vgg11, 0.01, false};
+const struct network network_vgg16 = {
+    "vgg16", "VGG-16: 3x3 convolutions in five blocks", build, &vgg16, 0.01, false};
