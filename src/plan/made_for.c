@@ -137,6 +137,26 @@ static bool has_shapes_of(const struct plan_made_for *made, const struct graph *
     return same;
 }
 
+/* For other images a network may have other layers. */
+static enum status check_layers(struct json_place top, const struct graph *graph)
+{
+    struct json_place layers = json_member(top, "layers");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)layers.value, name, value)
+    {
+        bool found = false;
+        for (int i = 1; i < graph->n_nodes && !found; i++)
+            found = strcmp(graph->nodes[i].name, name) == 0;
+        if (!found)
+            return json_refuse(json_member(layers, name),
+                               "unknown layer '%.80s': for these data %s has other layers than for "
+                               "those that the plan was made for",
+                               name, graph->name);
+    }
+    return STATUS_OK;
+}
+
 enum status plan_check_made_for(struct json_place top, const struct plan_made_for *made,
                                 const struct graph *graph)
 {
@@ -146,6 +166,8 @@ enum status plan_check_made_for(struct json_place top, const struct plan_made_fo
         return json_refuse(at.value ? json_member(at, "model") : json_member(top, "model"),
                            "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)",
                            made->model, graph->name, graph->name);
+    if (made->input[0] && !has_shapes_of(made, graph))
+        return check_layers(top, graph);
     if (made->digest && has_shapes_of(made, graph) &&
         strcmp(made->digest, plan_digest(graph, digest)) != 0)
         return json_refuse(
