@@ -380,7 +380,8 @@ static void test_json_errors(void **state)
                  "f:2: list/0/1: no");
     assert_fails(json_check_object(list, NULL), STATUS_FAILED, "f:2: list must be an object");
     assert_fails(json_check_list(top, 0, SIZE_MAX), STATUS_FAILED, "f:1: a thing must be a list");
-    assert_fails(json_check_version(top, "alpa", 1, 1), STATUS_FAILED, "f:4: alpa: the thing is of");
+    assert_fails(json_check_version(top, "alpa", 1, 1), STATUS_FAILED,
+                 "f:4: alpa: the thing is of");
     assert_fails(json_check_version(top, "none", 1, 2), STATUS_FAILED, "f:1: this is no thing");
     assert_fails(json_fail_unknown(json_member(top, "alpa"), "key", "alpa", keys), STATUS_FAILED,
                  "f:4: alpa: unknown key 'alpa': did you mean 'alpha'? (allowed: alpha)");
