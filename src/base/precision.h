@@ -40,11 +40,12 @@ struct precision_info {
     enum arithmetic products;
     enum element activation; /* and its gradient */
     enum element weight;     /* of products: convolutions and linear layers */
-    enum element master;     /* of the copy that is updated and saved, and of the optimizer's state;
-                                where it is no     wider than the weight, the weight is its own master */
-    enum element gradient;   /* of parameters, in memory */
-    enum element sum;        /* of gradients on their way between workers */
-    enum element statistic;  /* losses; the parameters and running statistics of norms */
+    enum element
+        master;             /* of the copy that is updated and saved, and of the optimizer's state;
+                               where it is no     wider than the weight, the weight is its own master */
+    enum element gradient;  /* of parameters, in memory */
+    enum element sum;       /* of gradients on their way between workers */
+    enum element statistic; /* losses; the parameters and running statistics of norms */
 };
 
 const struct precision_info *precision_get_info(enum precision precision);
