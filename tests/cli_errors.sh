@@ -89,9 +89,9 @@ refused 2 "unexpected argument '--json'" show lenet5 -- --json
 run 2 show resnt18
 [[ $(wc -l <stderr) -eq 1 ]] || fail "a trace that nobody asked for"
 run 2 show resnt18 --debug
-says stderr "subject.c:"
+says stderr "subject_options.c:"
 CLEAVE_DEBUG=1 run 2 show resnt18
-says stderr "subject.c:"
+says stderr "subject_options.c:"
 
 # results that cannot be written are a failure
 if [[ -e /dev/full ]]; then

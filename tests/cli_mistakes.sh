@@ -71,6 +71,7 @@ mistake 2 "with a point for a comma" train lenet5 --lr 0,1
 mistake 2 "--workers needs a value: --workers N" train lenet5 --workers
 
 section "Data"
+mistake 2 "resnet50 needs --data to train on" train resnet50
 mistake 2 "cifar10:DIR with its six .bin files (made-up images: synthetic:cifar10)" train resnet18 --data cifar10
 mistake 2 "did you mean 'cifar10'?" train resnet18 --data cifar-10
 mistake 2 "use imagefolder:DIR for your own images or synthetic:imagenet" train resnet18 --data imagenet
@@ -85,6 +86,8 @@ section "Machines"
 mistake 2 "is that 1x4:p100, one node with 4 of them, or 4x1:p100" plan vgg16 --data imagenet --machine 4xp100
 mistake 2 "1x1:p100 is one of them" plan vgg16 --data imagenet --machine p100
 mistake 2 "did you mean 'p100'?" plan vgg16 --data imagenet --machine 4x4:p1000
+mistake 2 "did you mean 'a100-40' or 'a100-80'?" predict vgg16 --data imagenet --machine 1x8:a100
+mistake 2 "with its unit: B/s or bit/s" plan vgg16 --data imagenet --machine 4x4:p100,inter=400
 mistake 2 "give --workers 4, or a larger --machine" predict lenet5 --workers 8 --machine 1x4:p100
 ( # on one core of this machine: it may have a hundred
     taskset -cp "$(taskset -cp $$ | sed -E 's/.*: ([0-9]+).*/\1/')" "$BASHPID" >/dev/null
@@ -99,9 +102,10 @@ mistake 2 "did you mean 'data'?" train lenet5 --workers 2 --plan data-parallel
 mistake 2 "the plan is for lenet5, not for vgg11 ('cleave plan vgg11 -o FILE' makes one)" train vgg11 --data synthetic:cifar10 --plan two-workers.json
 mistake 2 "leave --workers out, or make another plan ('cleave plan lenet5 --workers 4 -o FILE')" predict lenet5 --plan two-workers.json --workers 4 --machine 1x4:p100
 mistake 2 "--sync is for plans by name" train lenet5 --plan two-workers.json --sync tree
-mistake 2 "say how many workers a node has, --workers-per-node N" predict lenet5 --workers 4 --sync hierarchical --machine 2x2:p100
+mistake 2 "say how many workers a node has, --workers-per-node N" train lenet5 --workers 4 --sync hierarchical
 mistake 2 "has no use for --asynchronous without --sync server (these have: ps)" train lenet5 --workers 2 --plan data --asynchronous
-mistake 2 "'cleave train MODEL --plan two-workers.json'" train two-workers.json
+mistake 2 "is a file, and a network is asked for here" show two-workers.json
+mistake 2 "are two plans: give one of both" train two-workers.json --plan data
 mistake 2 "a batch of 2 can be split into 1 to 2" predict lenet5 --batch 2 --workers 2 --plan gpipe --micro-batches 4 --machine 1x2:p100
 mistake 2 "at most 12 have work" train lenet5 --workers 20 --plan layers
 mistake 3 "fits with" predict vgg16 --data imagenet --batch 1024 --machine 1x4:p100

@@ -268,7 +268,8 @@ echo '{"traceEvents": [}' >broken.json
 refused 1 "broken.json:1:" "${merge[@]}" broken.json
 refused 2 "m.json: is of 3 workers, the plan has 2" predict "${small[@]}" --workers 2 --trace q.json \
     --merge m.json
-refused 2 "m.json: holds no complete run of batch 40" "${merge[@]}" m.json --batch 40
+run 2 "${merge[@]}" m.json --batch 40
+says stderr "m.json: holds no complete run of batch 40"
 [[ ! -e q.json ]] || fail "a file in spite of an error"
 refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json
 # before anything else is done: the trace to merge is not looked at

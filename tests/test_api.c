@@ -145,6 +145,52 @@ static void test_plan(void **state)
     cleave_plan_destroy(again);
 }
 
+/* A plan's file is enough to open it with its model. */
+static void test_plan_file(void **state)
+{
+    (void)state;
+    cleave_model *model;
+    cleave_machine *machine;
+    cleave_search *search;
+    cleave_plan *plan, *again;
+    char path[PATH_MAX];
+    struct cleave_search_options o = cleave_search_defaults();
+    struct cleave_predict_options p = cleave_predict_defaults();
+    p.calibrate_images_per_s = 5000;
+    o.predict = &p;
+    assert_api_ok(cleave_model_open("LeNet5", "MNIST", 48, &model));
+    assert_string_equal(cleave_model_get_info(model)->network, "lenet5");
+    assert_api_ok(cleave_machine_open("1x2:p100", &machine));
+    assert_api_ok(cleave_search_run(model, machine, &o, &search));
+    int best = cleave_search_get_info(search)->best;
+    assert_true(strlen(cleave_search_get_candidate(search, best)->title) > 0);
+    assert_api_ok(cleave_search_get_plan(search, best, &plan));
+    assert_api_ok(cleave_plan_save(plan, test_path(path, "made.json")));
+    cleave_search_destroy(search);
+    cleave_machine_destroy(machine);
+    cleave_model_destroy(model);
+    assert_api_ok(cleave_plan_open(path, &again));
+    assert_string_equal(cleave_plan_get_info(plan)->text, cleave_plan_get_info(again)->text);
+    const struct cleave_plan_info *i = cleave_plan_get_info(again);
+    assert_string_equal(i->machine, "1x2:p100");
+    assert_string_equal(i->optimizer, "sgd");
+    assert_true(i->calibrate_images_per_s == 5000 && i->calibrate_batch == 48);
+    assert_int_equal(cleave_model_get_info(cleave_plan_get_model(again))->batch, 48);
+    assert_string_equal(cleave_model_get_info(cleave_plan_get_model(again))->data, "MNIST");
+    assert_null(cleave_plan_get_model(NULL));
+    cleave_plan_destroy(again);
+    cleave_plan_destroy(plan);
+    FILE *old = fopen(path, "w");
+    assert_non_null(old);
+    (void)fputs("{\"cleave_plan\": 1, \"model\": \"lenet5\", \"workers\": 1, "
+                "\"stages\": [{\"workers\": [0]}]}",
+                old);
+    assert_int_equal(fclose(old), 0);
+    assert_api_fails(cleave_plan_open(path, &again), CLEAVE_USAGE, "cleave_plan_load");
+    assert_api_fails(cleave_plan_open("no.json", &again), CLEAVE_FAILED, "no.json");
+    assert_api_fails(cleave_plan_open(NULL, &again), CLEAVE_USAGE, "NULL");
+}
+
 static void test_plan_options(void **state)
 {
     (void)state;
@@ -615,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_machine_misuse),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_file),
         cmocka_unit_test(test_plan_options),
         cmocka_unit_test(test_plan_misuse),
         cmocka_unit_test(test_predict),

@@ -191,9 +191,13 @@ static void test_train_misuse(void **state)
     o = cleave_train_defaults();
     o.resume = true;
     assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "checkpoint");
-    o = cleave_train_defaults();
-    o.epochs = 0;
-    assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "no end");
+    o = cleave_train_defaults(); /* those of `cleave train` */
+    o.n_samples = 64;
+    assert_api_ok(cleave_trainer_create(plan, &o, &t));
+    assert_int_equal(cleave_trainer_get_info(t)->steps_total,
+                     5 * cleave_trainer_get_info(t)->steps_per_epoch);
+    cleave_trainer_destroy(t);
+    t = NULL;
     o = cleave_train_defaults();
     o.learning_rate = NAN;
     assert_api_fails(cleave_trainer_create(plan, &o, &t), CLEAVE_USAGE, "learning rate");

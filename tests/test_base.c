@@ -219,6 +219,12 @@ static void test_nearest_name(void **state)
     assert_string_equal(text_nearest("vgg", models), "vgg11"); /* its beginning */
     assert_string_equal(text_nearest("VGG11-with-batch-norm", models), "vgg11");
     assert_null(text_nearest("vg", models)); /* too short to say */
+    const char *const devices[] = {"p100", "a100-40", "A100-80", "h100", NULL};
+    char text[200];
+    assert_string_equal(text_nearest("a100", devices), "a100-40"); /* more of it, not p100 */
+    assert_string_equal(text_unknown(text, sizeof text, "device", "a100", devices),
+                        "unknown device 'a100': did you mean 'a100-40' or 'A100-80'? (allowed: "
+                        "p100, a100-40, A100-80, h100)");
     assert_null(text_nearest("transformer", models));
     assert_null(text_nearest("", models));
     static const char *const options[] = {"--batches", "--batch", NULL};
@@ -374,8 +380,9 @@ static void test_json_errors(void **state)
                  "f:2: list/0/1: no");
     assert_fails(json_check_object(list, NULL), STATUS_FAILED, "f:2: list must be an object");
     assert_fails(json_check_list(top, 0, SIZE_MAX), STATUS_FAILED, "f:1: a thing must be a list");
-    assert_fails(json_check_version(top, "alpa", 1), STATUS_FAILED, "f:4: alpa: the thing is of");
-    assert_fails(json_check_version(top, "none", 1), STATUS_FAILED, "f:1: this is no thing");
+    assert_fails(json_check_version(top, "alpa", 1, 1), STATUS_FAILED,
+                 "f:4: alpa: the thing is of");
+    assert_fails(json_check_version(top, "none", 1, 2), STATUS_FAILED, "f:1: this is no thing");
     assert_fails(json_fail_unknown(json_member(top, "alpa"), "key", "alpa", keys), STATUS_FAILED,
                  "f:4: alpa: unknown key 'alpa': did you mean 'alpha'? (allowed: alpha)");
     json_close(&t);

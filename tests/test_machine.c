@@ -14,28 +14,30 @@ static void test_units(void **state)
         const char *text;
         double value;
     } rates[] = {{"15GB/s", 15e9},      {"100Gbit/s", 12.5e9}, {"4.5 GiB/s", 4.5 * (1 << 30)},
-                 {"40Gbps", 5e9},       {"1e9", 1e9},          {"56Gb/s", 7e9},
+                 {"40Gbps", 5e9},       {"1e9B/s", 1e9},       {"56Gb/s", 7e9},
                  {"100Mbit/s", 12.5e6}, {"900kB/s", 9e5},      {"900KB/s", 9e5},
                  {"3B/s", 3},           {".5GBps", 5e8},       {"2TB/s", 2e12}};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         assert_that(machine_parse_bandwidth(rates[i].text, &x), "%s", rates[i].text);
         assert_near(x / rates[i].value, 1, 1e-12);
     }
-    const char *const no_rates[] = {"",       "GB/s",    "-1GB/s", "0GB/s",  "15GB",
-                                    "15GB/h", "15 Q/s",  "nan",    "inf",    "0x10",
-                                    "1e30",   "15GB/s ", "15 GBs", "15gB/s", "1e999"};
+    const char *const no_rates[] = {"",       "GB/s",   "-1GB/s", "0GB/s", "15GB", "15GB/h",
+                                    "15 Q/s", "nan",    "inf",    "0x10",  "1e30", "15GB/s ",
+                                    "15 GBs", "15gB/s", "1e999",  "400",   "1e9"};
     for (size_t i = 0; i < sizeof no_rates / sizeof *no_rates; i++)
         assert_that(!machine_parse_bandwidth(no_rates[i], &x), "%s", no_rates[i]);
     assert_true(machine_parse_seconds("5us", &x) && x == 5e-6);
     assert_true(machine_parse_seconds("1.5 ms", &x) && x == 1.5e-3);
     assert_true(machine_parse_seconds("0", &x) && x == 0);
     assert_true(machine_parse_seconds("200ns", &x) && x == 2e-7);
-    assert_true(machine_parse_seconds("5", &x) && x == 5);
+    assert_true(machine_parse_seconds("5 s", &x) && x == 5);
     assert_false(machine_parse_seconds("5min", &x));
     assert_false(machine_parse_seconds("-5us", &x));
     assert_true(machine_parse_bytes("16GiB", &n) && n == INT64_C(16) << 30);
     assert_true(machine_parse_bytes("11 GB", &n) && n == 11000000000);
-    assert_true(machine_parse_bytes("123", &n) && n == 123);
+    assert_true(machine_parse_bytes("123B", &n) && n == 123);
+    assert_false(machine_parse_bytes("123", &n));
+    assert_false(machine_parse_seconds("5", &x));
     assert_false(machine_parse_bytes("16G", &n));
     assert_false(machine_parse_bytes("1e30B", &n));
 }
@@ -223,6 +225,11 @@ static void test_string_mistakes(void **state)
         {"4x4:p100,latency=5km", "latency=5km must be a time like 5us"},
         {"4x4:p100,memory=lots", "memory=lots must be a size like 16GiB"},
         {"4x4:p100,memory=0GiB", "memory=0GiB must be a size like 16GiB"},
+        {"4x4:p100,inter=400", "inter=400 must be a bandwidth like 15GB/s or 100Gbit/s, with its "
+                               "unit: B/s or bit/s"},
+        {"4x4:p100,latency=5", "latency=5 must be a time like 5us, with its unit: s, ms, us"},
+        {"4x4:p100,memory=16", "memory=16 must be a size like 16GiB, with its unit"},
+        {"1x8:a100", "unknown device 'a100': did you mean 'a100-40' or 'a100-80'?"},
         {"4x4:p100,inter=1GB/s,inter=2GB/s", "inter= is given twice"},
         {"inter=1GB/s,4x4:p100", "inter= must come after its devices"},
         {"1x3:p100+k40", "2 kinds for 3 devices"},

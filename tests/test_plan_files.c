@@ -56,6 +56,60 @@ static void test_defaults_are_resolved(void **state)
     graph_destroy(g);
 }
 
+/* What a plan was made for goes into its file and comes back; without it files are as before. */
+static void test_made_for(void **state)
+{
+    (void)state;
+    struct graph *g = build(0), *larger;
+    char digest[PLAN_DIGEST_BYTES], other[PLAN_DIGEST_BYTES], path[PATH_MAX], *text;
+    struct plan *p = parse(g, HEAD ONE ", \"model\": \"lenet5\"}"), *back;
+    struct plan_made_for made = {.data = "synthetic:1x28x28/10",
+                                 .precision = "float",
+                                 .optimizer = "adamw",
+                                 .machine = "a \"file\".json",
+                                 .machine_digest = "0011223344556677",
+                                 .calibrate = 184.25,
+                                 .calibrate_batch = 32};
+    assert_string_equal(p->made_for.model, "lenet5"); /* all that version 1 says */
+    assert_null(p->made_for.data);
+    assert_ok(plan_set_made_for(p, g, &made));
+    assert_ok(plan_write(p, g, test_path(path, "made.json")));
+    assert_ok(plan_read(path, g, &back));
+    assert_ok(plan_read_made_for(path, back->memory, &made));
+    assert_string_equal(made.model, "lenet5");
+    assert_string_equal(made.data, "synthetic:1x28x28/10");
+    assert_true(made.input[0] == 1 && made.input[1] == 28 && made.input[2] == 28);
+    assert_true(made.classes == 10 && made.batch == g->batch);
+    assert_string_equal(made.precision, "float");
+    assert_string_equal(made.optimizer, "adamw");
+    assert_string_equal(made.machine, "a \"file\".json");
+    assert_string_equal(made.machine_digest, "0011223344556677");
+    assert_true(made.calibrate == 184.25 && made.calibrate_batch == 32);
+    assert_string_equal(made.digest, plan_digest(g, digest));
+    assert_string_equal(back->made_for.digest, digest);
+    plan_destroy(p);
+    check_round_trip(back, g);
+
+    /* another batch has the same layers, other images have not */
+    assert_ok(graph_resize(g, 2 * g->batch, &larger));
+    assert_string_equal(plan_digest(larger, other), digest);
+    assert_ok(plan_print(back, g, &text));
+    assert_ok(plan_parse(text, strlen(text), "larger", larger, &p));
+    plan_destroy(p);
+    graph_destroy(larger);
+    const struct graph_variant wide = {
+        .batch = 8, .channels = 3, .height = 32, .width = 32, .classes = 10, .small_form = true};
+    assert_ok(network_build("LeNet5", &wide, &larger));
+    assert_string_equal(larger->name, "lenet5");
+    assert_true(strcmp(plan_digest(larger, other), digest) != 0);
+    assert_ok(plan_parse(text, strlen(text), "wide", larger, &p)); /* other data were asked for */
+    plan_destroy(p);
+    graph_destroy(larger);
+    free(text);
+    plan_destroy(back);
+    graph_destroy(g);
+}
+
 static void test_stages_are_resolved(void **state)
 {
     (void)state;
@@ -127,7 +181,13 @@ static void test_mistakes_in_the_top(void **state)
         {"{\"cleave_plan\": 1,\n\"workers\": 1,\n\"workers\": 2}", "f:3: column 9: duplicate"},
         {"[1]", "f:1: a plan must be an object"},
         {"\n{}", "f:2: this is no plan"},
-        {"{\n\"cleave_plan\": 2, \"new\": 3}", "f:2: the plan is of another version"},
+        {"{\n\"cleave_plan\": 3, \"new\": 3}",
+         "f:2: the plan is of another version: this program reads versions 1 to 2"},
+        {WITH("\"model\": \"lenet5\", \"made_for\": {\"model\": \"lenet5\"}"),
+         "f:2: \"made_for\" names the model: leave one of both out"},
+        {WITH("\"made_for\": {\"modle\": \"lenet5\"}"),
+         "f:2: unknown key 'modle': did you mean 'model'?"},
+        {WITH("\"made_for\": {\"input\": [1, 28]}"), "f:2: made_for/input must be a list of 3"},
         {"{\n\"cleave_plan\": \"1\"}", "f:2: the plan is of another version"},
         {"{\"cleave_plan\": 1,\n\"worker\": 2}",
          "f:2: unknown key 'worker': did you mean 'workers'?"},
@@ -167,6 +227,16 @@ static void test_mistakes_in_the_top(void **state)
     struct plan *p; /* a sound file, but of another network */
     assert_fails(plan_parse(other, strlen(other), "f", g, &p), STATUS_USAGE,
                  "f:2: the plan is for alexnet, not for lenet5");
+    const char *const changed =
+        "{\"cleave_plan\": 2, \"made_for\": {\"model\": \"lenet5\", \"input\": [1, 28, 28],\n"
+        "\"classes\": 10, \"digest\": \"0123456789abcdef\"}}";
+    assert_fails(plan_parse(changed, strlen(changed), "f", g, &p), STATUS_USAGE,
+                 "f:2: the layers of this lenet5 are not those that the plan was made for: ");
+    const char *const elsewhere =
+        "{\"cleave_plan\": 2, \"made_for\": {\"model\": \"lenet5\", \"input\": [3, 32, 32],\n"
+        "\"classes\": 10}, \"layers\": {\n\"avgpool\": {}}}";
+    assert_fails(plan_parse(elsewhere, strlen(elsewhere), "f", g, &p), STATUS_USAGE,
+                 "f:3: unknown layer 'avgpool': for these data lenet5 has other layers");
     graph_destroy(g);
 }
 
@@ -378,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_are_resolved),
+        cmocka_unit_test(test_made_for),
         cmocka_unit_test(test_stages_are_resolved),
         cmocka_unit_test(test_mistakes_in_the_top),
         cmocka_unit_test(test_mistakes_in_stages),

@@ -14,7 +14,7 @@
  *         exit(1);
  *     }
  *     const struct cleave_search_info *found = cleave_search_get_info(search);
- *     printf("use %s\n", cleave_search_get_candidate(search, found->best)->name);
+ *     printf("use %s\n", cleave_search_get_candidate(search, found->best)->title);
  *
  * The numbered examples (share/doc/cleave/examples, or examples/ of the sources) show each part.
  *
@@ -139,7 +139,7 @@ CLEAVE_API enum cleave_status cleave_model_scale_rates(cleave_model *model,
                                                        const char *factors) CLEAVE_MUST_USE;
 
 struct cleave_model_info {
-    const char *network, *data; /* as asked for */
+    const char *network, *data; /* its name; the data as asked for */
     int64_t batch;
     int channels, height, width, classes;
     int64_t n_train, n_test; /* samples; n_test 0: there is no test split */
@@ -248,6 +248,19 @@ CLEAVE_API enum cleave_status cleave_plan_make(const cleave_model *model, const 
                                                const struct cleave_plan_options *options,
                                                cleave_plan **out) CLEAVE_MUST_USE;
 
+/* A plan from its file alone: its model is the one that the file says the plan was made for. Every
+ * plan that this library or the program saves says so; CLEAVE_USAGE for a file that does not (of an
+ * older version, or written by hand: cleave_plan_load), and if the network's layers are no longer
+ * those that the plan was made for.
+ *
+ *     cleave_plan *plan;
+ *     if (cleave_plan_open("best.json", &plan) != CLEAVE_OK ||
+ *         cleave_machine_open(cleave_plan_get_info(plan)->machine, &machine) != CLEAVE_OK || ..
+ */
+CLEAVE_API enum cleave_status cleave_plan_open(const char *path, cleave_plan **out) CLEAVE_MUST_USE;
+/* The model of any plan, which lives as long as the plan; not to be destroyed. NULL for NULL. */
+CLEAVE_API const cleave_model *cleave_plan_get_model(const cleave_plan *plan);
+
 /* A plan from its file, or from the text of one (docs/plans.md has the format), with every rule
  * checked that a plan must keep for this model. CLEAVE_USAGE names line and layer. */
 CLEAVE_API enum cleave_status cleave_plan_load(const cleave_model *model, const char *path,
@@ -268,6 +281,11 @@ struct cleave_plan_info {
     int workers, stages, micro_batches;
     bool stale;       /* trains with older weights: not to the losses of one worker */
     const char *text; /* as in its file */
+    /* What it was made for, beside its model. NULL and 0: not known. */
+    const char *machine;   /* as for cleave_machine_open */
+    const char *optimizer; /* as for cleave_predict_options, and so are the next two */
+    double calibrate_images_per_s;
+    int64_t calibrate_batch;
 };
 /* NULL for NULL. */
 CLEAVE_API const struct cleave_plan_info *cleave_plan_get_info(const cleave_plan *plan);
@@ -433,7 +451,8 @@ struct cleave_candidate {
     bool fits;
     bool stale; /* trains with older weights */
     double step_s, images_per_s, epoch_s;
-    double tried_s; /* a step, in a trial beside the best others; 0: it was not in one */
+    double tried_s;    /* a step, in a trial beside the best others; 0: it was not in one */
+    const char *title; /* in words: "best cut per layer", "pipeline 4x4, 16 micro-batches" */
 };
 /* Candidate `index` from 0; NULL for any other number. */
 CLEAVE_API const struct cleave_candidate *cleave_search_get_candidate(const cleave_search *search,
@@ -479,9 +498,10 @@ struct cleave_epoch {
     double seconds;
 };
 
+/* The defaults are those of `cleave train`. */
 struct cleave_train_options {
     size_t size;       /* set by cleave_train_defaults */
-    int64_t epochs;    /* default 1; 0: no limit, then max_steps is needed */
+    int64_t epochs;    /* 0 (default): as many as max_steps needs, or 5 without it */
     int64_t max_steps; /* in all, those before a resume included; 0 (default): no limit */
     uint64_t seed;     /* default 1: of weights, order of samples, dropout, augmentation */
     int64_t n_samples; /* use the first so many training samples; 0 (default): all */
@@ -492,7 +512,7 @@ struct cleave_train_options {
     double momentum;       /* sgd; default 0.9 */
     bool nesterov;         /* sgd */
     double weight_decay;   /* negative (default): 5e-4 of sgd, 0.01 of adamw */
-    const char *schedule;  /* of the learning rate: "constant" (default), "cosine[:FLOOR]",
+    const char *schedule;  /* of the learning rate: "cosine[:FLOOR]" (default), "constant",
                               "step:EPOCHS:FACTOR" */
     int64_t warmup_steps;  /* during which it rises from 0 */
 
@@ -528,7 +548,6 @@ static inline struct cleave_train_options cleave_train_defaults(void)
     struct cleave_train_options o;
     memset(&o, 0, sizeof o);
     o.size = sizeof o;
-    o.epochs = 1;
     o.seed = 1;
     o.momentum = 0.9;
     o.weight_decay = -1;

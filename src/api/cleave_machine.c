@@ -1,5 +1,6 @@
 /* Machines. */
 #include "api/handles.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -28,9 +29,28 @@ static enum status keep_text(cleave_machine *m)
     return m->text ? STATUS_OK : status_no_memory(sizeof "local");
 }
 
+/* For plans, which note what they were made for. */
+static enum status keep_spec(cleave_machine *m, const char *text)
+{
+    char *bytes;
+    size_t n_bytes;
+    if (text[0] == '{')
+        return STATUS_OK;
+    m->spec = strdup(text);
+    if (!m->spec)
+        return status_no_memory(strlen(text));
+    if (!machine_is_file(text))
+        return STATUS_OK;
+    TRY(text_read_file(text, "machine", &bytes, &n_bytes));
+    (void)plan_digest_bytes(bytes, n_bytes, m->digest);
+    free(bytes);
+    return STATUS_OK;
+}
+
 static enum status fill(cleave_machine *m, const char *text)
 {
     TRY(machine_parse(text, &m->machine));
+    TRY(keep_spec(m, text));
     const struct machine *found = m->machine;
     m->info = (struct cleave_machine_info){.name = found->name,
                                            .local = strcmp(text, "local") == 0,
@@ -67,6 +87,7 @@ void cleave_machine_destroy(cleave_machine *machine)
     machine_destroy(machine->machine);
     free(machine->devices);
     free(machine->text);
+    free(machine->spec);
     free(machine);
 }
 

@@ -78,7 +78,7 @@ static int64_t sum_activations(const struct graph *g)
     return n * (int64_t)sizeof(float);
 }
 
-static enum status describe(cleave_model *m, const char *network, const char *data)
+static enum status describe(cleave_model *m, const char *data)
 {
     struct cleave_model_info *i = &m->info;
     *i = (struct cleave_model_info){.batch = m->graph->batch,
@@ -91,7 +91,7 @@ static enum status describe(cleave_model *m, const char *network, const char *da
                                     .n_layers = m->graph->n_nodes - 1,
                                     .parameters = graph_count_parameters(m->graph),
                                     .activation_bytes = sum_activations(m->graph)};
-    TRY(arena_copy_text(m->memory, network, &i->network));
+    i->network = m->graph->name;
     TRY(arena_copy_text(m->memory, data, &i->data));
     TRY(arena_alloc_array(m->memory, (size_t)i->n_layers, sizeof *m->layers, &m->layers));
     for (int k = 0; k < i->n_layers; k++) {
@@ -106,27 +106,30 @@ static enum status fill(cleave_model *m, const char *network, const char *data, 
     TRY(api_check_range("batch", batch, 1, GRAPH_LARGEST_BATCH));
     TRY(arena_create(&m->memory));
     TRY(subject_build(network, data, batch, -1, &m->data, &m->graph));
-    return describe(m, network, data);
+    return describe(m, data);
+}
+
+enum status api_open_model(const char *network, const char *data, int64_t batch, cleave_model **out)
+{
+    cleave_model *m;
+    TRY(api_alloc(sizeof *m, &m));
+    atomic_init(&m->holders, 1);
+    enum status st = fill(m, network, data, batch);
+    if (st == STATUS_OK)
+        *out = m;
+    else
+        cleave_model_destroy(m);
+    return st;
 }
 
 enum cleave_status cleave_model_open(const char *network, const char *data, int64_t batch,
                                      cleave_model **out)
 {
-    cleave_model *m;
     API_BEGIN();
     API_NEEDS_OUT(out);
     API_NEEDS(network);
     API_NEEDS(data);
-    enum status st = api_alloc(sizeof *m, &m);
-    if (st != STATUS_OK)
-        return api_end(st);
-    atomic_init(&m->holders, 1);
-    st = fill(m, network, data, batch);
-    if (st == STATUS_OK)
-        *out = m;
-    else
-        cleave_model_destroy(m);
-    return api_end(st);
+    return api_end(api_open_model(network, data, batch, out));
 }
 
 const cleave_model *api_hold_model(const cleave_model *model)

@@ -11,14 +11,21 @@
 
 static enum status fill(cleave_plan *p)
 {
-    const struct plan *plan = p->plan;
+    struct plan *plan = p->plan;
+    struct plan_made_for made = plan->made_for;
+    made.data = p->model->info.data;
+    TRY(plan_set_made_for(plan, p->model->graph, &made));
     TRY(plan_print(plan, p->model->graph, &p->text));
     p->info = (struct cleave_plan_info){.name = plan->name,
                                         .workers = plan->n_workers,
                                         .stages = plan->n_stages,
                                         .micro_batches = plan->micro_batches,
                                         .stale = plan_is_stale(plan),
-                                        .text = p->text};
+                                        .text = p->text,
+                                        .machine = made.machine,
+                                        .optimizer = made.optimizer,
+                                        .calibrate_images_per_s = made.calibrate,
+                                        .calibrate_batch = made.calibrate_batch};
     return STATUS_OK;
 }
 
@@ -143,6 +150,44 @@ enum cleave_status cleave_plan_make(const cleave_model *model, const char *strat
 }
 
 /* ---- files ---- */
+
+static enum status open_with(const char *path, arena *memory, cleave_plan **out)
+{
+    struct plan_made_for made;
+    cleave_model *model;
+    struct plan *plan;
+    TRY(plan_read_made_for(path, memory, &made));
+    if (!made.model || !made.data || !made.batch)
+        return status_fail(STATUS_USAGE,
+                           "%s: does not say which network, data and batch it was made for: open "
+                           "the model yourself, and use cleave_plan_load",
+                           path);
+    TRY(api_open_model(made.model, made.data, made.batch, &model));
+    enum status st = plan_read(path, model->graph, &plan);
+    if (st == STATUS_OK)
+        st = api_wrap_plan(model, plan, out);
+    cleave_model_destroy(model);
+    return st;
+}
+
+enum cleave_status cleave_plan_open(const char *path, cleave_plan **out)
+{
+    arena *memory;
+    API_BEGIN();
+    API_NEEDS_OUT(out);
+    API_NEEDS(path);
+    enum status st = arena_create(&memory);
+    if (st != STATUS_OK)
+        return api_end(st);
+    st = open_with(path, memory, out);
+    arena_destroy(memory);
+    return api_end(st);
+}
+
+const cleave_model *cleave_plan_get_model(const cleave_plan *plan)
+{
+    return plan ? plan->model : NULL;
+}
 
 static enum status load(const cleave_model *model, const char *path, cleave_plan **out)
 {

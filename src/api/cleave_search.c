@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "search/chooser.h"
 #include "search/explain.h"
+#include "search/title.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ struct cleave_search {
     const cleave_model *model;
     arena *memory;
     struct candidate_set *set;
+    struct plan_made_for made; /* of its plans */
     struct cleave_search_info info;
     struct cleave_candidate *candidates;
     struct cleave_part *parts;
@@ -40,6 +42,9 @@ static enum status fill_candidates(cleave_search *s, const struct chooser *c)
             .images_per_s = batch / from->step_s,
             .epoch_s = chooser_epoch_s(c, from->step_s),
             .tried_s = from->tried_s};
+        char title[CANDIDATE_TITLE_BYTES];
+        TRY(arena_copy_text(s->memory, candidate_title(from, c->n_workers, title),
+                            &s->candidates[i].title));
     }
     return STATUS_OK;
 }
@@ -165,6 +170,16 @@ static enum status search(cleave_search *s, const cleave_machine *machine,
     TRY(api_find_batch_norm(o.batch_norm, &batch_norm));
     TRY(api_forecast_options(s->model, machine, &p, &hook, &forecast));
     TRY(arena_create(&s->memory));
+    const struct plan_made_for made = {
+        .precision = "float",
+        .optimizer = p.optimizer ? p.optimizer : "sgd",
+        .machine = machine->spec,
+        .machine_digest = machine->digest[0] ? machine->digest : NULL,
+        .calibrate = p.calibrate_images_per_s,
+        .calibrate_batch = p.calibrate_images_per_s <= 0 ? 0
+                           : p.calibrate_batch           ? p.calibrate_batch
+                                                         : s->model->info.batch};
+    TRY(plan_copy_made_for(s->memory, &made, &s->made));
     const struct chooser_options how = {.forecast = forecast,
                                         .workers = o.workers,
                                         .micro_batches = o.micro_batches,
@@ -239,7 +254,9 @@ static enum status copy_plan(const cleave_search *s, int index, cleave_plan **ou
 {
     struct plan *plan;
     TRY(plan_copy(s->set->list[index].plan, &plan));
-    enum status st = plan_check(plan, s->model->graph);
+    enum status st = plan_set_made_for(plan, s->model->graph, &s->made);
+    if (st == STATUS_OK)
+        st = plan_check(plan, s->model->graph);
     if (st != STATUS_OK) {
         plan_destroy(plan);
         return st;

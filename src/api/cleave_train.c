@@ -56,7 +56,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->data = model->info.data;
     to->data_limit = o->n_samples;
     to->batch = model->info.batch;
-    to->epochs = o->epochs;
+    to->epochs = o->epochs || o->max_steps ? o->epochs : TRAINER_USUAL_EPOCHS;
     to->max_steps = o->max_steps;
     to->seed = o->seed;
     to->augment = o->augment;
@@ -73,7 +73,7 @@ static enum status fill_options(const cleave_trainer *t, struct trainer_options 
     to->overwrite = o->overwrite;
     to->schedule_epochs = o->schedule_epochs;
     TRY(set_rule(o, model->info.network, &to->rule));
-    TRY(schedule_parse(o->schedule ? o->schedule : "constant", &to->schedule));
+    TRY(schedule_parse(o->schedule ? o->schedule : TRAINER_USUAL_SCHEDULE, &to->schedule));
     to->schedule.warmup_steps = o->warmup_steps;
     return STATUS_OK;
 }

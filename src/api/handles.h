@@ -39,7 +39,9 @@ struct cleave_model {
 
 struct cleave_machine {
     struct machine *machine;
-    char *text; /* from which each prediction makes a machine of its own */
+    char *text;                     /* from which each prediction makes a machine of its own */
+    char *spec;                     /* as asked for; NULL: it was the text of a file */
+    char digest[PLAN_DIGEST_BYTES]; /* of the file's bytes; "": it was none */
     struct cleave_machine_info info;
     struct cleave_device *devices;
 };
@@ -88,7 +90,11 @@ enum status api_take_options(const void *options, size_t n_bytes, const char *de
 const cleave_model *api_hold_model(const cleave_model *model);
 const cleave_plan *api_hold_plan(const cleave_plan *plan);
 
-/* A handle for a plan, which becomes its own, also where that fails. */
+/* The handle of cleave_model_open. */
+enum status api_open_model(const char *network, const char *data, int64_t batch,
+                           cleave_model **out) MUST_USE;
+/* A handle for a plan, which becomes its own, also where that fails. It notes that the plan is for
+ * this model; what else it was made for stays. */
 enum status api_wrap_plan(const cleave_model *model, struct plan *plan, cleave_plan **out) MUST_USE;
 
 /* ---- training ---- */

@@ -349,15 +349,19 @@ enum status json_check_list(struct json_place at, size_t least, size_t most)
     return json_fail_form(at, form);
 }
 
-enum status json_check_version(struct json_place top, const char *key, int version)
+enum status json_check_version(struct json_place top, const char *key, int first, int last)
 {
     struct json_place at = json_member(top, key);
+    int64_t version = json_integer_value(at.value); /* 0: it is no number */
+    char older[32] = "";
     if (!at.value)
         return json_fail(top, "this is no %s: it does not begin with \"%s\": %d", at.in->what, key,
-                         version);
-    if (!json_is_integer(at.value) || json_integer_value(at.value) != version)
-        return json_fail(at, "the %s is of another version: this program reads version %d",
-                         at.in->what, version);
+                         last);
+    if (first < last)
+        (void)snprintf(older, sizeof older, "s %d to", first);
+    if (version < first || version > last)
+        return json_fail(at, "the %s is of another version: this program reads version%s %d",
+                         at.in->what, older, last);
     return STATUS_OK;
 }
 

@@ -86,8 +86,9 @@ enum status json_read_choice(struct json_place at, const char *const *names, int
 enum status json_check_object(struct json_place at, const char *const *allowed) MUST_USE;
 /* SIZE_MAX: any number of elements. */
 enum status json_check_list(struct json_place at, size_t least, size_t most) MUST_USE;
-/* The top object has this version number under `key`. */
-enum status json_check_version(struct json_place top, const char *key, int version) MUST_USE;
+/* The top object has a version number of this range under `key`. */
+enum status json_check_version(struct json_place top, const char *key, int first,
+                               int last) MUST_USE;
 
 /* ---- writing ---- */
 

@@ -61,6 +61,16 @@ void log_warn(const char *format, ...)
     va_end(args);
 }
 
+void log_note(const char *format, ...)
+{
+    if (level < LOG_WARN)
+        return;
+    va_list args;
+    va_start(args, format);
+    print_line("", STYLE_PLAIN, format, args);
+    va_end(args);
+}
+
 void log_info(const char *format, ...)
 {
     if (level < LOG_INFO)

@@ -17,6 +17,8 @@ void log_allow_progress(void);
  * progress; NULL: to stderr again. Set like the level. */
 void log_set_sink(void (*write)(void *user, const char *line), void *user);
 
+/* A line that is no warning, but that people should see: shown where warnings are. */
+void log_note(const char *format, ...) PRINTF_LIKE(1, 2);
 /* One line each; a progress line on the terminal is cleared first. */
 void log_warn(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_info(const char *format, ...) PRINTF_LIKE(1, 2);

@@ -72,12 +72,22 @@ static const char *is_extended(const char *word, const char *const *names)
     return NULL;
 }
 
+/* Whether the name is the word and more behind a dash: a100-40. */
+static bool extends(const char *name, const char *word)
+{
+    size_t length = strlen(word);
+    return length > 0 && strncasecmp(name, word, length) == 0 && name[length] == '-';
+}
+
 const char *text_nearest(const char *word, const char *const *names)
 {
     const char *const *first = names;
     const char *extended = is_extended(word, names);
     if (extended)
         return extended;
+    for (const char *const *name = names; *name; name++)
+        if (extends(*name, word))
+            return *name;
     const char *best = NULL;
     int limit = (int)strnlen(word, WORD_MAX) / 3;
     int best_distance = (limit < 1 ? 1 : limit) + 1;
@@ -118,8 +128,15 @@ const char *text_unknown(char *buffer, size_t size, const char *what, const char
                          const char *const *names)
 {
     const char *near = text_nearest(word, names);
-    int n = snprintf(buffer, size, "unknown %s '%.80s'%s%s%s (allowed: ", what, word,
-                     near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    char others[120] = "";
+    for (const char *const *name = names; *name; name++)
+        if (near && *name != near && extends(near, word) && extends(*name, word)) {
+            size_t used = strlen(others);
+            (void)snprintf(others + used, sizeof others - used, " or '%.40s'", *name);
+        }
+    int n = snprintf(buffer, size, "unknown %s '%.80s'%s%s%s%s%s (allowed: ", what, word,
+                     near ? ": did you mean '" : "", near ? near : "", near ? "'" : "", others,
+                     near ? "?" : "");
     size_t used = n > 0 ? (size_t)n : 0;
     if (used + sizeof ", ...)" >= size)
         return buffer;

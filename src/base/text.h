@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The name that `word` was probably meant to be: one that the word extends ('--batch-size'); else
+/* The name that `word` was probably meant to be: one that the word extends ('--batch-size') or that
+ * extends the word ('a100' of 'a100-40'); else
  * the nearest by edit distance (insert, delete, replace, swap neighbours), ignoring case, if it is
  * near enough to be a slip (a third of the length, at least 1); else the first that shares a
  * beginning of three letters or more with it ('vgg'). NULL: none. `names` ends with NULL. */
@@ -20,8 +21,8 @@ int text_find(const char *word, const char *const *names);
  * where not all names fit. */
 const char *text_list(char *buffer, size_t size, const char *const *names);
 
-/* Into a buffer, too: the word, the allowed names and the nearest match:
- *   unknown model 'resnt18': did you mean 'resnet18'? (allowed: mlp, lenet5, ...) */
+/* Into a buffer, too: the word, the allowed names and the nearest match, or all that extend the
+ * word: unknown model 'resnt18': did you mean 'resnet18'? (allowed: mlp, lenet5, ...) */
 const char *text_unknown(char *buffer, size_t size, const char *what, const char *word,
                          const char *const *names);
 

@@ -98,6 +98,7 @@ struct bench_limits {
     const char *plan;
     int n_counts;
     int64_t counts[BENCH_MAX_COUNTS]; /* of workers; one is always among them */
+    bool usual_counts;                /* nobody asked for them: they end where the machine does */
     const char *inter, *latency;      /* of the network between hosts like this one */
     int64_t batch_per_worker;
 };

@@ -170,6 +170,18 @@ static enum status multiply_host(const struct limits_study *s, struct forecast *
     return STATUS_OK;
 }
 
+/* Numbers that nobody asked for end where the machine does. */
+static void cut_counts(struct limits_study *s, int n_devices)
+{
+    int n = s->n_counts;
+    while (n > 0 && s->counts[n - 1] > n_devices)
+        n--;
+    s->cut_at = n < s->n_counts ? n_devices : 0;
+    if (s->cut_at && (n == 0 || s->counts[n - 1] < n_devices))
+        s->counts[n++] = n_devices;
+    s->n_counts = n;
+}
+
 static enum status check_devices(const struct limits_study *s, const struct machine *m)
 {
     int most = s->counts[s->n_counts - 1];
@@ -185,6 +197,8 @@ static enum status predict_with(struct limits_study *s, struct forecast *f)
 {
     if (f->local)
         TRY(multiply_host(s, f));
+    else if (s->options->usual_counts)
+        cut_counts(s, f->machine->n_devices);
     TRY(check_devices(s, f->machine));
     TRY(arena_copy_text(s->memory, f->machine->name, &s->machine));
     TRY(arena_copy_text(s->memory, f->graph->name, &s->model));

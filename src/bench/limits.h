@@ -45,6 +45,7 @@ struct limits_study {
     arena *memory;
     const char *model, *machine;
     int n_counts, counts[BENCH_MAX_COUNTS]; /* of workers, ascending, from 1 */
+    int cut_at; /* the machine's devices, which cut the usual counts; 0: they did not */
     struct limits_curve fixed, growing;
 };
 

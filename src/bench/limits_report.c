@@ -251,6 +251,9 @@ void limits_report(const struct limits_study *s, struct results *r)
     results_put(r, "plan", v_text(s->options->plan));
     results_put(r, "worth_rule", v_real(LIMITS_WORTH));
     results_say(r, 2, "%s, plan %s on %s", s->model, s->options->plan, s->machine);
+    if (s->cut_at)
+        results_say(r, 2, "up to the %d device%s that it has", s->cut_at,
+                    s->cut_at == 1 ? "" : "s");
     results_enter(r);
     report_curve(&s->fixed, r);
     results_leave(r, "fixed", false);

@@ -259,7 +259,8 @@ static enum status command_limits(int argc, char **argv)
         OPTION_INTEGER("--batch-per-worker", "N", &s.batch_per_worker, 1, GRAPH_LARGEST_BATCH, "32",
                        "images of each worker, where the batch grows"),
         OPTION_TEXT("--workers", "N,...", &workers, "1,2,4,8,16,32,64,128,256,512,1024",
-                    "numbers of workers; one is always among them"),
+                    "numbers of workers; one is always among them; these end at the machine's "
+                    "devices"),
         OPTION_TEXT("--plan", "STRATEGY", &s.plan, "data", "how they share the work"),
         OPTION_TEXT("--inter", "BANDWIDTH", &s.inter, "10Gbit/s",
                     "--machine local: of the network between hosts like this one"),
@@ -301,7 +302,8 @@ static enum status command_limits(int argc, char **argv)
         return STATUS_OK;
     TRY(text_parse_integers("--workers", workers, 1, PLAN_MAX_WORKERS, BENCH_MAX_COUNTS - 1,
                             s.counts, &s.n_counts));
-    TRY(strategy_request(&split, &s.request));
+    s.usual_counts = !options_given("--workers");
+    TRY(strategy_request(&split, s.forecast.machine, &s.request));
     struct results r;
     TRY(results_open(&r, json, NULL));
     return results_close(&r, bench_limits(&s, &r));

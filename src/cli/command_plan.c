@@ -10,6 +10,7 @@
 #include "cli/network_help.h"
 #include "cli/options.h"
 #include "cli/strategy_options.h"
+#include "cli/subject_options.h"
 #include "model/network.h"
 #include "program/program.h"
 #include "runtime/plan_choice.h"
@@ -17,6 +18,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct plan_options {
     const char *plan, *model, *data, *output, *backend;
@@ -25,9 +27,11 @@ struct plan_options {
     struct strategy_options split;
 };
 
-#define SUBJECT_OPTIONS(o)                                                                      \
-    OPTION_TEXT("--data", "SPEC", &(o)->data, "fashion-mnist", "the data whose shape is used"), \
-        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, GRAPH_LARGEST_BATCH, "128",              \
+#define SUBJECT_OPTIONS(o)                                                                     \
+    OPTION_TEXT("--data", "SPEC", &(o)->data, NULL,                                            \
+                "the data whose shape is used [what the plan's file says, else fashion-mnist " \
+                "for mlp and lenet5, imagenet for others]"),                                   \
+        OPTION_INTEGER("--batch", "N", &(o)->batch, 1, GRAPH_LARGEST_BATCH, "128",             \
                        "images in a step")
 
 #define BACKEND_OPTION(o)                                    \
@@ -42,6 +46,7 @@ struct plan_options {
 
 /* Lowered here without running anything. */
 struct lowered_plan {
+    struct subject_file subject;
     struct graph *graph;
     struct plan *plan;
     const struct backend *backend;
@@ -58,14 +63,19 @@ static void lowered_close(struct lowered_plan *s)
         s->backend->device_close(s->device);
     plan_destroy(s->plan);
     graph_destroy(s->graph);
+    subject_close(&s->subject);
 }
 
 static enum status make_plan(struct plan_options *o, struct lowered_plan *s)
 {
     struct dataset_info info;
     struct plan_request request;
+    TRY(subject_open(&s->subject, "plan check", &o->model, &o->plan));
+    subject_take_data(&s->subject, &o->data, &o->batch);
+    TRY(subject_settle_data(o->model, &o->data));
+    subject_tell(&s->subject);
     TRY(subject_build(o->model, o->data, o->batch, -1, &info, &s->graph));
-    TRY(strategy_request(&o->split, &request));
+    TRY(strategy_request(&o->split, NULL, &request));
     return plan_choose(o->plan, s->graph, &request, &s->plan);
 }
 
@@ -173,7 +183,7 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
     };
     const struct positional positionals[] = {
         {"PLAN", &o->plan, "a file, or the name of a strategy"},
-        {"MODEL", &o->model, network_names_help()},
+        {"MODEL", &o->model, network_or_file_help()},
         {0}};
     const struct option_set set = {
         .command = "plan check",
@@ -181,9 +191,10 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
                  "nothing is read before it is written, every message has its other side, and\n"
                  "nothing waits for ever. Prints what each worker holds and sends.",
         .positionals = positionals,
+        .n_optional = 1,
         .options = options,
         .notes = plan_notes,
-        .examples = "  cleave plan check my.json lenet5 --data fashion-mnist --batch 128\n"
+        .examples = "  cleave plan check my.json\n"
                     "  cleave plan check owt alexnet --data imagenet --workers 4\n",
     };
     return options_parse(&set, argc, argv, help);
@@ -240,6 +251,8 @@ static enum status parse_make(int argc, char **argv, struct plan_options *o, boo
 static enum status write_plan(const struct plan_options *o, struct lowered_plan *s)
 {
     TRY(whole_file_check_input("-o", o->output, o->plan));
+    const struct forecast_options made = {.data = o->data, .run = forecast_usual_run};
+    TRY(subject_note(&made, s->graph, false, s->plan));
     if (o->output)
         return plan_write(s->plan, s->graph, o->output);
     char *text;
@@ -269,13 +282,14 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
     };
     const struct positional positionals[] = {
         {"PLAN", &o->plan, "a file, or the name of a strategy"},
-        {"MODEL", &o->model, network_names_help()},
+        {"MODEL", &o->model, network_or_file_help()},
         {0}};
     const struct option_set set = {
         .command = "plan dump",
         .about = "Prints the program that one worker runs under a plan: its buffers with their\n"
                  "places in memory, and its instructions with what they read, write and wait for.",
         .positionals = positionals,
+        .n_optional = 1,
         .options = options,
         .notes = plan_notes,
         .examples = "  cleave plan dump data lenet5 --workers 2 --worker 1\n",
@@ -305,7 +319,7 @@ static enum status command_plan_dump(int argc, char **argv)
 static bool names_network(const char *word)
 {
     for (const char *const *name = network_names(); *name; name++)
-        if (strcmp(*name, word) == 0)
+        if (strcasecmp(*name, word) == 0)
             return true;
     return false;
 }

@@ -9,11 +9,13 @@
 #include "cli/options.h"
 #include "cli/run_options.h"
 #include "cli/strategy_options.h"
+#include "cli/subject_options.h"
 #include "predict/predicted_trace.h"
 #include "predict/prediction_json.h"
 #include "runtime/plan_choice.h"
 #include "runtime/stop.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct predict_options {
@@ -49,7 +51,7 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
         OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
-    const struct positional positionals[] = {{"MODEL", &o->model, network_names_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", &o->model, model_or_plan_help()}, {0}};
     static char notes[2048];
     (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
@@ -60,9 +62,11 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
                  "gets\n"
                  "exit code 3, and what to change.",
         .positionals = positionals,
+        .n_optional = 1,
         .options = options,
         .notes = notes,
         .examples = "  cleave predict lenet5 --workers 2 --plan data\n"
+                    "  cleave predict best.json\n"
                     "  cleave predict vgg16 --data imagenet --batch 512 --workers 16 \\\n"
                     "      --plan owt --machine 4x4:p100,intra=15GB/s,inter=4.5GB/s\n",
     };
@@ -71,11 +75,14 @@ static enum status parse(int argc, char **argv, struct predict_options *o, bool 
 
 /* ---- printing ---- */
 
-static void print_origins(const struct prediction *p)
+static void print_origins(const struct forecast *f, const struct prediction *p)
 {
-    static const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
-                                                         "from the machine's peak figures"};
-    char text[256];
+    char figures[96] = "from the machine's peak figures", text[256];
+    if (f->options->calibrate > 0 && !f->local)
+        (void)snprintf(figures, sizeof figures, "calibrated: one device alone reaches %g images/s",
+                       f->options->calibrate);
+    const char *const names[COST_ORIGIN_COUNT] = {NULL, "measured", "fitted to neighbours",
+                                                  figures};
     int used = snprintf(text, sizeof text, "  of the computing time");
     const char *between = " ";
     for (int k = 1; k < COST_ORIGIN_COUNT; k++)
@@ -90,6 +97,28 @@ static void print_origins(const struct prediction *p)
     output_line(2, "%s", text);
 }
 
+/* A long table has one row for neighbours that are alike to this part of a step, or of their bytes.
+ * A short one has them all. */
+#define ALIKE 0.01
+enum { FEW_ROWS = 8 };
+
+static bool are_near(double a, double b, double all)
+{
+    return fabs(a - b) <= ALIKE * all;
+}
+
+static bool are_alike(const struct prediction *p, int i, int k)
+{
+    const struct clock_worker_result *a = &p->clock.workers[i], *b = &p->clock.workers[k];
+    double run_s = p->clock.step_s * p->programs[0]->n_steps;
+    double bytes = (double)predict_worker_bytes(p, i), sent = (double)a->sent_bytes;
+    return are_near(a->compute_s, b->compute_s, run_s) &&
+           are_near(a->communicate_s, b->communicate_s, run_s) &&
+           are_near(a->wait_s, b->wait_s, run_s) &&
+           are_near(bytes, (double)predict_worker_bytes(p, k), bytes) &&
+           are_near(sent, (double)b->sent_bytes, sent);
+}
+
 static enum status print_workers(const struct prediction *p)
 {
     static const struct table_column columns[] = {
@@ -98,10 +127,17 @@ static enum status print_workers(const struct prediction *p)
     table *t;
     TRY(table_create(columns, 6, &t));
     int n_steps = p->programs[0]->n_steps;
-    for (int i = 0; i < p->n_workers; i++) {
+    bool folds = p->n_workers > FEW_ROWS, folded = false;
+    for (int i = 0, alike; i < p->n_workers; i += alike) {
         char text[5][32];
         const struct clock_worker_result *w = &p->clock.workers[i];
-        table_cell(t, "%d", i);
+        for (alike = 1; folds && i + alike < p->n_workers && are_alike(p, i, i + alike);)
+            alike++;
+        folded |= alike > 1;
+        if (alike > 1)
+            table_cell(t, "%d to %d", i, i + alike - 1);
+        else
+            table_cell(t, "%d", i);
         table_cell(t, "%s", text_seconds(text[0], sizeof text[0], w->compute_s / n_steps));
         table_cell(t, "%s", text_seconds(text[1], sizeof text[1], w->communicate_s / n_steps));
         table_cell(t, "%s", text_seconds(text[2], sizeof text[2], w->wait_s / n_steps));
@@ -110,7 +146,10 @@ static enum status print_workers(const struct prediction *p)
         table_cell(t, "%s",
                    text_bytes(text[4], sizeof text[4], (double)w->sent_bytes / (double)n_steps));
     }
-    return table_finish(t, stdout);
+    TRY(table_finish(t, stdout));
+    if (folded)
+        printf("workers that differ by less than 1 %% share a row: the figures of the first\n");
+    return STATUS_OK;
 }
 
 static void add_memory_row(table *t, const char *name, int64_t of_worker, int64_t of_all, bool all)
@@ -157,10 +196,34 @@ static enum status print_memory(const struct prediction *p)
     return table_finish(t, stdout);
 }
 
+static bool are_links_alike(const struct forecast *f, const struct prediction *p, int i, int k)
+{
+    const double *bytes = p->clock.link_bytes;
+    return f->machine->links[i].bytes_per_s == f->machine->links[k].bytes_per_s &&
+           are_near(bytes[i], bytes[k], bytes[i]);
+}
+
+/* The links that are like link i, from it on: how many, and the last; 0: one before it is. */
+static int count_links_alike(const struct forecast *f, const struct prediction *p, int i, int *last)
+{
+    int n = 0;
+    for (int k = 0; k < i; k++)
+        if (are_links_alike(f, p, k, i))
+            return 0;
+    for (int k = i; k < f->machine->n_links; k++)
+        if (are_links_alike(f, p, i, k)) {
+            n++;
+            *last = k;
+        }
+    return n;
+}
+
 static enum status print_links(const struct forecast *f, const struct prediction *p)
 {
-    static const struct table_column columns[] = {
-        {"link", TABLE_LEFT, 10}, {"bytes in a step", TABLE_RIGHT, 0}, {"busy", TABLE_RIGHT, 0}};
+    static const struct table_column columns[] = {{"link", TABLE_LEFT, 10},
+                                                  {"bytes in a step", TABLE_RIGHT, 0},
+                                                  {"busy", TABLE_RIGHT, 0},
+                                                  {"how many", TABLE_RIGHT, 0}};
     const struct machine *m = f->machine;
     int used = 0;
     for (int i = 0; i < m->n_links; i++)
@@ -168,16 +231,23 @@ static enum status print_links(const struct forecast *f, const struct prediction
     if (used == 0)
         return STATUS_OK;
     table *t;
+    bool folds = used > 2 * FEW_ROWS;
     printf("\n");
-    TRY(table_create(columns, 3, &t));
+    TRY(table_create(columns, folds ? 4 : 3, &t));
     for (int i = 0; i < m->n_links; i++) {
         char text[32];
-        if (p->clock.link_bytes[i] <= 0)
+        int last = i, alike = folds ? count_links_alike(f, p, i, &last) : 1;
+        if (p->clock.link_bytes[i] <= 0 || alike == 0)
             continue;
-        table_cell(t, "%s", m->links[i].name);
+        if (alike > 1)
+            table_cell(t, "%s .. %s", m->links[i].name, m->links[last].name);
+        else
+            table_cell(t, "%s", m->links[i].name);
         table_cell(t, "%s", text_bytes(text, sizeof text, p->clock.link_bytes[i]));
         table_cell(t, "%.0f %%",
                    100 * p->clock.link_bytes[i] / m->links[i].bytes_per_s / p->clock.step_s);
+        if (folds)
+            table_cell(t, "%d", alike);
     }
     return table_finish(t, stdout);
 }
@@ -210,7 +280,7 @@ static enum status print_answer(const struct forecast *f, const struct predict_a
                 (double)f->graph->batch / p->clock.step_s,
                 text_seconds(epoch, sizeof epoch, predict_epoch_seconds(f, p)),
                 text_bytes(moved, sizeof moved, (double)p->clock.bytes_moved));
-    print_origins(p);
+    print_origins(f, p);
     if (*f->machine->links_note)
         output_line(2, "  %s", f->machine->links_note);
     printf("\n");
@@ -282,7 +352,7 @@ static enum status advise(struct forecast *f, struct predict_options *o, struct 
                                .open_batches = open_batches,
                                .close_batches = close_batches,
                                .user = &advised};
-    TRY(strategy_request(&o->split, &r.how));
+    TRY(strategy_request(&o->split, o->forecast.machine, &r.how));
     a->n_advice = advise_find(&r, a->advice);
     return STATUS_OK;
 }
@@ -305,43 +375,66 @@ static enum status choose_plan(const struct forecast *f, struct predict_options 
                                struct plan **out)
 {
     struct plan_request request;
-    TRY(strategy_request(&o->split, &request));
+    TRY(strategy_request(&o->split, o->forecast.machine, &request));
     return plan_choose(plan_name(o), f->graph, &request, out);
+}
+
+/* The plan's file says what the command line leaves open. */
+static enum status settle(struct predict_options *o, struct subject_file *s)
+{
+    TRY(subject_open(s, "predict", &o->model, &o->plan));
+    TRY(strategy_check_plan(o->plan, o->model, false));
+    TRY(subject_take(s, &o->forecast));
+    TRY(subject_settle_data(o->model, &o->forecast.data));
+    subject_tell(s);
+    return STATUS_OK;
+}
+
+static enum status predict(struct predict_options *o)
+{
+    struct forecast f = {0};
+    struct graph *graph;
+    struct plan *plan = NULL;
+    struct prediction *p = NULL;
+    enum status st;
+    TRY(forecast_build_graph(&o->forecast, o->model, &graph));
+    TRY_GOTO(st, forecast_open(&f, &o->forecast), out);
+    TRY_GOTO(st, choose_plan(&f, o, &plan), out);
+    if (!plan)
+        goto out; /* said for the static analyser: choose_plan gives one */
+    TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
+    if (!f.profile)
+        stop_remove(); /* nothing is measured that should end in good order */
+    TRY_GOTO(st, forecast_plan(&f, plan, o->trace != NULL, &p), out);
+    st = answer(&f, o, plan, p);
+out:
+    prediction_destroy(p);
+    plan_destroy(plan);
+    forecast_close(&f);
+    graph_destroy(graph);
+    return st;
 }
 
 enum status command_predict(int argc, char **argv)
 {
     struct predict_options o;
+    struct subject_file s = {0};
     bool help;
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
     if (o.merge && !o.trace)
         return status_fail(STATUS_USAGE, "--merge needs --trace FILE to write to");
-    TRY(strategy_check_plan(o.plan, o.model, false));
     if (o.trace)
         TRY(whole_file_check_place(o.trace));
+    enum status st;
+    TRY_GOTO(st, settle(&o, &s), out);
     const char *const inputs[] = {o.merge, o.plan, o.forecast.machine, o.forecast.profile};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        TRY(whole_file_check_input("--trace", o.trace, inputs[i]));
-    TRY(stop_install());
-    struct forecast f = {0};
-    struct graph *graph;
-    struct plan *plan = NULL;
-    struct prediction *p = NULL;
-    enum status st;
-    TRY(forecast_build_graph(&o.forecast, o.model, &graph));
-    TRY_GOTO(st, forecast_open(&f, &o.forecast), out);
-    TRY_GOTO(st, choose_plan(&f, &o, &plan), out);
-    TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
-    if (!f.profile)
-        stop_remove(); /* nothing is measured that should end in good order */
-    TRY_GOTO(st, forecast_plan(&f, plan, o.trace != NULL, &p), out);
-    st = answer(&f, &o, plan, p);
+        TRY_GOTO(st, whole_file_check_input("--trace", o.trace, inputs[i]), out);
+    TRY_GOTO(st, stop_install(), out);
+    st = predict(&o);
 out:
-    prediction_destroy(p);
-    plan_destroy(plan);
-    forecast_close(&f);
-    graph_destroy(graph);
+    subject_close(&s);
     return st;
 }

@@ -11,6 +11,7 @@
 #include "cli/network_help.h"
 #include "cli/options.h"
 #include "cli/packed_trace.h"
+#include "cli/subject_options.h"
 #include "predict/prediction_json.h"
 #include "predict/strategy_traffic.h"
 
@@ -38,8 +39,8 @@ static enum status parse(int argc, char **argv, struct report_options *o, bool *
     *o = (struct report_options){0};
     const struct option options[] = {
         OPTION_TEXT("-o", "FILE", &o->output, "report.html", "where it goes"),
-        OPTION_TEXT("--data", "SPEC", &o->data, "fashion-mnist",
-                    "for a plan's file, which does not say it: the data whose shape is used"),
+        OPTION_TEXT("--data", "SPEC", &o->data, NULL,
+                    "for a plan's file: other data than those that it says it was made for"),
         OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "128",
                        "likewise: images in a step"),
         OPTION_TEXT("--machine", "MACHINE", &o->machine, "local",
@@ -77,11 +78,59 @@ static enum status build_graph(const char *model, const char *data, int64_t batc
 {
     const struct report_options *o = user;
     struct dataset_info info;
-    return subject_build(model, data ? data : o->data, batch > 0 ? batch : o->batch, -1, &info,
-                         out);
+    if (!data)
+        data = o->data;
+    TRY(subject_settle_data(model, &data));
+    return subject_build(model, data, batch > 0 ? batch : o->batch, -1, &info, out);
 }
 
-/* ---- a plan that came alone ---- */
+/* ---- a plan ---- */
+
+/* What its file says, unless the command line says something else. */
+struct opened_plan {
+    struct subject_file subject;
+    struct forecast_options options;
+    struct graph *graph;
+};
+
+static enum status open_subject(const struct report_options *o, const char *path,
+                                struct opened_plan *p)
+{
+    const char *model = NULL;
+    p->options = (struct forecast_options){.data = o->data,
+                                           .machine = o->machine,
+                                           .batch = o->batch,
+                                           .run = forecast_usual_run,
+                                           .measure.look_only = true,
+                                           .quiet = true};
+    TRY(subject_open(&p->subject, "predict", &model, &path));
+    TRY(subject_take(&p->subject, &p->options));
+    TRY(subject_settle_data(model, &p->options.data));
+    return forecast_build_graph(&p->options, model, &p->graph);
+}
+
+static void close_subject(struct opened_plan *p)
+{
+    graph_destroy(p->graph);
+    subject_close(&p->subject);
+}
+
+static enum status open_plan(const char *path, void *user, struct graph **graph, struct plan **plan)
+{
+    struct opened_plan p = {0};
+    enum status st = open_subject(user, path, &p);
+    if (st == STATUS_OK)
+        st = plan_read(path, p.graph, plan);
+    if (st == STATUS_OK) {
+        subject_tell(&p.subject);
+        *graph = p.graph;
+        p.graph = NULL;
+    }
+    close_subject(&p);
+    return st;
+}
+
+/* ---- its costs, where it came alone ---- */
 
 static enum status predict_with(struct forecast *f, const struct plan *plan, json_t **out,
                                 char trace[REPORT_PATH_BYTES])
@@ -98,29 +147,22 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
 }
 
 /* The plan says how many workers share this host, so it is read before the machine is looked at. */
-static enum status forecast(const char *path, const char *model, void *user, json_t **answer,
+static enum status forecast(const char *path, void *user, json_t **answer,
                             char trace[REPORT_PATH_BYTES])
 {
-    const struct report_options *o = user;
-    struct forecast_options options = {.data = o->data,
-                                       .machine = o->machine,
-                                       .batch = o->batch,
-                                       .run = forecast_usual_run,
-                                       .measure.look_only = true,
-                                       .quiet = true};
+    struct opened_plan p = {0};
     struct forecast f = {0};
-    struct graph *graph;
     struct plan *plan = NULL;
     enum status st;
-    TRY(forecast_build_graph(&options, model, &graph));
-    TRY_GOTO(st, forecast_open(&f, &options), out);
+    TRY_GOTO(st, open_subject(user, path, &p), out);
+    TRY_GOTO(st, forecast_open(&f, &p.options), out);
     TRY_GOTO(st, plan_read(path, f.graph, &plan), out);
     TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
     st = predict_with(&f, plan, answer, trace);
 out:
     plan_destroy(plan);
     forecast_close(&f);
-    graph_destroy(graph);
+    close_subject(&p);
     return st;
 }
 
@@ -205,6 +247,7 @@ enum status command_report_page(int argc, char **argv)
                                            .paths = o.paths,
                                            .output = o.output,
                                            .build_graph = build_graph,
+                                           .open_plan = open_plan,
                                            .forecast = forecast,
                                            .count_traffic = count_traffic,
                                            .user = &o};

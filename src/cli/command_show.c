@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/network_help.h"
 #include "cli/options.h"
+#include "cli/subject_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -235,10 +236,12 @@ static void report(const struct graph *g, const struct dataset_info *info, bool 
 
 static enum status parse(int argc, char **argv, struct show_options *o, bool *help)
 {
+    *o = (struct show_options){0};
     const struct option options[] = {
-        OPTION_TEXT("--data", "SPEC", &o->data, "imagenet",
+        OPTION_TEXT("--data", "SPEC", &o->data, NULL,
                     "the data that decides input shape, classes and variant; also the bare names "
-                    "mnist, cifar10, imagenet, highres, imagenet22k"),
+                    "mnist, cifar10, imagenet, highres, imagenet22k [fashion-mnist for mlp and "
+                    "lenet5, imagenet for others]"),
         OPTION_INTEGER("--batch", "N", &o->batch, 1, GRAPH_LARGEST_BATCH, "1", "images in a batch"),
         OPTION_FLAG("--loops", &o->loops, "print every layer's loop nest and its legal cuts"),
         OPTION_FLAG("--json", &o->json, "print one JSON object"),
@@ -268,6 +271,7 @@ enum status command_show(int argc, char **argv)
         return STATUS_OK;
     struct dataset_info info;
     struct graph *g;
+    TRY(subject_settle_data(o.model, &o.data));
     TRY(subject_build(o.model, o.data, o.batch, -1, &info, &g));
     struct results r;
     enum status st = results_open(&r, o.json, NULL);

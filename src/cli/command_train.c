@@ -14,6 +14,7 @@
 #include "cli/run_description.h"
 #include "cli/run_options.h"
 #include "cli/strategy_options.h"
+#include "cli/subject_options.h"
 #include "report/report.h"
 #include "report/tensorboard.h"
 #include "runtime/crew.h"
@@ -29,9 +30,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-enum { NOT_GIVEN = -1, DEFAULT_EPOCHS = 5, PROGRESS_INTERVAL_NS = 100000000 };
+enum { NOT_GIVEN = -1, PROGRESS_INTERVAL_NS = 100000000 };
 enum { MOST_TRACED = 64, FEW_STEPS = 5 }; /* of a record that was not asked for: workers, steps */
 
 struct train_options {
@@ -50,7 +52,7 @@ struct train_options {
 static enum status parse_with(const struct option *options, int argc, char **argv,
                               const char **model, bool *help)
 {
-    const struct positional positionals[] = {{"MODEL", model, network_names_help()}, {0}};
+    const struct positional positionals[] = {{"MODEL", model, model_or_plan_help()}, {0}};
     static char notes[2048];
     (void)snprintf(notes, sizeof notes, "%s\n%s", data_notes, plan_notes);
     const struct option_set set = {
@@ -59,11 +61,13 @@ static enum status parse_with(const struct option *options, int argc, char **arg
             "Trains a network, with a line of results for each epoch. SIGTERM and Ctrl-C stop\n"
             "it in good order, with exit code 6.",
         .positionals = positionals,
+        .n_optional = 1,
         .options = options,
         .notes = notes,
         .examples =
             "  cleave train lenet5 --data fashion-mnist\n"
             "  cleave train lenet5 --data fashion-mnist --workers 2 --plan data\n"
+            "  cleave train best.json\n"
             "  mpirun -n 4 cleave train alexnet --data synthetic:imagenet --plan owt\n"
             "  cleave train resnet18 --data cifar10:/data/cifar10 --epochs 30 --augment \\\n"
             "      --checkpoint runs/a --resume\n"
@@ -80,7 +84,9 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                                 .weight_decay = NOT_GIVEN,
                                 .forecast.run = forecast_usual_run};
     const struct option options[] = {
-        OPTION_TEXT("--data", "SPEC", &o->forecast.data, "fashion-mnist", "the data to train on"),
+        OPTION_TEXT("--data", "SPEC", &o->forecast.data, NULL,
+                    "the data to train on [what the plan's file says, else fashion-mnist for mlp "
+                    "and lenet5; other networks need it]"),
         OPTION_INTEGER("--batch", "N", &o->forecast.batch, 1, GRAPH_LARGEST_BATCH, "128",
                        "images in a step"),
         OPTION_INTEGER("--epochs", "N", &o->epochs, 1, 1000000, NULL,
@@ -99,7 +105,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
         OPTION_TEXT("--lr-factor", "PATTERN=F,...", &o->rate_factors, NULL,
                     "factors of the learning rate of some weights: 'features.*=0.1,fc.*=10' "
                     "[all have 1]"),
-        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, "cosine",
+        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, TRAINER_USUAL_SCHEDULE,
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
         OPTION_INTEGER("--schedule-epochs", "N", &o->schedule_epochs, 1, 1000000, NULL,
                        "its length, where that is not the run's: for one that will be lengthened "
@@ -199,13 +205,15 @@ static enum status fill_trainer_options(struct train_options *o, struct trainer_
     t->data = o->forecast.data;
     t->batch = o->forecast.batch;
     t->max_steps = o->steps == NOT_GIVEN ? 0 : o->steps;
-    t->epochs = o->epochs != NOT_GIVEN ? o->epochs : o->steps != NOT_GIVEN ? 0 : DEFAULT_EPOCHS;
+    t->epochs = o->epochs != NOT_GIVEN  ? o->epochs
+                : o->steps != NOT_GIVEN ? 0
+                                        : TRAINER_USUAL_EPOCHS;
     t->seed = (uint64_t)o->seed;
     t->backend = o->forecast.backend;
     t->threads = (int)o->forecast.threads;
     t->workers = (int)o->split.workers;
     t->plan = o->plan;
-    TRY(strategy_request(&o->split, &t->request));
+    TRY(strategy_request(&o->split, NULL, &t->request));
     t->timeout_s = o->timeout;
     t->on_stuck = end_process;
     t->trace = o->trace;
@@ -435,7 +443,7 @@ static enum status on_done(const struct trainer_done *d, void *user)
         return STATUS_OK;
     log_progress_end();
     char total[32], median[32], memory[32];
-    printf("done: %lld steps in %s", (long long)d->steps_run,
+    printf("done: %lld step%s in %s", (long long)d->steps_run, d->steps_run == 1 ? "" : "s",
            text_seconds(total, sizeof total, d->seconds));
     if (d->steps_run > 0)
         printf(", %.0f images/s over all\n      median step %s, %.0f images/s\n",
@@ -596,12 +604,16 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
                                      .micro_batches = o->split.micro_batches,
                                      .batch_norm = options->request.batch_norm,
                                      .quiet = o->quiet};
-    if (!o->plan || strcmp(o->plan, "auto") != 0)
+    if (!o->plan || strcasecmp(o->plan, "auto") != 0)
         return STATUS_OK;
     if (options->process)
         return status_fail(STATUS_USAGE,
-                           "--plan auto is for threads of one process: under mpirun or srun let "
-                           "'cleave plan -o FILE' choose, and give --plan FILE");
+                           "--plan auto is for threads of one process; for %d processes first run "
+                           "'cleave plan %s --data %.80s --batch %lld --workers %d -o best.json', "
+                           "then 'mpirun -n %d cleave train best.json'",
+                           options->process->size, o->model, o->forecast.data,
+                           (long long)o->forecast.batch, options->process->size,
+                           options->process->size);
     struct plan_request asked = options->request;
     asked.micro_batches = 0; /* the search heeds these two */
     asked.batch_norm = PLAN_NORM_BATCH;
@@ -620,33 +632,52 @@ static enum status build_graph(struct train_options *o, struct graph **out)
     return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
 }
 
-enum status command_train(int argc, char **argv)
+static enum status settle(struct train_options *o, struct subject_file *s)
 {
-    struct train_options o;
-    bool help;
-    TRY(parse(argc, argv, &o, &help));
-    if (help)
-        return STATUS_OK;
-    TRY(check_options(&o));
-    TRY(strategy_check_plan(o.plan, o.model, true));
-    struct trainer_options trainer_options;
-    TRY(fill_trainer_options(&o, &trainer_options));
-    if (o.quiet)
+    TRY(check_options(o));
+    TRY(subject_open(s, "train", &o->model, &o->plan));
+    TRY(strategy_check_plan(o->plan, o->model, true));
+    TRY(subject_take_run(s, &o->forecast));
+    TRY(subject_settle_training_data(o->model, &o->forecast.data));
+    subject_tell(s);
+    return STATUS_OK;
+}
+
+static enum status plan_and_train(struct train_options *o)
+{
+    struct trainer_options options;
+    struct graph *graph = NULL;
+    TRY(fill_trainer_options(o, &options));
+    if (o->quiet)
         progress_hide();
     else if (!options_debug())
         log_set_level(LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN); /* see printed() */
-    TRY(guard_start(o.timeout) ? stop_install_guarded() : stop_install());
-    TRY(join_processes(o.timeout, &trainer_options.process));
-    struct graph *graph = NULL;
-    o.forecast.quiet = o.quiet;
-    enum status st = crew_agree(trainer_options.process, build_graph(&o, &graph));
-    trainer_options.graph = graph;
+    TRY(guard_start(o->timeout) ? stop_install_guarded() : stop_install());
+    TRY(join_processes(o->timeout, &options.process));
+    o->forecast.quiet = o->quiet;
+    enum status st = crew_agree(options.process, build_graph(o, &graph));
+    options.graph = graph;
     if (st == STATUS_OK)
-        st = plan_first(&o, &trainer_options);
+        st = plan_first(o, &options);
     if (st == STATUS_OK)
-        st = train(&o, &trainer_options);
-    auto_plan_free(&o.planned);
+        st = train(o, &options);
+    auto_plan_free(&o->planned);
     graph_destroy(graph);
-    return trainer_options.process ? leave_processes(trainer_options.process, st) : st;
+    return options.process ? leave_processes(options.process, st) : st;
+}
+
+enum status command_train(int argc, char **argv)
+{
+    struct train_options o;
+    struct subject_file s = {0};
+    bool help;
+    TRY(parse(argc, argv, &o, &help));
+    if (help)
+        return STATUS_OK;
+    enum status st = settle(&o, &s);
+    if (st == STATUS_OK)
+        st = plan_and_train(&o);
+    subject_close(&s);
+    return st;
 }

@@ -120,8 +120,11 @@ static void print_options(const struct option *options)
 static void print_set(const struct option_set *set, const struct option *shared)
 {
     printf("Usage: cleave %s", set->command);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        printf(" %s", p->name);
+    int n = 0;
+    while (set->positionals[n].name)
+        n++;
+    for (int i = 0; i < n; i++)
+        printf(i < n - set->n_optional ? " %s" : " [%s]", set->positionals[i].name);
     if (set->list)
         printf(" %s...", set->list->name);
     printf(" [options]\n\n%s\n%s", set->about, set->positionals->name || set->list ? "\n" : "");

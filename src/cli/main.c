@@ -1,5 +1,6 @@
 /* main.c: the program: finds the command, and turns its status into the exit code. */
 #include "base/log.h"
+#include "base/output.h"
 #include "base/style.h"
 #include "cli/command.h"
 #include "cli/help.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 static enum status command_help(int argc, char **argv);
+static enum status command_version(int argc, char **argv);
 
 static const struct command commands[] = {
     {"show", "the layers of a network: shapes, parameters, operations, loops", command_show},
@@ -25,6 +27,7 @@ static const struct command commands[] = {
     {"profile", "measured costs: list, export, import, forget", command_profile},
     {"data", "read every image before training: the corrupt ones, sizes", command_data},
     {"pack", "make one fast file out of many small images", command_pack},
+    {"version", "which version of Cleave this is", command_version},
     {"help", "what a command accepts: 'cleave help train'", command_help},
     {0},
 };
@@ -76,6 +79,28 @@ static enum status command_help(int argc, char **argv)
     return command_dispatch(&program, n, words);
 }
 
+static enum status print_version(bool json)
+{
+    if (json)
+        return output_json(json_pack("{s:s}", "version", CLEAVE_VERSION));
+    printf("cleave %s\n", CLEAVE_VERSION);
+    return STATUS_OK;
+}
+
+static enum status command_version(int argc, char **argv)
+{
+    bool json, help;
+    const struct option options[] = {OPTION_FLAG("--json", &json, "print JSON"), OPTION_END};
+    const struct positional positionals[] = {{0}};
+    const struct option_set set = {.command = "version",
+                                   .about = "Prints which version of Cleave this is.",
+                                   .positionals = positionals,
+                                   .options = options,
+                                   .examples = "  cleave version\n"};
+    TRY(options_parse(&set, argc, argv, &help));
+    return help ? STATUS_OK : print_version(json);
+}
+
 /* Results that could not be written must not look like success. */
 static enum status finish_output(void)
 {
@@ -123,7 +148,7 @@ int main(int argc, char **argv)
         log_set_level(LOG_DEBUG);
     enum status st = STATUS_OK;
     if (argc >= 2 && strcmp(argv[1], "--version") == 0)
-        printf("cleave %s\n", CLEAVE_VERSION);
+        st = print_version(false);
     else
         st = command_dispatch(&program, argc, argv);
     log_progress_end();

@@ -163,8 +163,11 @@ static void put_options(const struct option *options)
 void manual_print_options(const struct option_set *set, const struct option *shared)
 {
     put_head(set->command);
-    for (const struct positional *p = set->positionals; p->name; p++)
-        printf(" \\fI%s\\fR", p->name);
+    int n = 0;
+    while (set->positionals[n].name)
+        n++;
+    for (int i = 0; i < n; i++)
+        printf(i < n - set->n_optional ? " \\fI%s\\fR" : " [\\fI%s\\fR]", set->positionals[i].name);
     if (set->list)
         printf(" \\fI%s\\fR...", set->list->name);
     printf(" [\\fIoptions\\fR]\n.SH DESCRIPTION\n");

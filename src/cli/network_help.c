@@ -22,3 +22,19 @@ const char *network_names_help(void)
     }
     return text;
 }
+
+const char *model_or_plan_help(void)
+{
+    static char text[600];
+    (void)snprintf(text, sizeof text, "%s; or a plan's file, which names one",
+                   network_names_help());
+    return text;
+}
+
+const char *network_or_file_help(void)
+{
+    static char text[600];
+    (void)snprintf(text, sizeof text, "%s [the one that the plan's file names]",
+                   network_names_help());
+    return text;
+}

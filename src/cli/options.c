@@ -13,6 +13,10 @@ enum { MAX_OPTIONS = 64 };
 
 static bool debug_asked;
 
+/* The options among the arguments that were parsed last. */
+static const char *given[MAX_OPTIONS];
+static int n_given;
+
 static bool shared_help; /* never read: --help is looked for before anything is parsed */
 
 /* Options that every command accepts beside its own. */
@@ -26,6 +30,14 @@ bool options_debug(void)
 {
     const char *text = getenv("CLEAVE_DEBUG");
     return debug_asked || (text && strcmp(text, "1") == 0);
+}
+
+bool options_given(const char *name)
+{
+    for (int i = 0; i < n_given; i++)
+        if (strcmp(given[i], name) == 0)
+            return true;
+    return false;
 }
 
 /* ---- values ---- */
@@ -182,6 +194,8 @@ static enum status parse_option(const struct option_set *set, struct arguments *
         o = find_in(shared_options, argument, length);
     if (!o)
         return fail_unknown(set, argument, length);
+    if (n_given < MAX_OPTIONS && !options_given(o->name))
+        given[n_given++] = o->name;
     if (o->kind == OPTION_KIND_FLAG) {
         if (argument[length])
             return status_fail(STATUS_USAGE, "%s takes no value", o->name);
@@ -227,7 +241,10 @@ static enum status take_positional(const struct option_set *set, const char *tex
 static enum status check_given(const struct option_set *set, int n_taken)
 {
     const struct positional *p = &set->positionals[n_taken];
-    if (!p->name && (!set->list || *set->list->n > 0))
+    int missing = 0;
+    while (p[missing].name)
+        missing++;
+    if (missing <= set->n_optional && (!set->list || *set->list->n > 0))
         return STATUS_OK;
     return status_fail(STATUS_USAGE, "%s is missing: %s ('cleave %s --help' shows an example)",
                        p->name ? p->name : set->list->name, p->name ? p->help : set->list->help,
@@ -250,6 +267,7 @@ enum status options_parse(const struct option_set *set, int argc, char **argv, b
         return STATUS_OK;
     }
     TRY(set_presets(set->options));
+    n_given = 0;
     struct arguments a = {.argc = argc, .next = 1, .argv = argv};
     int n_taken = 0;
     bool options_ended = false;

@@ -79,7 +79,8 @@ struct option {
         .kind = OPTION_KIND_NONE \
     }
 
-/* An argument without a name; all of them must be given. A table ends with a NULL name. */
+/* An argument without a name; all of them must be given but the optional ones. A table ends with a
+ * NULL name. */
 struct positional {
     const char *name; /* "MODEL" */
     const char **target;
@@ -97,6 +98,7 @@ struct option_set {
     const char *command; /* "show", "bench layers" */
     const char *about;   /* a sentence or two; lines of at most 79 characters */
     const struct positional *positionals;
+    int n_optional; /* the last so many of them may be missing; then targets keep their values */
     const struct positional_list *list; /* NULL: none */
     const struct option *options;
     const char *notes;    /* more for the help, ending with a newline; may be NULL */
@@ -108,6 +110,9 @@ struct option_set {
  * counts. STATUS_USAGE names the option,
  * the allowed values and the nearest match. */
 enum status options_parse(const struct option_set *set, int argc, char **argv, bool *help) MUST_USE;
+
+/* Whether the arguments that were parsed last have the option: "--batch". */
+bool options_given(const char *name);
 
 /* Whether --debug was among the arguments parsed so far, or CLEAVE_DEBUG=1 is in the environment.
  */

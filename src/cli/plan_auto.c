@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/plan_choose.h"
 #include "runtime/stop.h"
+#include "search/title.h"
 
 #include <stdio.h>
 
@@ -11,12 +12,15 @@ static const double LIMIT_S = 60, TRY_S = 5;
 /* So many candidates keep their plan and timeline in the record of the run. */
 enum { SHOWN_PLANS = 6 };
 
-static void say(const struct candidate_set *set, const struct candidate *best)
+static void say(const struct chooser *c, const struct candidate_set *set,
+                const struct candidate *best)
 {
+    char title[CANDIDATE_TITLE_BYTES];
     char step[32], error[32], search[32];
     int workers = best->plan->n_workers;
-    log_info("plan auto: %s on %d worker%s, %s +- %s a step; found among %d in %s", best->name,
-             workers, workers == 1 ? "" : "s", text_seconds(step, sizeof step, best->step_s),
+    log_info("plan auto: %s on %d worker%s, %s +- %s a step; found among %d in %s",
+             candidate_title(best, c->n_workers, title), workers, workers == 1 ? "" : "s",
+             text_seconds(step, sizeof step, best->step_s),
              text_seconds(error, sizeof error, best->error_s), set->n,
              text_seconds(search, sizeof search, set->search_s));
 }
@@ -41,7 +45,7 @@ static enum status take_best(struct chooser *c, struct candidate_set *set, struc
     struct plan_answer answer = {.chooser = c, .set = set, .edited = -1, .details = SHOWN_PLANS};
     TRY(chooser_refuse(c, set));
     const struct candidate *best = &set->list[set->best];
-    say(set, best);
+    say(c, set, best);
     out->step_s = best->step_s;
     out->error_s = best->error_s;
     TRY(record_search(&answer, out));

@@ -8,6 +8,8 @@
 #include "cli/network_help.h"
 #include "cli/run_options.h"
 #include "cli/strategy_options.h"
+#include "cli/subject_options.h"
+#include "model/network.h"
 #include "plan/edit.h"
 #include "runtime/stop.h"
 
@@ -17,13 +19,14 @@
 enum { MOST_DETAILS = 64 };
 
 static const char notes[] =
-    "Names of candidates:\n"
-    "  data tree          data parallelism, gradients summed along a tree\n"
-    "  hybrid 8x2         8 parts of the batch times 2 of the channels\n"
-    "  per layer          the best cut of each layer, by the search\n"
-    "  1f1b 4x4 m16       4 stages of 4 workers each, 16 micro-batches\n"
-    "  1f1b 15-1 m16 r    stages of 15 and of 1 worker; r: outputs are computed again\n"
-    "  data on 8          of the machine's devices, 8 are used\n\n"
+    "Candidates, and their \"name\" in JSON:\n"
+    "  data, sums along a tree       data tree    data parallelism, another order of sums\n"
+    "  hybrid 8x2                    hybrid 8x2   parts of the batch times those of channels\n"
+    "  best cut per layer            per layer    of each layer, by the search\n"
+    "  pipeline 4x4, 2 micro-batches 1f1b 4x4 m2  4 stages of 4 workers each\n"
+    "  pipeline 15+1, recompute      1f1b 15-1 r  stages of 15 and of 1 worker; outputs are\n"
+    "                                             computed again instead of kept\n"
+    "  data on 8                     data on 8    of the machine's devices, 8 are used\n\n"
     "More: 'cleave plan make' writes the plan of a strategy, 'cleave plan check' proves\n"
     "one sound, 'cleave plan dump' prints a worker's program; each has --help.\n";
 
@@ -213,13 +216,22 @@ static enum status ask_other_norm(struct plan_answer *a)
     return st;
 }
 
+static enum status write_best(const struct plan_choose_options *o, const struct plan_answer *a)
+{
+    struct plan *best = a->set->best >= 0 ? a->set->list[a->set->best].plan : NULL;
+    const struct graph *graph = a->chooser->forecast->graph;
+    if (!o->output || !best)
+        return STATUS_OK;
+    TRY(subject_note(&o->chooser.forecast, graph, true, best));
+    return plan_write(best, graph, o->output);
+}
+
 static enum status answer(const struct plan_choose_options *o, struct plan_answer *a)
 {
     TRY(add_edit(a, o->set));
     TRY(explain(a));
     TRY(ask_other_norm(a));
-    if (o->output && a->set->best >= 0)
-        TRY(plan_write(a->set->list[a->set->best].plan, a->chooser->forecast->graph, o->output));
+    TRY(write_best(o, a));
     TRY(o->json ? plan_print_answer_json(a) : plan_print_answer(a));
     return chooser_refuse(a->chooser, a->set);
 }
@@ -244,6 +256,7 @@ out:
 enum status command_plan_choose(int argc, char **argv)
 {
     struct plan_choose_options o;
+    const struct network *network;
     struct graph *graph;
     bool help;
     int counts[PLAN_MAX_POINTS], n;
@@ -255,6 +268,9 @@ enum status command_plan_choose(int argc, char **argv)
         TRY(whole_file_check_place(o.output));
     TRY(whole_file_check_input("-o", o.output, o.chooser.forecast.machine));
     TRY(whole_file_check_input("-o", o.output, o.chooser.forecast.profile));
+    TRY(network_find(o.model, &network));
+    o.model = network->name;
+    TRY(subject_settle_data(o.model, &o.chooser.forecast.data));
     TRY(stop_install());
     TRY(forecast_build_graph(&o.chooser.forecast, o.model, &graph));
     bool range = o.workers && plan_parse_range(o.workers, counts, &n);

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "cli/packed_trace.h"
 #include "cli/plan_choose.h"
+#include "search/title.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,10 @@ static void print_head(const struct plan_answer *a)
     printf("%s on %s, batch %lld, %d worker%s of %s\n", f->graph->name, f->data.name,
            (long long)f->graph->batch, a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s",
            f->machine->name);
-    if (guessed_share(a) > 0.5)
+    if (guessed_share(a) > 0.5 && f->options->calibrate > 0)
+        printf("calibrated: the devices' figures, scaled so that one reaches %g images/s\n",
+               f->options->calibrate);
+    else if (guessed_share(a) > 0.5)
         printf("unmeasured: times come from the peak figures of the devices\n");
     if (*f->machine->links_note)
         output_line(2, "%s", f->machine->links_note);
@@ -44,13 +48,18 @@ static void print_head(const struct plan_answer *a)
     printf("\n");
 }
 
+static const char *title(const struct plan_answer *a, int i, char text[CANDIDATE_TITLE_BYTES])
+{
+    return candidate_title(&a->set->list[i], a->chooser->n_workers, text);
+}
+
 static void add_row(table *t, const struct plan_answer *a, int i)
 {
     const struct candidate *c = &a->set->list[i];
     bool clocked = c->state == CANDIDATE_CLOCKED;
-    char text[32];
+    char text[32], name[CANDIDATE_TITLE_BYTES];
     table_style(t, i == a->set->best ? STYLE_GOOD : clocked && !c->fits ? STYLE_BAD : STYLE_PLAIN);
-    table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
+    table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", title(a, i, name));
     table_cell(t, "%s%s", clocked ? "" : "~", text_seconds(text, sizeof text, c->step_s));
     if (clocked)
         table_cell(t, "%.0f %%", 100 * c->error_s / c->step_s);
@@ -63,16 +72,38 @@ static void add_row(table *t, const struct plan_answer *a, int i)
     table_cell(t, "%s", !clocked ? "" : !c->fits ? "no" : c->stale ? "stale" : "yes");
 }
 
-/* The first rows, and of every family the first. */
-static bool is_shown(const struct plan_answer *a, int i)
+/* Those that the answer speaks of; of the others the first rows, and of every family the first;
+ * near-duplicates are one row. */
+static void choose_rows(const struct plan_answer *a, bool *shown)
 {
-    if (a->all || i < MOST_ROWS / 2 || i == a->set->best || i == a->set->data ||
-        i == a->set->serial || i == a->edited || i == a->set->fastest)
-        return true;
-    for (int k = 0; k < i; k++)
-        if (a->set->list[k].family == a->set->list[i].family)
-            return false;
-    return true;
+    const struct candidate_set *s = a->set;
+    int n_shown = 0;
+    for (int i = 0; i < s->n; i++) {
+        bool family = false, kin = false;
+        for (int k = 0; k < i; k++) {
+            family |= s->list[k].family == s->list[i].family;
+            kin |= shown[k] && candidates_are_kin(&s->list[k], &s->list[i]);
+        }
+        bool named =
+            i == s->best || i == s->data || i == s->serial || i == a->edited || i == s->fastest;
+        shown[i] = a->all || named || (!kin && (!family || n_shown < MOST_ROWS / 2));
+        n_shown += shown[i];
+    }
+}
+
+/* The words that the shown titles have. */
+static void print_legend(const struct plan_answer *a, const bool *shown)
+{
+    char line[2048] = "", name[CANDIDATE_TITLE_BYTES];
+    for (const struct title_word *w = title_words; w->word; w++)
+        for (int i = 0; i < a->set->n; i++)
+            if (shown[i] && i != a->edited && strstr(title(a, i, name), w->word)) {
+                size_t used = strlen(line);
+                (void)snprintf(line + used, sizeof line - used, "%s%s", used ? "; " : "",
+                               w->meaning);
+                break;
+            }
+    output_line(0, "%s", line);
 }
 
 static enum status print_candidates(const struct plan_answer *a)
@@ -82,16 +113,21 @@ static enum status print_candidates(const struct plan_answer *a)
         {"epoch", TABLE_RIGHT, 0},   {"speed", TABLE_RIGHT, 0}, {"memory", TABLE_RIGHT, 0},
         {"moved", TABLE_RIGHT, 0},   {"fits", TABLE_LEFT, 0}};
     table *t;
+    bool *shown;
     int left_out = 0;
+    TRY(arena_alloc_array(a->set->memory, (size_t)a->set->n, sizeof *shown, &shown));
+    choose_rows(a, shown);
     TRY(table_create(columns, 8, &t));
     for (int i = 0; i < a->set->n; i++) {
-        if (is_shown(a, i))
+        if (shown[i])
             add_row(t, a, i);
         else
             left_out++;
     }
     TRY(table_finish(t, stdout));
-    printf("\nspeed: against one worker; memory: of the largest one; moved: by all in a step\n");
+    printf("\n");
+    print_legend(a, shown);
+    printf("speed: against one worker; memory: of the largest one; moved: by all in a step\n");
     printf("~: estimated only, it would not have won; %d more candidate%s%s\n", left_out,
            left_out == 1 ? "" : "s", left_out ? " with --all" : "");
     return STATUS_OK;
@@ -106,7 +142,7 @@ static enum status print_tried(const struct plan_answer *a)
                                                   {"+-", TABLE_RIGHT, 0},
                                                   {"predicted", TABLE_RIGHT, 0}};
     table *t;
-    char text[32];
+    char text[32], name[CANDIDATE_TITLE_BYTES];
     if (a->set->n_tried == 0)
         return STATUS_OK;
     printf("\n");
@@ -115,7 +151,7 @@ static enum status print_tried(const struct plan_answer *a)
         const struct candidate *c = &a->set->list[i];
         if (c->tried_s <= 0)
             continue;
-        table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", c->name);
+        table_cell(t, "%s%s", i == a->set->best ? "* " : "  ", title(a, i, name));
         table_cell(t, "%s", text_seconds(text, sizeof text, c->tried_s));
         if (c->tried_noise > 0)
             table_cell(t, "%.1f %%", 100 * c->tried_noise);
@@ -138,16 +174,33 @@ static enum status print_tried(const struct plan_answer *a)
 
 /* ---- the recommendation ---- */
 
+/* Of a step, by which the figure of a candidate may be off, less what all plans on this host have
+ * in common. */
+static double own_error_s(const struct candidate *c)
+{
+    double common_s = c->host_error * c->step_s;
+    return c->tried_s > 0 ? c->tried_noise * c->tried_s
+                          : sqrt(fmax(0, c->error_s * c->error_s - common_s * common_s));
+}
+
 static void print_best(const struct plan_answer *a)
 {
     const struct candidate_set *s = a->set;
     const struct candidate *best = &s->list[s->best];
-    char text[32], faster[80] = "";
-    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits)
-        (void)snprintf(faster, sizeof faster, ", %.2f times as fast as data parallelism",
-                       candidates_known_s(s, s->data) / candidates_known_s(s, s->best));
+    char text[32], faster[160] = "", name[CANDIDATE_TITLE_BYTES];
+    if (s->data >= 0 && s->data != s->best && s->list[s->data].fits) {
+        const struct candidate *data = &s->list[s->data];
+        double best_s = candidates_known_s(s, s->best), data_s = candidates_known_s(s, s->data);
+        bool sure = data_s - best_s > hypot(own_error_s(best), own_error_s(data));
+        char on[32] = "";
+        if (best->family == FAMILY_DATA)
+            (void)snprintf(on, sizeof on, " on %d workers", data->plan->n_workers);
+        (void)snprintf(faster, sizeof faster, ", %.2f times as fast as data parallelism%s%s",
+                       data_s / best_s, on,
+                       sure ? "" : " but not surely faster (the error bars overlap)");
+    }
     printf("\n");
-    output_line(2, "Use %s%s: found in %s.", best->name, faster,
+    output_line(2, "Use %s%s: found in %s.", title(a, s->best, name), faster,
                 text_seconds(text, sizeof text, s->search_s));
 }
 
@@ -162,22 +215,23 @@ static void print_eval_batch(const struct plan_answer *a)
 static void print_choice(const struct plan_answer *a)
 {
     const struct candidate_set *s = a->set;
-    char text[32], other[32];
+    char text[32], other[32], name[CANDIDATE_TITLE_BYTES];
     if (s->best < 0)
         return;
-    const struct candidate *best = &s->list[s->best], *fastest = &s->list[s->fastest];
+    const struct candidate *best = &s->list[s->best];
     print_best(a);
     print_eval_batch(a);
     if (candidates_known_s(s, s->best) > (1 + CANDIDATES_NOISE) * candidates_known_s(s, s->fastest))
         output_line(
             2, "%s would take %s instead of %s: less than the error bar, and it is less simple.",
-            fastest->name, text_seconds(text, sizeof text, candidates_known_s(s, s->fastest)),
+            title(a, s->fastest, name),
+            text_seconds(text, sizeof text, candidates_known_s(s, s->fastest)),
             text_seconds(other, sizeof other, candidates_known_s(s, s->best)));
     for (int i = 0; i < s->n; i++)
         if (s->list[i].stale && s->list[i].state == CANDIDATE_CLOCKED && s->list[i].fits &&
             s->list[i].step_s < best->step_s) {
             output_line(2, "%s would be faster, but trains with older weights (--allow-stale).",
-                        s->list[i].name);
+                        title(a, i, name));
             return;
         }
 }
@@ -284,14 +338,17 @@ static json_t *candidate_json(const struct plan_answer *a, const struct candidat
 {
     bool clocked = c->state == CANDIDATE_CLOCKED;
     double batch = (double)a->chooser->forecast->graph->batch;
+    char text[CANDIDATE_TITLE_BYTES];
     return json_pack(
-        "{s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}",
-        "name", c->name, "family", family_names[c->family], "workers", c->plan->n_workers, "step_s",
-        c->step_s, "error_s", clocked ? json_real(c->error_s) : json_null(), "estimate_s",
-        c->estimate_s, "images_per_s", batch / c->step_s, "epoch_s",
-        chooser_epoch_s(a->chooser, c->step_s), "speedup", output_number(speedup(a, c)),
-        "memory_bytes", clocked ? json_integer((json_int_t)c->memory_bytes) : json_null(),
-        "bytes_moved", clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
+        "{s:s, s:s, s:s, s:i, s:f, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, "
+        "s:o}",
+        "name", c->name, "title", candidate_title(c, a->chooser->n_workers, text), "family",
+        family_names[c->family], "workers", c->plan->n_workers, "step_s", c->step_s, "error_s",
+        clocked ? json_real(c->error_s) : json_null(), "estimate_s", c->estimate_s, "images_per_s",
+        batch / c->step_s, "epoch_s", chooser_epoch_s(a->chooser, c->step_s), "speedup",
+        output_number(speedup(a, c)), "memory_bytes",
+        clocked ? json_integer((json_int_t)c->memory_bytes) : json_null(), "bytes_moved",
+        clocked ? json_integer((json_int_t)c->bytes_moved) : json_null(), "fits",
         clocked ? json_boolean(c->fits) : json_null(), "clocked", clocked, "stale", c->stale,
         "tried_s", c->tried_s > 0 ? json_real(c->tried_s) : json_null(), "tried_noise",
         c->tried_s > 0 ? json_real(c->tried_noise) : json_null(), "doubted_s",

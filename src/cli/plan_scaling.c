@@ -6,6 +6,7 @@
 #include "cli/network_help.h"
 #include "cli/plan_choose.h"
 #include "runtime/stop.h"
+#include "search/title.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ struct point {
     int64_t batch;
     bool fits; /* something does */
     bool worth;
-    char name[CANDIDATE_NAME_BYTES];
+    char name[CANDIDATE_NAME_BYTES], title[CANDIDATE_TITLE_BYTES];
     int used; /* workers of the best plan */
     double step_s, error_s;
     double data_s; /* data parallelism on all workers; NAN: it does not fit */
@@ -34,6 +35,7 @@ static void take_answer(struct point *p, const struct chooser *c, const struct c
         return;
     const struct candidate *best = &s->list[s->best];
     (void)snprintf(p->name, sizeof p->name, "%s", best->name);
+    (void)candidate_title(best, p->workers, p->title);
     p->used = best->plan->n_workers;
     p->step_s = best->step_s;
     p->error_s = best->error_s;
@@ -152,7 +154,7 @@ static void report_points(const struct point *points, int n, bool by_batch, stru
     results_table(r, "points", fields, FOR_PEOPLE | FOR_JSON);
     for (const struct point *p = points; p < points + n; p++)
         RESULTS_ROW(r, v_int(p->workers), v_int(p->batch),
-                    v_text(p->fits ? p->name : "nothing fits"), v_text(p->fits ? p->name : NULL),
+                    v_text(p->fits ? p->title : "nothing fits"), v_text(p->fits ? p->name : NULL),
                     p->fits ? v_int(p->used) : v_text(NULL), known(p, p->step_s),
                     known(p, p->epoch_s), known(p, p->images_per_s),
                     known(p, first ? first->step_s / p->step_s : NAN), known(p, worker_hours(p)),

@@ -1,6 +1,7 @@
 #include "cli/run_description.h"
 
 #include "base/log.h"
+#include "cli/subject_options.h"
 #include "machine/machine.h"
 #include "predict/predicted_trace.h"
 #include "predict/prediction_json.h"
@@ -55,6 +56,21 @@ static enum status put_prediction(run_record *r, const struct trainer_info *info
     return st;
 }
 
+/* It was made for this run, wherever it came from. */
+static enum status put_plan(run_record *r, const struct trainer_info *info,
+                            const struct run_description *d)
+{
+    struct forecast_options options = *d->forecast;
+    struct plan *plan;
+    options.machine = "local";
+    TRY(plan_copy(info->resolved_plan, &plan));
+    enum status st = subject_note(&options, info->graph, true, plan);
+    if (st == STATUS_OK)
+        st = plan_write(plan, info->graph, run_record_path(r, REPORT_PLAN));
+    plan_destroy(plan);
+    return st;
+}
+
 static enum status describe(run_record *r, const struct trainer_options *t,
                             const struct trainer_info *info, struct run_description *d)
 {
@@ -62,7 +78,7 @@ static enum status describe(run_record *r, const struct trainer_options *t,
         run_record_put(r, REPORT_SEARCH, json_incref((json_t *)d->search));
     TRY(put_machine(r));
     run_record_put(r, REPORT_NETWORK, report_network(info->graph));
-    TRY(plan_write(info->resolved_plan, info->graph, run_record_path(r, REPORT_PLAN)));
+    TRY(put_plan(r, info, d));
     return d->predict && !t->process ? put_prediction(r, info, d) : STATUS_OK;
 }
 

@@ -1,10 +1,12 @@
 #include "cli/strategy_options.h"
 
 #include "base/text.h"
+#include "machine/machine.h"
 #include "runtime/plan_choice.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_STRATEGIES = 32 };
 
@@ -46,11 +48,11 @@ enum status strategy_check_plan(const char *plan, const char *model, bool automa
         names[n++] = "auto";
     names[n] = NULL;
     for (int i = 0; plan && names[i]; i++)
-        if (strcmp(names[i], plan) == 0)
+        if (strcasecmp(names[i], plan) == 0)
             return STATUS_OK;
     if (!plan || plan[0] == '{' || plan_is_file(plan))
         return STATUS_OK;
-    if (strcmp(plan, "auto") == 0)
+    if (strcasecmp(plan, "auto") == 0)
         return status_fail(STATUS_USAGE,
                            "--plan auto is for training: 'cleave plan %s' compares all plans, and "
                            "with -o FILE writes the best one, for --plan FILE",
@@ -68,7 +70,26 @@ static enum status read_segments(const char *text, int *n_segments)
     return STATUS_OK;
 }
 
-enum status strategy_request(struct strategy_options *o, struct plan_request *request)
+/* All nodes must be alike. */
+static enum status find_workers_per_node(const char *text, int *out)
+{
+    struct machine *m;
+    TRY(machine_parse(text, &m));
+    bool alike = true;
+    for (int i = 1; i < m->n_nodes; i++)
+        alike = alike && m->nodes[i].n_devices == m->nodes[0].n_devices;
+    *out = m->nodes[0].n_devices;
+    machine_destroy(m);
+    if (alike)
+        return STATUS_OK;
+    return status_fail(STATUS_USAGE,
+                       "--sync hierarchical: the nodes of %.80s are of several sizes: say how many "
+                       "workers are summed first, --workers-per-node N",
+                       text);
+}
+
+enum status strategy_request(struct strategy_options *o, const char *machine,
+                             struct plan_request *request)
 {
     *request = (struct plan_request){.n_workers = (int)o->workers,
                                      .micro_batches = (int)o->micro_batches,
@@ -80,12 +101,15 @@ enum status strategy_request(struct strategy_options *o, struct plan_request *re
                                      .window = (int)o->window,
                                      .batch_norm = (enum plan_batch_norm)o->batch_norm,
                                      .model_workers = (int)o->model_workers};
-    if (request->sync == PLAN_HIERARCHICAL && !o->workers_per_node)
+    bool told = machine && strcmp(machine, "local") != 0;
+    if (request->sync == PLAN_HIERARCHICAL && !o->workers_per_node && !told)
         return status_fail(STATUS_USAGE,
                            "--sync hierarchical sums inside every node first: say how "
                            "many workers a node has, --workers-per-node N");
     if (o->recompute)
         TRY(read_segments(o->recompute, &request->segments));
+    if (request->sync == PLAN_HIERARCHICAL && !o->workers_per_node)
+        TRY(find_workers_per_node(machine, &request->workers_per_node));
     if (!o->replicas)
         return STATUS_OK;
     int64_t replicas[STRATEGY_MAX_STAGES];

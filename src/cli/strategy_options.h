@@ -38,7 +38,7 @@ struct strategy_options {
         OPTION_INTEGER("--bucket-bytes", "N", &(o)->bucket_bytes, 1, INT64_C(1) << 40, NULL,      \
                        "gradients are summed in buckets of this size [26214400]"),                \
         OPTION_INTEGER("--workers-per-node", "N", &(o)->workers_per_node, 1, PLAN_MAX_WORKERS,    \
-                       NULL, "for --sync hierarchical"),                                          \
+                       NULL, "for --sync hierarchical [devices of a node of --machine]"),         \
         OPTION_INTEGER("--servers", "N", &(o)->servers, 1, PLAN_MAX_WORKERS, NULL,                \
                        "ps, --sync server: how many of the workers keep weights [one in four]"),  \
         OPTION_TEXT(                                                                              \
@@ -57,8 +57,10 @@ const char *strategy_names_help(void);
  * `automatic`: auto is one, too. NULL is fine. */
 enum status strategy_check_plan(const char *plan, const char *model, bool automatic) MUST_USE;
 
-/* Into *request, which points into *o. STATUS_USAGE for a bad --replicas, or for --sync
- * hierarchical without its nodes. */
-enum status strategy_request(struct strategy_options *o, struct plan_request *request) MUST_USE;
+/* Into *request, which points into *o. Without --workers-per-node the machine says how many there
+ * are; NULL: there is none, or it is this host alone. STATUS_USAGE for a bad --replicas, or for
+ * --sync hierarchical where nothing says how large the nodes are. */
+enum status strategy_request(struct strategy_options *o, const char *machine,
+                             struct plan_request *request) MUST_USE;
 
 #endif

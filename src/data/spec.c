@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { FOLDER_SIZE = 224, SIDE_MAX = 16384, CLASSES_MAX = 1 << 24 };
@@ -63,7 +64,7 @@ enum dataset_form spec_form(int height)
 static const struct known *find_known(const char *name)
 {
     for (int i = 0; i < N_KNOWN; i++)
-        if (strcmp(known_sets[i].name, name) == 0)
+        if (strcasecmp(known_sets[i].name, name) == 0)
             return &known_sets[i];
     return NULL;
 }
@@ -248,15 +249,15 @@ enum status spec_parse(const char *text, struct spec *out)
     const struct known *known = find_known(name);
     if (known)
         return parse_known(known, rest, out);
-    if (strcmp(name, "imagefolder") == 0) {
+    if (strcasecmp(name, "imagefolder") == 0) {
         out->kind = SPEC_FOLDER;
         return parse_folder(rest ? rest : "", out);
     }
-    if (strcmp(name, "packed") == 0) {
+    if (strcasecmp(name, "packed") == 0) {
         out->kind = SPEC_PACKED;
         return parse_packed(rest ? rest : "", out);
     }
-    if (strcmp(name, "synthetic") == 0) {
+    if (strcasecmp(name, "synthetic") == 0) {
         out->kind = SPEC_SYNTHETIC;
         return parse_synthetic(rest ? rest : "", out);
     }

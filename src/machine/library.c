@@ -48,7 +48,7 @@ static enum status open_devices(struct json_text *text, struct json_place *list)
                                .says_paths = true};
     TRY(json_open(text));
     *list = json_member(json_top(text), "devices");
-    enum status st = json_check_version(json_top(text), "cleave_devices", 1);
+    enum status st = json_check_version(json_top(text), "cleave_devices", 1, 1);
     if (st == STATUS_OK)
         st = json_check_list(*list, 1, SIZE_MAX);
     if (st != STATUS_OK)

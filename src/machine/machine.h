@@ -179,6 +179,9 @@ struct machine {
 enum status machine_parse(const char *text, struct machine **out) MUST_USE;
 void machine_destroy(struct machine *m); /* NULL is fine */
 
+/* Whether machine_parse would read a file of that name. */
+bool machine_is_file(const char *text);
+
 /* The text of a machine file, as machine_parse reads it from a file; `where` names it in errors.
  * NULL: it was typed, and errors are STATUS_USAGE. */
 enum status machine_parse_json(const char *text, size_t n_bytes, const char *where,
@@ -233,8 +236,8 @@ const struct machine_curve *machine_find_network_curve(const struct machine *m,
 /* Interpolated (see struct machine_point). */
 struct machine_point machine_curve_at(const struct machine_curve *c, double bytes);
 
-/* Parses "15GB/s", "100Gbit/s", "40Gbps", "4.5 GiB/s", "1e9" (b is a bit, B a byte): bytes per
- * second; false if it is no bandwidth above 0. */
+/* Parses "15GB/s", "100Gbit/s", "40Gbps", "4.5 GiB/s" (b is a bit, B a byte): bytes per second;
+ * false if it is no bandwidth above 0, or has no unit. */
 bool machine_parse_bandwidth(const char *text, double *bytes_per_s);
 /* "5us", "1.5 ms", "0"; "16GiB", "11 GB". False if it is none, or negative. */
 bool machine_parse_seconds(const char *text, double *seconds);

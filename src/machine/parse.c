@@ -98,6 +98,14 @@ static bool looks_like_string(const char *text)
     return (mark && *mark == ':') || strspn(text, "0123456789xX") == strlen(text);
 }
 
+bool machine_is_file(const char *text)
+{
+    bool other = !strcmp(text, "local") || text[0] == '{' || machine_find_file(text) ||
+                 !strncmp(text, synthetic_prefix, strlen(synthetic_prefix)) ||
+                 looks_like_string(text);
+    return !other && (looks_like_path(text) || (*text && access(text, R_OK) == 0));
+}
+
 enum status machine_parse(const char *text, struct machine **out)
 {
     if (!strcmp(text, "local"))
@@ -111,7 +119,7 @@ enum status machine_parse(const char *text, struct machine **out)
         return parse_known(known, out);
     if (looks_like_string(text))
         return machine_parse_string(text, out);
-    if (looks_like_path(text) || (*text && access(text, R_OK) == 0))
+    if (machine_is_file(text))
         return parse_file(text, out);
     return fail_word(text);
 }

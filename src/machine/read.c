@@ -459,7 +459,7 @@ static enum status read_machine(struct json_place top, struct machine **out)
     const char *name = top.in->name, *source = top.in->name;
     struct status_error error;
     TRY(json_check_object(top, NULL));
-    TRY(json_check_version(top, "cleave_machine", VERSION));
+    TRY(json_check_version(top, "cleave_machine", VERSION, VERSION));
     TRY(json_check_object(top, keys));
     TRY(json_read_text(json_member(top, "name"), &name));
     TRY(json_read_text(json_member(top, "source"), &source));

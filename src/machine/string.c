@@ -18,11 +18,15 @@ static const char *const option_names[] = {[INTRA] = "intra",   [INTRA_LATENCY] 
                                            [INTER] = "inter",   [LATENCY] = "latency",
                                            [MEMORY] = "memory", [OPTION_COUNT] = NULL};
 
-static const char *const option_forms[] = {[INTRA] = "a bandwidth like 15GB/s or 100Gbit/s",
-                                           [INTRA_LATENCY] = "a time like 10us",
-                                           [INTER] = "a bandwidth like 15GB/s or 100Gbit/s",
-                                           [LATENCY] = "a time like 5us",
-                                           [MEMORY] = "a size like 16GiB"};
+#define BANDWIDTH_FORM \
+    "a bandwidth like 15GB/s or 100Gbit/s, with its unit: B/s or bit/s with k, M, G or T"
+#define TIME_FORM "a time like 5us, with its unit: s, ms, us or ns"
+static const char *const option_forms[] = {
+    [INTRA] = BANDWIDTH_FORM,
+    [INTRA_LATENCY] = TIME_FORM,
+    [INTER] = BANDWIDTH_FORM,
+    [LATENCY] = TIME_FORM,
+    [MEMORY] = "a size like 16GiB, with its unit: B with k, M, G or Ki, Mi, Gi"};
 
 struct group {
     int nodes, devices;

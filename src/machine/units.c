@@ -1,4 +1,5 @@
-/* Reads bandwidths, times and sizes with units. */
+/* Reads bandwidths, times and sizes with units. A number without one is none: nobody means 400
+ * bytes a second by 400. */
 #include "machine/machine.h"
 
 #include <ctype.h>
@@ -49,10 +50,7 @@ bool machine_parse_bandwidth(const char *text, double *bytes_per_s)
     const char *unit = read_number(text, &value);
     if (!unit)
         return false;
-    if (*unit)
-        value *= read_prefix(&unit);
-    else
-        unit = "B/s";
+    value *= read_prefix(&unit);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (!strcmp(unit, units[i].name)) {
             value *= units[i].bytes;
@@ -67,9 +65,11 @@ bool machine_parse_seconds(const char *text, double *seconds)
     static const struct {
         const char *name;
         double s;
-    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e3}, {"us", 1e6}, {"ns", 1e9}};
+    } units[] = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}, {"ns", 1e9}};
     double value;
     const char *unit = read_number(text, &value);
+    if (unit && value == 0 && !*unit)
+        unit = units[0].name;
     for (size_t i = 0; unit && i < sizeof units / sizeof *units; i++)
         if (!strcmp(unit, units[i].name)) {
             *seconds = value / units[i].s; /* by division 5us equals 5e-6 exactly */
@@ -84,12 +84,8 @@ bool machine_parse_bytes(const char *text, int64_t *n_bytes)
     const char *unit = read_number(text, &value);
     if (!unit)
         return false;
-    if (*unit) {
-        value *= read_prefix(&unit);
-        if (strcmp(unit, "B") != 0)
-            return false;
-    }
-    if (value > LARGEST_BYTES)
+    value *= read_prefix(&unit);
+    if (strcmp(unit, "B") != 0 || value > LARGEST_BYTES)
         return false;
     *n_bytes = (int64_t)value;
     return true;

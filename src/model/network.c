@@ -4,6 +4,7 @@
 #include "model/networks/networks.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define ADDRESS_OF(id) &network_##id,
 static const struct network *const networks[] = {NETWORKS(ADDRESS_OF) NULL};
@@ -19,7 +20,7 @@ const char *const *network_names(void)
 static const struct network *look_up(const char *name)
 {
     for (const struct network *const *n = networks; *n; n++)
-        if (strcmp((*n)->name, name) == 0)
+        if (strcasecmp((*n)->name, name) == 0)
             return *n;
     return NULL;
 }
@@ -30,8 +31,8 @@ static enum status fail_unknown(const char *name)
     size_t length = strlen(name);
     if (length > 5 && strcmp(name + length - 5, ".json") == 0)
         return status_fail(STATUS_USAGE,
-                           "'%.80s' is a file, but a network comes first: 'cleave train MODEL "
-                           "--plan %.80s'",
+                           "'%.80s' is a file, and a network is asked for here ('cleave predict "
+                           "%.80s' takes a plan's file, and so do train and plan check)",
                            name, name);
     return text_fail_unknown("model", name, names);
 }
@@ -70,7 +71,7 @@ enum status network_build(const char *name, const struct graph_variant *variant,
     if (!network)
         return fail_unknown(name);
     graph_builder *b;
-    TRY(graph_builder_create(name, variant, &b));
+    TRY(graph_builder_create(network->name, variant, &b));
     int logits = network->build(b, network);
     TRY(graph_builder_finish(b, logits, out));
     if (network->init && !(network->init->large_only && variant->small_form))

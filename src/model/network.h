@@ -29,6 +29,7 @@ struct network {
     const void *layout; /* per-network numbers for build, e.g. the block counts of a ResNet */
     double sgd_rate;    /* the learning rate of SGD where none is given */
     const struct network_init *init; /* NULL: the usual one of each op */
+    bool small; /* made for images of MNIST's size: what it is meant for without data */
 };
 
 /* Most networks'; deep ones without batch norm diverge at it. */
@@ -37,7 +38,8 @@ struct network {
 /* All names, ending with NULL, for help and for messages. */
 const char *const *network_names(void);
 
-/* The network of that name; STATUS_USAGE with the nearest match if there is none. */
+/* The network of that name, in whatever case; STATUS_USAGE with the nearest match if there is none.
+ */
 enum status network_find(const char *name, const struct network **out) MUST_USE;
 
 /* Builds a network for a variant. STATUS_USAGE names the layer at which the shapes do not fit. */

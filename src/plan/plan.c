@@ -62,6 +62,7 @@ static enum status copy_arrays(const struct plan *from, struct plan *to)
 {
     arena *a = to->memory;
     TRY(arena_copy_text(a, from->name, &to->name));
+    TRY(plan_copy_made_for(a, &from->made_for, &to->made_for));
     TRY(copy_array(a, from->stages, from->n_stages, sizeof *from->stages, &to->stages));
     TRY(copy_array(a, from->layers, from->n_layers, sizeof *from->layers, &to->layers));
     TRY(copy_array(a, from->servers, from->n_servers, sizeof *from->servers, &to->servers));

@@ -6,9 +6,13 @@
  * stage's i-th worker, or on the i-th of the layer's own list:
  *
  *     {
- *       "cleave_plan": 1,                      the version of the format
+ *       "cleave_plan": 2,                      the version of the format; 1 is read, too
  *       "name": "owt",                         for people; any text
- *       "model": "alexnet",                    optional; a plan for another model is refused
+ *       "made_for": {                          optional, and so is each of its members; see below
+ *         "model": "alexnet", "data": "imagenet", "input": [3, 224, 224], "classes": 1000,
+ *         "batch": 128, "precision": "float", "optimizer": "sgd", "machine": "1x4:p100",
+ *         "calibrate": {"samples_per_s": 1200, "batch": 128}, "digest": "90b1dd2ea1d0b2f7"},
+ *       "model": "alexnet",                    without "made_for": optional, the network
  *       "workers": 4,
  *       "stages": [ {"workers": [0, 1, 2, 3]} ],
  *       "default": {"cut": {"n": 4}},          for layers that are not named below; a cut that a
@@ -52,6 +56,12 @@
  * n: there sizes are proportions, because batches (micro-batches, a short last batch) differ. Sizes
  * are at least 1 and sum to at most 10^9. Loop n may have fewer samples than parts: then some
  * pieces are empty. Every other loop must have at least as many iterations as parts.
+ *
+ * "made_for" says what the plan was made for, so that its file alone is enough to predict it or to
+ * train with it. A plan for another network is refused. "input" (of a sample) and "classes" may be
+ * others than those of the graph, as long as the layers are the same. Where they are not others,
+ * "digest", a number that stands for the network's layers and shapes, must be the graph's.
+ * "machine" may be a file: then "machine_digest" stands for its bytes.
  */
 #ifndef CLEAVE_PLAN_PLAN_H
 #define CLEAVE_PLAN_PLAN_H
@@ -59,7 +69,7 @@
 #include "base/arena.h"
 #include "model/graph.h"
 
-enum { PLAN_VERSION = 1, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
+enum { PLAN_VERSION = 2, PLAN_MAX_WORKERS = 4096, PLAN_MAX_WINDOW = 65536 };
 enum { PLAN_BUCKET_BYTES = 25 << 20 }; /* where nothing else is asked for */
 
 enum plan_schedule { PLAN_GPIPE, PLAN_1F1B, PLAN_PIPEDREAM, PLAN_SCHEDULE_COUNT };
@@ -96,9 +106,23 @@ struct plan_stage {
     const int *workers;
 };
 
+/* What a plan was made for. NULL and 0: that is not recorded. */
+struct plan_made_for {
+    const char *model, *data;
+    int64_t input[3]; /* of a sample: [c, h, w] */
+    int64_t classes, batch;
+    const char *precision, *optimizer;
+    const char *machine;        /* local, a name, a string, or the path of a file */
+    const char *machine_digest; /* of the file's bytes; NULL: it is none */
+    double calibrate;           /* samples per second of one device alone */
+    int64_t calibrate_batch;    /* in batches of this size */
+    const char *digest;         /* of the network, plan_digest */
+};
+
 struct plan {
     arena *memory; /* owns everything below */
     const char *name;
+    struct plan_made_for made_for;
     int n_workers;
     int n_stages;
     struct plan_stage *stages;
@@ -137,6 +161,25 @@ enum status plan_parse(const char *text, size_t n_bytes, const char *where,
 enum status plan_write(const struct plan *plan, const struct graph *graph,
                        const char *path) MUST_USE;
 enum status plan_print(const struct plan *plan, const struct graph *graph, char **out) MUST_USE;
+
+/* What the file says that its plan was made for, without a graph; of a file of version 1 that is
+ * the model at most. The texts are copied to the arena. Mistakes as of plan_read. */
+enum status plan_read_made_for(const char *path, arena *memory, struct plan_made_for *out) MUST_USE;
+
+/* With its texts, which go to the arena. */
+enum status plan_copy_made_for(arena *memory, const struct plan_made_for *from,
+                               struct plan_made_for *to) MUST_USE;
+
+/* Notes in the plan what it was made for: the model, its input, classes, batch and digest are the
+ * graph's, the rest is that of `made`, whose texts are copied. */
+enum status plan_set_made_for(struct plan *plan, const struct graph *graph,
+                              const struct plan_made_for *made) MUST_USE;
+
+/* Into a buffer, which is returned: 16 digits that stand for the graph's layers, their order,
+ * inputs, attributes and shapes, whatever the batch; and for a file's bytes. */
+enum { PLAN_DIGEST_BYTES = 17 };
+const char *plan_digest(const struct graph *graph, char digest[PLAN_DIGEST_BYTES]);
+const char *plan_digest_bytes(const void *bytes, size_t n_bytes, char digest[PLAN_DIGEST_BYTES]);
 
 /* Whether it trains with older weights than one worker would, so that the losses differ. */
 bool plan_is_stale(const struct plan *plan);
@@ -236,8 +279,9 @@ int64_t plan_more_micro_batches(int64_t m, int64_t batch);
 /* serial data model spatial owt layers gpipe 1f1b pipedream ps hybrid; ends with a NULL name. */
 const struct plan_strategy *plan_strategies(void);
 
-/* Builds and checks. STATUS_USAGE with the nearest match for an unknown name, or where the strategy
- * cannot use so many workers for this network (with the most it can use). */
+/* Builds and checks. The case of the name does not matter. STATUS_USAGE with the nearest match for
+ * an unknown one, or where the strategy cannot use so many workers for this network (with the most
+ * it can use). */
 enum status plan_build(const char *strategy, const struct graph *graph,
                        const struct plan_request *request, struct plan **out) MUST_USE;
 

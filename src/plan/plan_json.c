@@ -101,28 +101,28 @@ static enum status read_cuts(const struct parser *p, struct json_place owner, co
 /* Version, model, workers and the number of stages: enough to create the plan. */
 static enum status read_head(struct parser *p)
 {
-    static const char *const keys[] = {
-        "cleave_plan",   "name",     "model",  "workers", "stages",    "default",    "layers",
-        "micro_batches", "schedule", "window", "sync",    "recompute", "batch_norm", NULL};
+    static const char *const keys[] = {"cleave_plan", "name",     "model",  "workers",
+                                       "stages",      "default",  "layers", "micro_batches",
+                                       "schedule",    "window",   "sync",   "recompute",
+                                       "batch_norm",  "made_for", NULL};
     struct json_place stages = json_member(p->top, "stages");
     struct json_place workers = json_member(p->top, "workers");
-    const char *name = "unnamed", *model = p->graph->name;
+    struct plan_made_for made;
+    const char *name = "unnamed";
     int n_workers = 0;
     TRY(json_check_object(p->top, NULL));
-    TRY(json_check_version(p->top, "cleave_plan", PLAN_VERSION)); /* others have other keys */
+    TRY(json_check_version(p->top, "cleave_plan", 1, PLAN_VERSION)); /* others have other keys */
     TRY(json_check_object(p->top, keys));
-    TRY(json_read_text(json_member(p->top, "model"), &model));
-    if (strcmp(model, p->graph->name) != 0)
-        return json_refuse(json_member(p->top, "model"),
-                           "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)",
-                           model, p->graph->name, p->graph->name);
+    TRY(plan_parse_made_for(p->top, &made));
+    TRY(plan_check_made_for(p->top, &made, p->graph));
     TRY(json_read_text(json_member(p->top, "name"), &name));
     if (!workers.value || !stages.value)
         return json_fail(json_member(p->top, "cleave_plan"), "the plan does not say its \"%s\"",
                          workers.value ? "stages" : "workers");
     TRY(json_read_int(workers, 1, PLAN_MAX_WORKERS, &n_workers));
     TRY(json_check_list(stages, 1, (size_t)n_workers));
-    return plan_create(p->graph, name, n_workers, (int)json_array_size(stages.value), &p->plan);
+    TRY(plan_create(p->graph, name, n_workers, (int)json_array_size(stages.value), &p->plan));
+    return plan_copy_made_for(p->plan->memory, &made, &p->plan->made_for);
 }
 
 static enum status read_stages(struct parser *p)

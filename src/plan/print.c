@@ -82,9 +82,15 @@ static enum status print_plan(FILE *f, const struct plan *plan, const struct gra
 {
     (void)fprintf(f, "{\n  \"cleave_plan\": %d,\n  \"name\": ", PLAN_VERSION);
     TRY(json_write_text(f, plan->name));
-    (void)fputs(",\n  \"model\": ", f);
-    TRY(json_write_text(f, graph->name));
-    (void)fprintf(f, ",\n  \"workers\": %d,\n  \"stages\": [\n", plan->n_workers);
+    (void)fputs(",\n", f);
+    if (plan->made_for.model) {
+        TRY(plan_print_made_for(f, &plan->made_for));
+    } else {
+        (void)fputs("  \"model\": ", f);
+        TRY(json_write_text(f, graph->name));
+        (void)fputs(",\n", f);
+    }
+    (void)fprintf(f, "  \"workers\": %d,\n  \"stages\": [\n", plan->n_workers);
     for (int s = 0; s < plan->n_stages; s++) {
         (void)fputs("    {\"workers\": ", f);
         print_numbers(f, plan->stages[s].n_workers, plan->stages[s].workers);

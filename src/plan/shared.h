@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PLAN_SHARED_H
 #define CLEAVE_PLAN_SHARED_H
 
+#include "base/json.h"
 #include "plan/plan.h"
 
 /* Sizes of one cut sum to at most this, so that plan_part's products stay within 64 bits. */
@@ -17,6 +18,16 @@ enum status plan_create(const struct graph *graph, const char *name, int n_worke
 /* Fills n_pieces from the cuts, and the workers with the stage's unless the layer has its own. Too
  * many pieces are left for plan_find_fault to refuse. */
 void plan_settle_layer(struct plan *plan, int node);
+
+/* ---- what a plan was made for (made_for.c) ---- */
+
+/* "made_for", or the "model" of an older file. Texts belong to the JSON. */
+enum status plan_parse_made_for(struct json_place top, struct plan_made_for *out) MUST_USE;
+/* Whether the graph is what it says. */
+enum status plan_check_made_for(struct json_place top, const struct plan_made_for *made,
+                                const struct graph *graph) MUST_USE;
+/* One line of a plan's file. */
+enum status plan_print_made_for(FILE *f, const struct plan_made_for *made) MUST_USE;
 
 /* ---- loops ---- */
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- the frame of every plan ---- */
 
@@ -426,7 +427,7 @@ static enum status find_strategy(const char *name, const struct plan_strategy **
     const char *names[STRATEGY_COUNT + 1] = {NULL};
     for (int i = 0; i < STRATEGY_COUNT; i++) {
         names[i] = strategies[i].name;
-        if (!strcmp(names[i], name)) {
+        if (!strcasecmp(names[i], name)) {
             *out = &strategies[i];
             return STATUS_OK;
         }

@@ -120,26 +120,18 @@ static enum status resolve_plan(const struct plan *plan, const struct graph *gra
     return st;
 }
 
-static enum status add_plan(const struct report_request *r, json_t *page, const char *path,
-                            const json_t *root)
+static enum status add_plan(const struct report_request *r, json_t *page, const char *path)
 {
-    const char *model = json_string_value(json_object_get(root, "model"));
     json_t *subject;
     struct graph *graph;
     struct plan *plan;
-    if (!model)
-        return status_fail(STATUS_FAILED,
-                           "%s: does not say which network it is for: add \"model\": \"lenet5\", "
-                           "for example",
-                           path);
-    TRY(find_subject(page, "plan", path, &subject));
-    TRY(set(subject, PLAN_PATH, json_string(path)));
-    TRY(r->build_graph(model, NULL, 0, r->user, &graph));
-    enum status st = plan_read(path, graph, &plan);
-    if (st == STATUS_OK) {
+    TRY(r->open_plan(path, r->user, &graph, &plan));
+    enum status st = find_subject(page, "plan", path, &subject);
+    if (st == STATUS_OK)
+        st = set(subject, PLAN_PATH, json_string(path));
+    if (st == STATUS_OK)
         st = resolve_plan(plan, graph, subject);
-        plan_destroy(plan);
-    }
+    plan_destroy(plan);
     graph_destroy(graph);
     return st;
 }
@@ -216,7 +208,7 @@ static enum status add_json(const struct report_request *r, json_t *page, const 
         return status_fail(STATUS_USAGE, "%s: is nothing that a report can show%s", path,
                            shown_paths);
     if (strcmp(kind, "plan") == 0)
-        return add_plan(r, page, path, root);
+        return add_plan(r, page, path);
     TRY(report_check_types(path, kind, root));
     TRY(find_subject(page, kind, path, &subject));
     TRY(set(subject, kind, json_incref(root)));
@@ -407,9 +399,7 @@ static enum status add_forecast(const struct report_request *r, json_t *subject,
 {
     char trace[REPORT_PATH_BYTES] = "";
     json_t *prediction = NULL;
-    const char *model =
-        json_string_value(json_object_get(json_object_get(subject, "network"), "name"));
-    enum status st = r->forecast(path, model, r->user, &prediction, trace);
+    enum status st = r->forecast(path, r->user, &prediction, trace);
     if (st == STATUS_OK)
         st = report_read_trace(trace, json_object_get(subject, "timelines"));
     if (trace[0])
@@ -438,11 +428,14 @@ static enum status forecast_plans(const struct report_request *r, json_t *page)
 
 /* ---- traffic of the other strategies ---- */
 
-/* The first of the subject's parts that has it. */
+/* The first of the subject's parts that has it; of a plan, in what it was made for, too. */
 static json_t *find_in(const json_t *subject, const char *const *parts, const char *key)
 {
     for (; *parts; parts++) {
-        json_t *value = json_object_get(json_object_get(subject, *parts), key);
+        const json_t *part = json_object_get(subject, *parts);
+        json_t *value = json_object_get(part, key);
+        if (!value)
+            value = json_object_get(json_object_get(part, "made_for"), key);
         if (value && !json_is_null(value))
             return value;
     }

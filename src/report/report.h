@@ -2,7 +2,7 @@
  *
  *     const char *paths[] = {"runs/lenet5-001", "runs/lenet5-002"};
  *     struct report_request r = {.n_paths = 2, .paths = paths, .output = "report.html",
- *                                .build_graph = build};
+ *                                .build_graph = build, .open_plan = open};
  *     TRY(report_write(&r));
  *
  * C gathers the data and writes them as one JSON element; the scripts of web/ draw them. Charting
@@ -22,6 +22,7 @@
 #define CLEAVE_REPORT_REPORT_H
 
 #include "model/graph.h"
+#include "plan/plan.h"
 
 #include <jansson.h>
 
@@ -32,10 +33,14 @@ enum { REPORT_PATH_BYTES = 4096 };
 typedef enum status report_graph_builder(const char *model, const char *data, int64_t batch,
                                          void *user, struct graph **out);
 
+/* Reads a plan's file, and builds the network that it was made for; both are the report's. */
+typedef enum status report_plan_opener(const char *path, void *user, struct graph **graph,
+                                       struct plan **plan);
+
 /* Predicts a plan's file for which the report was given nothing else: the JSON of `cleave predict`,
  * and the path of a trace, which the report removes. */
-typedef enum status report_forecaster(const char *plan_path, const char *model, void *user,
-                                      json_t **prediction, char trace[REPORT_PATH_BYTES]);
+typedef enum status report_forecaster(const char *plan_path, void *user, json_t **prediction,
+                                      char trace[REPORT_PATH_BYTES]);
 
 /* The traffic of each named strategy: [{"name", "bytes_moved", "memory_bytes"}, ..]. */
 typedef enum status report_traffic_counter(const char *model, const char *data, int64_t batch,
@@ -46,6 +51,7 @@ struct report_request {
     const char *const *paths;
     const char *output;
     report_graph_builder *build_graph;
+    report_plan_opener *open_plan;
     report_forecaster *forecast;           /* NULL: plans are shown without costs */
     report_traffic_counter *count_traffic; /* NULL: of plans that are there alone */
     void *user;

@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 static const struct plan_strategy *find_strategy(const char *text)
 {
     for (const struct plan_strategy *s = plan_strategies(); s->name; s++)
-        if (strcmp(s->name, text) == 0)
+        if (strcasecmp(s->name, text) == 0)
             return s;
     return NULL;
 }

@@ -94,6 +94,11 @@ struct trainer_options {
 
 struct trainer_options trainer_default_options(void);
 
+/* How the program and the library train where nothing else is asked for: so many epochs, unless a
+ * number of steps is given, with this schedule. */
+enum { TRAINER_USUAL_EPOCHS = 5 };
+#define TRAINER_USUAL_SCHEDULE "cosine"
+
 /* Learning rate and weight decay that a network of that name is usually trained with by the rule's
  * kind of optimizer. */
 enum status trainer_set_usual(const char *model, struct update_rule *rule) MUST_USE;

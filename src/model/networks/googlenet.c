@@ -73,4 +73,5 @@ static const struct network_init init = {
 };
 
 const struct network network_googlenet = {
-    "googlenet", "GoogLeNet: nine blocks of four branches", build, NULL, NETWORK_SGD_RATE, &init};
+    "googlenet", "GoogLeNet: nine blocks of four branches", build, NULL, NETWORK_SGD_RATE, &init,
+    false};

@@ -164,4 +164,5 @@ const struct network network_inceptionv3 = {"inceptionv3",
                                             build,
                                             NULL,
                                             NETWORK_SGD_RATE,
-                                            &init};
+                                            &init,
+                                            false};

@@ -20,5 +20,5 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_lenet5 = {
-    "lenet5", "LeNet-5: two convolutions, three linear layers", build, NULL, NETWORK_SGD_RATE,
-    NULL};
+    "lenet5", "LeNet-5: two convolutions, three linear layers", build, NULL, NETWORK_SGD_RATE, NULL,
+    true};

@@ -12,4 +12,5 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_mlp = {
-    "mlp", "three linear layers, 512 and 256 hidden units", build, NULL, NETWORK_SGD_RATE, NULL};
+    "mlp", "three linear layers, 512 and 256 hidden units", build, NULL, NETWORK_SGD_RATE, NULL,
+    true};

@@ -125,4 +125,5 @@ const struct network network_mobilenetv2 = {
     build,
     NULL,
     NETWORK_SGD_RATE,
-    &init};
+    &init,
+    false};

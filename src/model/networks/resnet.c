@@ -93,12 +93,22 @@ static const struct network_init init = {
 };
 
 const struct network network_resnet18 = {
-    "resnet18", "ResNet-18: residual blocks of two 3x3", build, &resnet18, NETWORK_SGD_RATE, &init};
+    "resnet18", "ResNet-18: residual blocks of two 3x3", build, &resnet18, NETWORK_SGD_RATE, &init,
+    false};
 const struct network network_resnet50 = {
-    "resnet50", "ResNet-50: residual bottleneck blocks", build, &resnet50, NETWORK_SGD_RATE, &init};
-const struct network network_resnet101 = {
-    "resnet101", "ResNet-101: residual bottleneck blocks", build, &resnet101, NETWORK_SGD_RATE,
-    &init};
-const struct network network_resnet152 = {
-    "resnet152", "ResNet-152: residual bottleneck blocks", build, &resnet152, NETWORK_SGD_RATE,
-    &init};
+    "resnet50", "ResNet-50: residual bottleneck blocks", build, &resnet50, NETWORK_SGD_RATE, &init,
+    false};
+const struct network network_resnet101 = {"resnet101",
+                                          "ResNet-101: residual bottleneck blocks",
+                                          build,
+                                          &resnet101,
+                                          NETWORK_SGD_RATE,
+                                          &init,
+                                          false};
+const struct network network_resnet152 = {"resnet152",
+                                          "ResNet-152: residual bottleneck blocks",
+                                          build,
+                                          &resnet152,
+                                          NETWORK_SGD_RATE,
+                                          &init,
+                                          false};

@@ -81,6 +81,6 @@ static const struct network_init init = {
 };
 
 const struct network network_vgg11 = {
-    "vgg11", "VGG-11: 3x3 convolutions in five blocks", build, &vgg11, 0.01, &init};
+    "vgg11", "VGG-11: 3x3 convolutions in five blocks", build, &vgg11, 0.01, &init, false};
 const struct network network_vgg16 = {
-    "vgg16", "VGG-16: 3x3 convolutions in five blocks", build, &vgg16, 0.01, &init};
+    "vgg16", "VGG-16: 3x3 convolutions in five blocks", build, &vgg16, 0.01, &init, false};

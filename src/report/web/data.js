@@ -182,6 +182,9 @@
 
   /* ---- figures of a subject, whatever it is made of ---- */
 
+  /* A plan's file says what it was made for; one of version 1 names the model alone. */
+  cleave.madeFor = (s, key) => s.plan && ((s.plan.made_for && s.plan.made_for[key]) || s.plan[key]);
+
   cleave.figures = function (s) {
     const p = s.prediction, d = s.done, c = s.config;
     const best = s.search && s.search.candidates.find((x) => x.name === s.search.best);
@@ -211,7 +214,7 @@
       : searched || p || best || { step_s: span("predicted") };
     return {
       model: (s.network && s.network.name) || (c && c.model) || (p && p.model) ||
-        (s.search && s.search.model) || (s.limits && s.limits.model) || (s.plan && s.plan.model) || (s.study && s.study.model),
+        (s.search && s.search.model) || (s.limits && s.limits.model) || cleave.madeFor(s, "model") || (s.study && s.study.model),
       data: (c && c.data) || (p && p.data) || (s.search && s.search.data) || (s.limits && s.limits.data),
       plan: planName,
       workers: (s.plan && s.plan.workers) || (p && p.n_workers) || (c && c.workers) ||

@@ -185,10 +185,10 @@
     sayPrediction(s, say, tries);
     sayScaling(s, say);
     if (!sentences.length && s.plan)
-      sentences.push(`The plan ${s.plan.name} splits ${s.plan.model || "the network"} over ${cleave.plural(s.plan.workers, "worker")}. ` +
+      sentences.push(`The plan ${s.plan.name} splits ${cleave.madeFor(s, "model") || "the network"} over ${cleave.plural(s.plan.workers, "worker")}. ` +
         "What it would cost is not in this report.");
     if (!s.prediction && !s.done && s.plan)
-      tries.push("'cleave predict MODEL --plan FILE --trace t.json --json > p.json', then 'cleave report FILE p.json t.json'");
+      tries.push("'cleave predict FILE --trace t.json --json > p.json', then 'cleave report FILE p.json t.json'");
     return { sentences, tries };
   };
 })();
