@@ -209,11 +209,11 @@ static void test_plan_checks_know_the_batch(void **state)
     (void)state;
     assert_ok(parse(g, 2, "{\"n\":[1,3]}", "", &p));
     plan_destroy(p);
-    assert_fails(parse(g, 2, "{\"t\":[1,3]}", "", &p), STATUS_USAGE,
+    assert_fails(parse(g, 2, "{\"t\":[1,3]}", "", &p), STATUS_FAILED,
                  "the sizes of loop t sum to 4, but it has 6 iterations");
     assert_ok(parse(two, 3, "{\"n\":3}", "", &p));
     plan_destroy(p);
-    assert_fails(parse(g, 2, "{\"t\":7}", "", &p), STATUS_USAGE, "too few for 7 parts");
+    assert_fails(parse(g, 2, "{\"t\":7}", "", &p), STATUS_FAILED, "too few for 7 parts");
 
     char text[400];
     static const char *const loops[] = {"n", "t"};
@@ -227,7 +227,7 @@ static void test_plan_checks_know_the_batch(void **state)
             assert_ok(st);
             plan_destroy(p);
         } else {
-            assert_fails(st, STATUS_USAGE, "every layer is cut along n alone");
+            assert_fails(st, STATUS_FAILED, "every layer is cut along n alone");
         }
     }
     graph_destroy(g);
