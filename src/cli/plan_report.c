@@ -32,9 +32,9 @@ static double guessed_share(const struct plan_answer *a)
 static void print_head(const struct plan_answer *a)
 {
     const struct forecast *f = a->chooser->forecast;
-    printf("%s on %s, batch %lld, %d worker%s of %s\n", f->graph->name, f->data.name,
-           (long long)f->graph->batch, a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s",
-           f->machine->name);
+    printf("%s on %s, batch %lld, in %s, %d worker%s of %s\n", f->graph->name, f->data.name,
+           (long long)f->graph->batch, precision_names[f->options->run.precision],
+           a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s", f->machine->name);
     if (guessed_share(a) > 0.5)
         printf("unmeasured: times come from the peak figures of the devices\n");
     if (!a->set->complete)
@@ -375,13 +375,13 @@ enum status plan_answer_json(const struct plan_answer *a, json_t **out)
         }
     }
     *out = json_pack(
-        "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}", "model",
-        f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch, "machine",
-        f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
-        name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest), "edit",
-        name_json(a, a->edited), "search_s", a->set->search_s, "complete", a->set->complete,
-        "measured", guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
-        limits_json(a->explained), "batch_norm",
+        "{s:s, s:s, s:I, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o}",
+        "model", f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch,
+        "precision", precision_names[f->options->run.precision], "machine", f->machine->name,
+        "workers", a->chooser->n_workers, "candidates", list, "best", name_json(a, a->set->best),
+        "fastest", name_json(a, a->set->fastest), "edit", name_json(a, a->edited), "search_s",
+        a->set->search_s, "complete", a->set->complete, "measured", guessed_share(a) <= 0.5,
+        "layers", layers_json(a->explained), "limits", limits_json(a->explained), "batch_norm",
         plan_batch_norm_names[a->chooser->options->batch_norm], "other_batch_norm_step_s",
         a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null());
     return *out ? STATUS_OK : status_no_memory(0);

@@ -129,13 +129,10 @@ static enum status open_distant(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
     int kind = -1;
-    if (o->run.precision != PRECISION_FLOAT)
-        return status_fail(STATUS_USAGE,
-                           "double precision can be predicted on this host alone: the "
-                           "figures of other devices are for float");
     f->threads = 1;
     TRY(backend_find("reference", &f->backend));
     TRY(machine_parse(o->machine, &f->machine));
+    TRY(machine_check_rates(f->machine, (enum precision)o->run.precision));
     TRY(find_kinds_here(f, &kind));
     if (kind < 0)
         return STATUS_OK;
