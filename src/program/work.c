@@ -519,9 +519,14 @@ struct work_amount program_instr_amount(const struct program *p, int i)
     case INSTR_STASH:
         return amount_of_bytes(p, p->copies[instr->index].to, 2);
     case INSTR_UPDATE: {
-        const struct buffer *weight = &p->buffers[p->params[instr->param].weight];
-        return amount_of_update(count_states(&p->params[instr->param]), (double)weight->n_bytes,
-                                weight->type);
+        const struct program_param *param = &p->params[instr->param];
+        const struct buffer *weight = &p->buffers[param->weight];
+        const struct buffer *master =
+            param->master == NO_BUFFER ? weight : &p->buffers[param->master];
+        struct work_amount a =
+            amount_of_update(count_states(param), (double)master->n_bytes, master->type);
+        a.bytes += master == weight ? 0 : (double)weight->n_bytes;
+        return a;
     }
     case INSTR_SEND:
     case INSTR_RECEIVE:

@@ -211,17 +211,21 @@ static enum status run_update(executor *e, const struct program *p, int number,
                               const struct update_rule *usual)
 {
     const struct program_param *param = &p->params[number];
-    const struct buffer *weight = &p->buffers[param->weight];
     const struct param_group *own = &p->graph->params[number].group;
     struct update_rule rule = *usual;
     rule.learning_rate *= own->rate_factor > 0 ? own->rate_factor : 1;
     rule.weight_decay = own->skips_decay ? 0 : rule.weight_decay;
+    bool wide = param->master != NO_BUFFER;
+    int weight = wide ? param->master : param->weight;
+    const struct buffer *updated = &p->buffers[weight];
     const struct update_args args = {
-        .count = weight->n_bytes / element_bytes(weight->type),
-        .type = weight->type,
-        .weight = executor_place(e, p, param->weight),
+        .count = updated->n_bytes / element_bytes(updated->type),
+        .type = updated->type,
+        .weight = executor_place(e, p, weight),
         .gradient = executor_place(e, p, param->gradient),
-        .state = {executor_place(e, p, param->state[0]), executor_place(e, p, param->state[1])}};
+        .state = {executor_place(e, p, param->state[0]), executor_place(e, p, param->state[1])},
+        .rounded = wide ? executor_place(e, p, param->weight) : NULL,
+        .rounded_type = p->buffers[param->weight].type};
     return e->backend->update(e->stream, &rule, &args);
 }
 
@@ -460,7 +464,8 @@ static enum status find_param(const executor *e, int param, enum executor_tensor
 {
     const struct program *p = e->programs[0].program;
     const struct program_param *at = &p->params[param];
-    *buffer = which == TENSOR_WEIGHT ? at->weight : at->state[which - TENSOR_STATE_0];
+    int weight = at->master == NO_BUFFER ? at->weight : at->master;
+    *buffer = which == TENSOR_WEIGHT ? weight : at->state[which - TENSOR_STATE_0];
     if (*buffer != NO_BUFFER)
         return STATUS_OK;
     return status_fail(STATUS_FAILED,
@@ -483,6 +488,10 @@ enum status executor_write(executor *e, int param, enum executor_tensor which, c
     const struct program *p = e->programs[0].program;
     int buffer;
     TRY(find_param(e, param, which, &buffer));
+    int weight = p->params[param].weight;
+    if (which == TENSOR_WEIGHT && buffer != weight) /* it has a master */
+        TRY(e->backend->upload(e->stream, from, executor_place(e, p, weight),
+                               p->buffers[weight].layout));
     TRY(e->backend->upload(e->stream, from, executor_place(e, p, buffer),
                            p->buffers[buffer].layout));
     return e->backend->stream_synchronize(e->stream); /* the caller's memory may go */
