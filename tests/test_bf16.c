@@ -236,7 +236,7 @@ static void test_losses_of_resnet(void **state)
     (void)state;
     enum { STEPS = 10 };
     const char *backend = backend_list()[0]->name;
-    const struct graph_variant variant = {4, 3, 32, 32, 10, true, -1};
+    const struct graph_variant variant = {16, 3, 32, 32, 10, true, -1};
     double in_float[STEPS + 1], in_bf16[STEPS + 1];
     struct graph *g;
     assert_ok(network_build("resnet18", &variant, &g));
