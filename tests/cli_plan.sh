@@ -14,7 +14,7 @@ narrow() {
 
 alexnet=(plan alexnet --data imagenet --batch 128 --machine 1x4:p100,intra=15GB/s)
 run 0 "${alexnet[@]}"
-says stdout "alexnet on imagenet, batch 128, 4 workers of 1x4:p100,intra=15GB/s"
+says stdout "alexnet on imagenet, batch 128, in float, 4 workers of 1x4:p100,intra=15GB/s"
 says stdout "unmeasured"
 grep -qE '^  plan +step +\+- +epoch +speed +memory +moved +fits$' stdout || fail "no table"
 [[ $(grep -c '^\* ' stdout) -eq 1 ]] || fail "not one plan is marked"

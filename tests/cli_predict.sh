@@ -10,7 +10,7 @@ unset CLEAVE_MEMORY_LIMIT
 alexnet=(predict alexnet --data imagenet --batch 128 --workers 4 --plan owt)
 p100=1x4:p100,intra=15GB/s
 run 0 "${alexnet[@]}" --machine $p100
-says stdout "owt: alexnet, batch 128, 4 workers on $p100"
+says stdout "owt: alexnet, batch 128, in float, 4 workers on $p100"
 says stdout "of the computing time 100 % from the machine's peak figures"
 grep -qE '^worker +computes +communicates +waits +memory +sends$' stdout || fail "no table of workers"
 [[ $(grep -cE '^     [0-3] .* (ms|us|s)  .*B$' stdout) -eq 4 ]] || fail "not four workers"
@@ -187,8 +187,8 @@ told data "${drops[@]}" --dropout 0
 run 0 predict "${small[@]}" --limit 20 --no-measure --profile empty.db
 says stderr "batch 48: there are only 20 samples, each step takes all of them"
 says stdout "batch 20,"
-refused 2 "double precision can be predicted on this host alone" predict "${small[@]}" --machine $p100 \
-    --precision double
+run 0 predict "${small[@]}" --machine $p100 --precision double
+says stdout ", in double, "
 CLEAVE_MEMORY_LIMIT=$both run 3 predict "${small[@]}" --workers 2 --plan data --optimizer adamw --no-measure \
     --profile empty.db
 # only the updates are other ones
@@ -274,6 +274,35 @@ says stderr "m.json: holds no complete run of batch 40"
 refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json
 # before anything else is done: the trace to merge is not looked at
 refused 1 "no/such.json: cannot write" predict "${small[@]}" --trace no/such.json --merge none.json
+
+# ---- precision ----
+
+# One device without calibration, within a quarter of each published figure (images/s).
+within_quarter() { # KIND PRECISION BATCH FIGURE..
+    run 0 predict resnet50 --data imagenet --batch "$3" --machine "1x1:$1" --precision "$2" \
+        --no-data --json
+    holds "d['precision'] == '$2'"
+    for figure in "${@:4}"; do
+        holds "abs(d['images_per_s'] / $figure - 1) < 0.25"
+    done
+}
+within_quarter v100 fp16 256 1200 1270 1376
+within_quarter v100-32 fp16 256 1156 1300 1492
+within_quarter a100-80 fp16 256 2470 3410
+within_quarter a100-40 fp16 256 2375
+within_quarter a100-80 tf32 256 938 1056
+within_quarter a100-40 tf32 256 909
+within_quarter k80 float 64 51.9
+run 0 predict resnet50 --data imagenet --batch 64 --machine 1x2:v100 --workers 2 --no-data --json
+bytes=$(python3 -c 'import json; d = json.load(open("stdout")); print(d["workers"][0]["memory"]["activations"])')
+run 0 predict resnet50 --data imagenet --batch 64 --machine 1x2:v100 --workers 2 --no-data --json \
+    --precision fp16
+holds "0.5 < d['workers'][0]['memory']['activations'] / $bytes < 0.52"
+run 0 predict lenet5 --data mnist --machine 1x1:v100 --precision fp16
+grep -q "serial: lenet5, batch 128, in fp16, 1 worker on 1x1:v100" stdout || fail "the type is not said"
+refused 2 "device 'k80' has no rate for fp16: it has those for float, double" \
+    predict lenet5 --data mnist --machine 1x1:k80 --precision fp16
+refused 2 "computes in" predict lenet5 --data mnist --no-measure --precision fp16
 
 # ---- a signal ----
 

@@ -50,11 +50,15 @@ static double sum_s(struct bench *b, enum comm_method method, int node_size, int
 static void test_roofline(void **state)
 {
     (void)state;
-    const struct machine_kind kind = {
-        .launch_s = 1e-5, .reached_flops_per_s = 1e12, .reached_bytes_per_s = 1e11};
-    assert_near(cost_compute(&kind, &(struct cost_work){1e9, 1e6, 0}), 1e-5 + 1e-3, 1e-15);
-    assert_near(cost_compute(&kind, &(struct cost_work){1e6, 1e9, 0}), 1e-5 + 1e-2, 1e-15);
-    assert_near(cost_compute(&kind, &(struct cost_work){1e9, 1e6, 0.5}), 1e-5 + 5e-4, 1e-15);
+    const struct machine_kind kind = {.launch_s = 1e-5,
+                                      .rates = {[ARITHMETIC_F32] = {.reached = 1e12}},
+                                      .reached_bytes_per_s = 1e11};
+    assert_near(cost_compute(&kind, &(struct cost_work){1e9, 1e6, ARITHMETIC_F32, 0}), 1e-5 + 1e-3,
+                1e-15);
+    assert_near(cost_compute(&kind, &(struct cost_work){1e6, 1e9, ARITHMETIC_F32, 0}), 1e-5 + 1e-2,
+                1e-15);
+    assert_near(cost_compute(&kind, &(struct cost_work){1e9, 1e6, ARITHMETIC_F32, 0.5}),
+                1e-5 + 5e-4, 1e-15);
 }
 
 static void test_message(void **state)

@@ -272,11 +272,34 @@ static void test_threads_stay(void **state)
     opdevice_close(&cpu);
 }
 
+/* Plain inputs are converted, and their gradients back: by the pass that makes them alone. The
+ * other one may come later, when its workspace has held something else. */
+static void test_weights_leave_input_gradients(void **state)
+{
+    (void)state;
+    struct opdevice cpu;
+    struct oprun r;
+    open_cpu(&cpu, 2);
+    oprun_open(&r, &cpu, opcase_find("conv 17 to 16 channels"), NULL);
+    oprun_forward(&r);
+    oprun_backward(&r);
+    float *before = oprun_download(&r, r.args.input_grad[0], r.layouts.input[0]);
+    memset(r.args.workspace, 0, (size_t)r.needs.backward_workspace_bytes);
+    assert_ok(backend_cpu.group_run(r.group, PASS_BACKWARD_WEIGHTS, cpu.stream, &r.args, &r.step));
+    float *after = oprun_download(&r, r.args.input_grad[0], r.layouts.input[0]);
+    for (int64_t i = 0; i < oprun_elements(&r, r.layouts.input[0]); i++)
+        assert_true(before[i] == after[i]);
+    free(after);
+    free(before);
+    oprun_close(&r);
+    opdevice_close(&cpu);
+}
+
 static void test_double_is_refused(void **state)
 {
     (void)state;
     assert_fails(backend_check_precision(&backend_cpu, PRECISION_DOUBLE), STATUS_USAGE,
-                 "the cpu backend computes in float; for double use --backend reference");
+                 "the cpu backend computes in float, bf16; for double use --backend reference");
     assert_fails(backend_check_precision(&backend_cpu, PRECISION_TF32), STATUS_USAGE,
                  "tf32 is for the predictions of other devices");
 }
@@ -290,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_uneven_convolutions),
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_threads_stay),
+        cmocka_unit_test(test_weights_leave_input_gradients),
         cmocka_unit_test(test_double_is_refused),
         cmocka_unit_test(test_nan_passes),
     };

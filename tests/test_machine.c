@@ -338,8 +338,8 @@ static void test_uneven_links(void **state)
     int hops[MACHINE_MAX_HOPS];
     assert_int_equal(m->n_nodes, 3);
     assert_string_equal(m->nodes[2].name, "b1");
-    assert_true(m->kinds[0].reached_flops_per_s == 1e12);
-    assert_true(m->kinds[0].peak_flops_per_s == 10.6e12);
+    assert_true(m->kinds[0].rates[ARITHMETIC_F32].reached == 1e12);
+    assert_true(m->kinds[0].rates[ARITHMETIC_F32].peak == 10.6e12);
     assert_int_equal(machine_route(m, 0, 1, hops), 1);
     assert_true(m->links[hops[0]].bytes_per_s == 50e9);
     assert_int_equal(machine_route(m, 2, 0, hops), 1);
@@ -352,6 +352,42 @@ static void test_uneven_links(void **state)
     assert_int_equal(machine_route(m, 3, 1, hops), 3); /* nothing in the way into node a */
     assert_true(m->links[hops[1]].bytes_per_s == 2e9);
     assert_round_trip(m);
+    machine_destroy(m);
+}
+
+/* ---- rates ---- */
+
+static void test_rates(void **state)
+{
+    (void)state;
+    /* The form with one rate is that of single precision; others come from the list. */
+    struct machine *m = parse_json(
+        "{\"cleave_machine\": 1,"
+        " \"kinds\": [{\"name\": \"old\", \"like\": \"k80\", \"reached_flops_per_s\": 2e12},"
+        "   {\"name\": \"new\", \"like\": \"v100\","
+        "    \"rates\": {\"fp16\": {\"peak\": 1e14, \"reached\": 5e13},"
+        "              \"tf32\": {\"peak\": 3e13, \"reached\": 2e13}}}],"
+        " \"nodes\": [{\"devices\": [\"old\", \"new\"]}]}");
+    const struct machine_kind *old = &m->kinds[0], *new = &m->kinds[1];
+    assert_true(machine_kind_rate(old, ARITHMETIC_F32).reached == 2e12);
+    assert_true(machine_kind_rate(old, ARITHMETIC_F16).reached == 0);
+    assert_true(machine_kind_rate(new, ARITHMETIC_F16).peak == 1e14);
+    assert_true(machine_kind_rate(new, ARITHMETIC_TF32).reached == 2e13);
+    assert_true(machine_kind_rate(new, ARITHMETIC_F64).peak == 7.8e12); /* the library's */
+    assert_round_trip(m);
+    assert_ok(machine_check_rates(m, PRECISION_DOUBLE));
+    assert_fails(machine_check_rates(m, PRECISION_FP16), STATUS_USAGE,
+                 "device 'old' has no rate for fp16: it has those for float, double");
+    machine_destroy(m);
+
+    /* Cores widen bf16, and compute in double at half the rate. */
+    m = parse("1x1:cpu");
+    const struct machine_kind *cpu = &m->kinds[0];
+    assert_true(machine_kind_rate(cpu, ARITHMETIC_BF16).reached ==
+                cpu->rates[ARITHMETIC_F32].reached);
+    assert_true(machine_kind_rate(cpu, ARITHMETIC_F64).reached ==
+                cpu->rates[ARITHMETIC_F32].reached / 2);
+    assert_fails(machine_check_rates(m, PRECISION_TF32), STATUS_USAGE, "float, double, bf16");
     machine_destroy(m);
 }
 
@@ -447,6 +483,12 @@ static const struct {
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
      "\"reached_flops_per_s\": 1e15}], " NODES "}",
      "device kind 'y': reached figures must not be above the peak"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
+     "\"rates\": {\"fp17\": {\"peak\": 1, \"reached\": 1}}}], " NODES "}",
+     "did you mean 'fp16'?"},
+    {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"name\": \"y\","
+     "\"rates\": {\"tf32\": {\"peak\": 1e12}}}], " NODES "}",
+     "device kind 'y': a rate has a peak and a reached figure from 1 to"},
     {"{\"cleave_machine\": 1, \"kinds\": [{\"like\": \"p100\", \"class\": \"gpx\"}]}",
      "m.json:1: kinds/0/class: unknown class 'gpx': did you mean 'gpu'?"},
     {"{\"cleave_machine\": 1, \"nodes\": [{\"devices\": [\"k40\"], \"pairs\":"
@@ -512,7 +554,8 @@ static void test_hwloc(void **state)
     assert_int_equal(m->kinds[0].cores, 1);
     assert_non_null(strstr(m->nodes[0].about, "2 packages, 8 cores, 16 hardware threads"));
     struct machine *core = parse("1x1:cpu"); /* two hardware threads have half a core each */
-    assert_true(2 * m->kinds[0].peak_flops_per_s == core->kinds[0].peak_flops_per_s);
+    assert_true(2 * m->kinds[0].rates[ARITHMETIC_F32].peak ==
+                core->kinds[0].rates[ARITHMETIC_F32].peak);
     assert_round_trip(m);
     machine_destroy(core);
     machine_destroy(m);
@@ -691,6 +734,7 @@ int main(void)
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_uneven_links),
+        cmocka_unit_test(test_rates),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_file_mistakes),
         cmocka_unit_test(test_hwloc),

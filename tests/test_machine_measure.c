@@ -357,7 +357,7 @@ static enum status measure_rank(struct rank *r)
     TRY(machine_parse(r->end->rank < 4 ? "1x2:cpu" : "1x1:cpu,memory=1GiB", &own));
     own->kinds[0].launch_s = 1e-6;
     if (r->end->rank == 2) /* another kind of the same name */
-        own->kinds[0].reached_flops_per_s /= 2;
+        own->kinds[0].rates[ARITHMETIC_F32].reached /= 2;
     enum status st = machine_join(r->end, own, node_of_rank, &joined);
     machine_destroy(own);
     TRY(st);

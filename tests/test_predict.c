@@ -379,8 +379,8 @@ static void test_rooflines(void **state)
         char key[WORK_KEY_BYTES];
         program_instr_work(p->programs[0], i, &work);
         if (*program_instr_key(p->programs[0], i, key, sizeof key))
-            sum += kind->launch_s + fmax(work.flops / kind->reached_flops_per_s,
-                                         work.bytes / kind->reached_bytes_per_s);
+            sum += kind->launch_s + fmax(work.amount.flops / kind->rates[ARITHMETIC_F32].reached,
+                                         work.amount.bytes / kind->reached_bytes_per_s);
     }
     assert_near(p->clock.step_s, sum, 1e-12);
     assert_near(p->clock.share[COST_ROOFLINE], 1, 1e-12);

@@ -54,8 +54,9 @@ static void check_instr(const struct program *p, int i, const char *what)
     size_t n = strlen(key);
     assert_that(n > 0 && n < WORK_KEY_BYTES - 1, "%s: instruction %d: '%s'", what, i, key);
     program_instr_work(p, i, &work);
-    assert_that(isfinite(work.flops) && work.flops >= 0 && isfinite(work.bytes) && work.bytes > 0,
-                "%s: '%s': %g flops, %g bytes", what, key, work.flops, work.bytes);
+    assert_that(isfinite(work.amount.flops) && work.amount.flops >= 0 &&
+                    isfinite(work.amount.bytes) && work.amount.bytes > 0,
+                "%s: '%s': %g flops, %g bytes", what, key, work.amount.flops, work.amount.bytes);
     assert_that(strlen(work.family) > 0 && strlen(work.family) < WORK_FAMILY_BYTES - 1, "%s: '%s'",
                 what, key);
 }
@@ -457,21 +458,21 @@ static void test_work(void **state)
     program_instr_work(p, find_run(p, OP_CONV2D, PASS_FORWARD), &work);
     assert_string_equal(work.family, "conv2d k3 s1 forward");
     double in = 8.0 * 3 * 32 * 32, out = 8.0 * 64 * 32 * 32, weights = 64 * 27;
-    assert_near(work.flops, out * 27 * 2, 1e-9);
-    assert_near(work.bytes, 4 * (in + out + weights), 1e-9);
+    assert_near(work.amount.flops, out * 27 * 2, 1e-9);
+    assert_near(work.amount.bytes, 4 * (in + out + weights), 1e-9);
     program_instr_work(p, find_run(p, OP_BATCH_NORM, PASS_BACKWARD), &work);
     assert_string_equal(work.family, "batch_norm twice backward");
     /* 6 + 4 operations and the activation's slope; reads the gradient and the input twice, writes
      * the input's gradient and the folded one, and parameters both ways */
     out = 8.0 * 512 * 4 * 4;
-    assert_near(work.flops, 11 * out, 1e-9);
-    assert_near(work.bytes, 4 * (6 * out + 4 * 512 + 2 * 512), 1e-9);
+    assert_near(work.amount.flops, 11 * out, 1e-9);
+    assert_near(work.amount.bytes, 4 * (6 * out + 4 * 512 + 2 * 512), 1e-9);
     double updated = 0, parameters = 0;
     for (int i = 0; i < p->n_instrs; i++)
         if (p->instrs[i].kind == INSTR_UPDATE) {
             program_instr_work(p, i, &work);
             assert_string_equal(work.family, "update 1");
-            updated += work.bytes;
+            updated += work.amount.bytes;
         }
     for (int i = 0; i < p->graph->n_params; i++)
         if (p->graph->params[i].spec.trained)

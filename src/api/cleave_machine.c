@@ -15,7 +15,7 @@ static void describe_device(const struct machine *m, int i, struct cleave_device
                                  .about = k->about,
                                  .node = d->node,
                                  .memory_bytes = machine_device_memory(m, i),
-                                 .peak_flops_per_s = k->peak_flops_per_s,
+                                 .peak_flops_per_s = k->rates[ARITHMETIC_F32].peak,
                                  .memory_bytes_per_s = k->peak_bytes_per_s};
 }
 

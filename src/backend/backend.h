@@ -37,6 +37,9 @@ struct device_options {
     /* Groups give the layouts and needs that those of a real device would, but no code is made for
      * them: running one is STATUS_FAILED. For programs that are looked at, not run. */
     bool describe_only;
+    /* describe_only, for devices that are not here: they have kernels for every type, and nothing
+     * is widened in the workspace. */
+    bool has_all_types;
 };
 
 /* Threads of a device. What OpenMP cannot start it does not refuse: it ends the process. */
@@ -65,9 +68,10 @@ struct group_spec {
 
 /* Layouts in and out of a group. The caller fixes inputs and residual and leaves the output NULL.
  * That one, and params that are NULL, are chosen by the backend and set; params that are given are
- * kept (converted inside if need be). The gradient of a tensor has the layout of the tensor.
- * Types are the precision's: of inputs, the residual and the output its activation's, and of the
- * rest what group_param_type and group_output_type say. */
+ * kept (converted inside if need be). Types are the precision's: of inputs, the residual and the
+ * output its activation's, and of the rest what group_param_type and group_output_type say. The
+ * gradient of a tensor has the layout of the tensor; that of a param in the precision's type of
+ * gradients (layout_in_type). */
 struct group_layouts {
     const layout *input[OP_MAX_INPUTS];
     const layout *residual;
@@ -155,6 +159,10 @@ struct update_args {
     void *weight;
     const void *gradient;
     void *state[2];
+    /* NULL, or where the new weight goes once more, rounded to this type: `weight` is the master,
+     * and this is the weight that groups read. */
+    void *rounded;
+    enum element rounded_type;
 };
 
 struct backend {
@@ -188,6 +196,10 @@ struct backend {
     /* -- layouts: owned by the device, equal layouts are the same pointer -- */
     enum status (*layout_plain)(device *d, enum element type, const struct shape *shape,
                                 const layout **out);
+    /* The one that has the same elements, added ones included, in the same places but in another
+     * type: a weight's gradient, master and state have it. */
+    enum status (*layout_in_type)(device *d, enum element type, const layout *l,
+                                  const layout **out);
     int64_t (*layout_bytes)(const layout *l);
     enum element (*layout_type)(const layout *l);
     const struct shape *(*layout_shape)(const layout *l);

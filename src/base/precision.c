@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 const char *const arithmetic_names[ARITHMETIC_COUNT + 1] = {
-    [ARITHMETIC_F64] = "fp64",  [ARITHMETIC_F32] = "fp32", [ARITHMETIC_TF32] = "tf32",
+    [ARITHMETIC_F32] = "fp32",  [ARITHMETIC_F64] = "fp64", [ARITHMETIC_TF32] = "tf32",
     [ARITHMETIC_BF16] = "bf16", [ARITHMETIC_F16] = "fp16",
 };
 

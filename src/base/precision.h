@@ -16,8 +16,8 @@
 
 /* How a device multiplies matrices: what a machine has rates for (machine.h). */
 enum arithmetic {
-    ARITHMETIC_F64,
     ARITHMETIC_F32,
+    ARITHMETIC_F64,
     ARITHMETIC_TF32, /* f32 in memory, factors rounded to 10 bits of fraction */
     ARITHMETIC_BF16,
     ARITHMETIC_F16,
@@ -40,11 +40,11 @@ struct precision_info {
     enum arithmetic products;
     enum element activation; /* and its gradient */
     enum element weight;     /* of products: convolutions and linear layers */
-    enum element master; /* of the updated and saved copy, and of the optimizer's state; where it is
-                            no wider than the weight, the weight is its own master */
-    enum element gradient;  /* of parameters, in memory */
-    enum element sum;       /* of gradients on their way between workers */
-    enum element statistic; /* losses; the parameters and running statistics of norms */
+    enum element master;     /* UPDATE writes it, checkpoints save it, and the optimizer's state has
+                                its type; of the weight's type, it is the weight itself */
+    enum element gradient;   /* of parameters, in memory */
+    enum element sum;        /* of gradients on their way between workers */
+    enum element statistic;  /* losses; the parameters and running statistics of norms */
 };
 
 const struct precision_info *precision_get_info(enum precision precision);

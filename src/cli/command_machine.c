@@ -91,14 +91,48 @@ static enum status print_kinds(const struct machine *m)
         char text[32];
         table_cell(t, "%s", k->name);
         table_cell(t, "%s", k->about);
-        table_cell(t, "%s", text_count(text, sizeof text, k->peak_flops_per_s));
-        table_cell(t, "%s", text_count(text, sizeof text, k->reached_flops_per_s));
+        table_cell(t, "%s", text_count(text, sizeof text, k->rates[ARITHMETIC_F32].peak));
+        table_cell(t, "%s", text_count(text, sizeof text, k->rates[ARITHMETIC_F32].reached));
         table_cell(t, "%s", text_count(text, sizeof text, k->peak_bytes_per_s));
         table_cell(t, "%s", text_count(text, sizeof text, k->reached_bytes_per_s));
         if (k->memory_bytes)
             table_cell(t, "%s", text_bytes(text, sizeof text, (double)k->memory_bytes));
         else
             table_cell(t, "-");
+    }
+    return table_finish(t, stdout);
+}
+
+/* Rates beside single precision: the reached ones, each with its peak. */
+static enum status print_rates(const struct machine *m)
+{
+    struct table_column columns[1 + ARITHMETIC_COUNT] = {{"FLOP/s", TABLE_LEFT, 8}};
+    int shown[ARITHMETIC_COUNT], n = 0;
+    for (int type = 0; type < ARITHMETIC_COUNT; type++) {
+        bool any = false;
+        for (int i = 0; i < m->n_kinds; i++)
+            any |= type != ARITHMETIC_F32 && m->kinds[i].rates[type].peak > 0;
+        if (!any)
+            continue;
+        shown[n++] = type;
+        columns[n] = (struct table_column){arithmetic_names[type], TABLE_RIGHT, 0};
+    }
+    if (n == 0)
+        return STATUS_OK;
+    table *t;
+    printf("\n");
+    TRY(table_create(columns, 1 + n, &t));
+    for (int i = 0; i < m->n_kinds; i++) {
+        table_cell(t, "%s", m->kinds[i].name);
+        for (int k = 0; k < n; k++) {
+            const struct machine_rate *rate = &m->kinds[i].rates[shown[k]];
+            char reached[32], peak[32];
+            if (rate->peak > 0)
+                table_cell(t, "%s of %s", text_count(reached, sizeof reached, rate->reached),
+                           text_count(peak, sizeof peak, rate->peak));
+            else
+                table_cell(t, "-");
+        }
     }
     return table_finish(t, stdout);
 }
@@ -289,6 +323,7 @@ static enum status print_tables(const struct machine *m)
         print_wrapped(m->links_note);
     printf("\n");
     TRY(print_kinds(m));
+    TRY(print_rates(m));
     printf("\n");
     TRY(print_nodes(m));
     if (m->n_links) {
@@ -409,8 +444,9 @@ static enum status measure_arithmetic(const struct machine_options *o, struct ma
     enum status st = bench_peak_measure(&d, &peak);
     bench_device_close(&d);
     TRY(st);
-    k->reached_flops_per_s = peak.flops_per_s;
-    k->peak_flops_per_s = fmax(k->peak_flops_per_s, peak.flops_per_s);
+    struct machine_rate *rate = &k->rates[ARITHMETIC_F32];
+    rate->reached = peak.flops_per_s;
+    rate->peak = fmax(rate->peak, peak.flops_per_s);
     k->note = "measured: matrix products of one worker alone, copies of all at once";
     return STATUS_OK;
 }

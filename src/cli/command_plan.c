@@ -23,6 +23,7 @@
 struct plan_options {
     const char *plan, *model, *data, *output, *backend;
     int64_t batch, worker;
+    int precision; /* enum precision */
     bool json;
     struct strategy_options split;
 };
@@ -37,6 +38,8 @@ struct plan_options {
 #define BACKEND_OPTION(o)                                    \
     OPTION_TEXT("--backend", "BACKEND", &(o)->backend, NULL, \
                 "whose layouts count: cpu or reference [the best of this build]")
+#define PRECISION_OPTION(o) \
+    OPTION_CHOICE("--precision", &(o)->precision, precision_names, "float", "of the numbers")
 
 #define WORKERS_OPTION(o)                                                            \
     OPTION_INTEGER("--workers", "N", &(o)->split.workers, 1, PLAN_MAX_WORKERS, NULL, \
@@ -90,6 +93,7 @@ static enum status open_device(const struct plan_options *o, struct lowered_plan
     TRY(s->backend->device_open(&device_options, &s->device));
     *how = (struct program_options){.backend = s->backend,
                                     .device = s->device,
+                                    .precision = (enum precision)o->precision,
                                     .training = true,
                                     .n_states = 1,
                                     .plan = s->plan,
@@ -174,11 +178,8 @@ static enum status parse_check(int argc, char **argv, struct plan_options *o, bo
 {
     *o = (struct plan_options){0};
     const struct option options[] = {
-        SUBJECT_OPTIONS(o),
-        WORKERS_OPTION(o),
-        STRATEGY_OPTIONS(&o->split),
-        BACKEND_OPTION(o),
-        OPTION_FLAG("--json", &o->json, "print JSON"),
+        SUBJECT_OPTIONS(o), WORKERS_OPTION(o),   STRATEGY_OPTIONS(&o->split),
+        BACKEND_OPTION(o),  PRECISION_OPTION(o), OPTION_FLAG("--json", &o->json, "print JSON"),
         OPTION_END,
     };
     const struct positional positionals[] = {
@@ -278,6 +279,7 @@ static enum status parse_dump(int argc, char **argv, struct plan_options *o, boo
         STRATEGY_OPTIONS(&o->split),
         OPTION_INTEGER("--worker", "W", &o->worker, 0, PLAN_MAX_WORKERS - 1, "0", "whose program"),
         BACKEND_OPTION(o),
+        PRECISION_OPTION(o),
         OPTION_END,
     };
     const struct positional positionals[] = {

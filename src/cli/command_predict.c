@@ -271,9 +271,10 @@ static enum status print_answer(const struct forecast *f, const struct predict_a
     const struct plan *plan = a->plan;
     const struct prediction *p = a->prediction;
     char step[32], error[32], epoch[32], moved[32];
-    printf("%s: %s, batch %lld, %d worker%s on %s%s\n", plan->name, f->graph->name,
-           (long long)f->graph->batch, plan->n_workers, plan->n_workers == 1 ? "" : "s",
-           f->machine->name, p->too_large_worker < 0 ? "" : ": does not fit");
+    printf("%s: %s, batch %lld, in %s, %d worker%s on %s%s\n", plan->name, f->graph->name,
+           (long long)f->graph->batch, precision_names[f->options->run.precision], plan->n_workers,
+           plan->n_workers == 1 ? "" : "s", f->machine->name,
+           p->too_large_worker < 0 ? "" : ": does not fit");
     output_line(2, "  step %s +- %s, %.1f images/s, epoch %s, moves %s",
                 text_seconds(step, sizeof step, p->clock.step_s),
                 text_seconds(error, sizeof error, p->clock.error_s),

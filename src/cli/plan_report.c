@@ -33,9 +33,9 @@ static double guessed_share(const struct plan_answer *a)
 static void print_head(const struct plan_answer *a)
 {
     const struct forecast *f = a->chooser->forecast;
-    printf("%s on %s, batch %lld, %d worker%s of %s\n", f->graph->name, f->data.name,
-           (long long)f->graph->batch, a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s",
-           f->machine->name);
+    printf("%s on %s, batch %lld, in %s, %d worker%s of %s\n", f->graph->name, f->data.name,
+           (long long)f->graph->batch, precision_names[f->options->run.precision],
+           a->chooser->n_workers, a->chooser->n_workers == 1 ? "" : "s", f->machine->name);
     if (guessed_share(a) > 0.5 && f->options->calibrate > 0)
         printf("calibrated: the devices' figures, scaled so that one reaches %g images/s\n",
                f->options->calibrate);
@@ -454,14 +454,15 @@ enum status plan_answer_json(const struct plan_answer *a, json_t **out)
         }
     }
     *out = json_pack(
-        "{s:s, s:s, s:I, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o, s:s, "
+        "{s:s, s:s, s:I, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:f, s:b, s:b, s:o, s:o, s:s, s:o, "
+        "s:s, "
         "s:o}",
         "model", f->graph->name, "data", f->options->data, "batch", (json_int_t)f->graph->batch,
-        "machine", f->machine->name, "workers", a->chooser->n_workers, "candidates", list, "best",
-        name_json(a, a->set->best), "fastest", name_json(a, a->set->fastest), "edit",
-        name_json(a, a->edited), "search_s", a->set->search_s, "complete", a->set->complete,
-        "measured", guessed_share(a) <= 0.5, "layers", layers_json(a->explained), "limits",
-        limits_json(a->explained), "batch_norm",
+        "precision", precision_names[f->options->run.precision], "machine", f->machine->name,
+        "workers", a->chooser->n_workers, "candidates", list, "best", name_json(a, a->set->best),
+        "fastest", name_json(a, a->set->fastest), "edit", name_json(a, a->edited), "search_s",
+        a->set->search_s, "complete", a->set->complete, "measured", guessed_share(a) <= 0.5,
+        "layers", layers_json(a->explained), "limits", limits_json(a->explained), "batch_norm",
         plan_batch_norm_names[a->chooser->options->batch_norm], "other_batch_norm_step_s",
         a->other_norm_s > 0 ? json_real(a->other_norm_s) : json_null(), "links_note",
         f->machine->links_note, "eval_batch",

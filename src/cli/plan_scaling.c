@@ -191,10 +191,11 @@ static enum status study_workers(struct chooser *c, const struct plan_choose_opt
     struct results r;
     TRY(results_open(&r, o->json, NULL));
     results_put(&r, "model", v_text(c->forecast->graph->name));
+    results_put(&r, "precision", v_text(precision_names[c->forecast->options->run.precision]));
     results_put(&r, "machine", v_text(c->forecast->machine->name));
-    results_say(&r, 2, "%s on %s, batch %lld, on %s", c->forecast->graph->name,
+    results_say(&r, 2, "%s on %s, batch %lld, in %s, on %s", c->forecast->graph->name,
                 c->forecast->data.name, (long long)c->forecast->graph->batch,
-                c->forecast->machine->name);
+                precision_names[c->forecast->options->run.precision], c->forecast->machine->name);
     results_say(&r, 0, "%s", "");
     report_points(points, n, false, &r);
     results_put(&r, "worth_workers", v_int(count_worth(points, n)));

@@ -17,7 +17,8 @@ extern const char *const run_optimizer_names[]; /* by enum update_kind; NULL at 
                     "replaces every dropout's probability [the network's own]"),                  \
         OPTION_TEXT("--freeze", "PATTERN,...", &(r)->freeze, NULL,                                \
                     "weights that do not learn, by name: 'features.*,*.bias' [none]"),            \
-        OPTION_CHOICE("--precision", &(r)->precision, precision_names, "float", "of the numbers")
+        OPTION_CHOICE("--precision", &(r)->precision, precision_names, "float",                   \
+                      "of the numbers; tf32 and fp16 are for predictions alone")
 #define RUN_LIMIT_OPTION(r)                                         \
     OPTION_INTEGER("--limit", "N", &(r)->limit, 1, INT64_MAX, NULL, \
                    "train on the first N images only [all]")

@@ -8,9 +8,10 @@ static const double UNKNOWN_BYTES_PER_S = 4e9;
 
 double cost_compute(const struct machine_kind *kind, const struct cost_work *work)
 {
-    return kind->launch_s +
-           (work->scale > 0 ? work->scale : 1) * fmax(work->flops / kind->reached_flops_per_s,
-                                                      work->bytes / kind->reached_bytes_per_s);
+    double scale = work->scale > 0 ? work->scale : 1;
+    double flops_s =
+        work->flops > 0 ? work->flops / machine_kind_rate(kind, work->arithmetic).reached : 0;
+    return kind->launch_s + scale * fmax(flops_s, work->bytes / kind->reached_bytes_per_s);
 }
 
 enum status cost_create(const struct machine *machine, arena *memory, struct cost *out)

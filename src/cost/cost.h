@@ -35,11 +35,12 @@
 
 /* The roofline: so many operations, and so many bytes to and from memory.
  *
- *     launch_s + scale * max(flops / reached_flops_per_s, bytes / reached_bytes_per_s)
+ *     launch_s + scale * max(flops / rates[arithmetic].reached, bytes / reached_bytes_per_s)
  */
 struct cost_work {
     double flops, bytes;
-    double scale; /* 0: 1 */
+    enum arithmetic arithmetic; /* of which the device has a rate */
+    double scale;               /* 0: 1 */
 };
 double cost_compute(const struct machine_kind *kind, const struct cost_work *work);
 

@@ -64,15 +64,17 @@ static enum status describe_cpu(const struct machine_host *h, int threads, arena
     if (*h->cpu)
         k->about = h->cpu;
     if (h->here) {
-        k->peak_flops_per_s = flops_per_cycle() * clock_hz();
-        k->reached_flops_per_s = reached_share * k->peak_flops_per_s;
+        double peak = flops_per_cycle() * clock_hz();
+        k->rates[ARITHMETIC_F32] = (struct machine_rate){peak, reached_share * peak};
         k->note = "flops from clock and vector width, memory from a generic core: "
                   "'cleave machine --measure' replaces the reached figures";
     }
     double share = h->units > h->cores && h->cores > 0 ? (double)h->cores / h->units : 1;
     k->cores = threads;
-    k->peak_flops_per_s *= share * threads;
-    k->reached_flops_per_s *= share * threads;
+    for (int i = 0; i < ARITHMETIC_COUNT; i++) {
+        k->rates[i].peak *= share * threads;
+        k->rates[i].reached *= share * threads;
+    }
     k->peak_bytes_per_s *= threads;
     k->reached_bytes_per_s *= threads;
     return STATUS_OK;

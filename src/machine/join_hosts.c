@@ -39,12 +39,18 @@ static enum status exchange(comm *process, const struct machine *own, struct tex
 
 /* ---- joining ---- */
 
+static bool same_rates(const struct machine_kind *a, const struct machine_kind *b)
+{
+    bool same = true;
+    for (int i = 0; i < ARITHMETIC_COUNT; i++)
+        same &= a->rates[i].peak == b->rates[i].peak && a->rates[i].reached == b->rates[i].reached;
+    return same;
+}
+
 static bool same_kind(const struct machine_kind *a, const struct machine_kind *b)
 {
     return !strcmp(a->name, b->name) && !strcmp(a->about, b->about) && a->class == b->class &&
-           a->peak_flops_per_s == b->peak_flops_per_s &&
-           a->reached_flops_per_s == b->reached_flops_per_s &&
-           a->peak_bytes_per_s == b->peak_bytes_per_s &&
+           same_rates(a, b) && a->peak_bytes_per_s == b->peak_bytes_per_s &&
            a->reached_bytes_per_s == b->reached_bytes_per_s && a->memory_bytes == b->memory_bytes &&
            a->cores == b->cores;
 }

@@ -1,6 +1,8 @@
 /* Queries of a finished machine. */
 #include "machine/machine.h"
 
+#include <stdio.h>
+
 #include "base/numbers.h"
 
 #include <math.h>
@@ -30,6 +32,43 @@ static void add_hop(int *hops, int *n, int link)
 {
     if (link >= 0)
         hops[(*n)++] = link;
+}
+
+struct machine_rate machine_kind_rate(const struct machine_kind *k, enum arithmetic type)
+{
+    const struct machine_rate single = k->rates[ARITHMETIC_F32];
+    if (k->rates[type].reached > 0 || k->class != MACHINE_CPU)
+        return k->rates[type];
+    if (type == ARITHMETIC_BF16)
+        return single;
+    if (type == ARITHMETIC_F64)
+        return (struct machine_rate){single.peak / 2, single.reached / 2};
+    return k->rates[type];
+}
+
+static bool has_rate(const struct machine_kind *k, enum precision precision)
+{
+    return machine_kind_rate(k, precision_get_info(precision)->products).reached > 0;
+}
+
+enum status machine_check_rates(const struct machine *m, enum precision precision)
+{
+    for (int i = 0; i < m->n_kinds; i++) {
+        const struct machine_kind *k = &m->kinds[i];
+        char able[64] = "";
+        size_t used = 0;
+        if (has_rate(k, precision))
+            continue;
+        for (int p = 0; p < PRECISION_COUNT && used < sizeof able; p++)
+            if (has_rate(k, (enum precision)p))
+                used += (size_t)snprintf(able + used, sizeof able - used, "%s%s", used ? ", " : "",
+                                         precision_names[p]);
+        return status_fail(STATUS_USAGE,
+                           "device '%.80s' has no rate for %s: it has those for %s (a machine file "
+                           "can add \"rates\")",
+                           k->name, precision_names[precision], able);
+    }
+    return STATUS_OK;
 }
 
 int machine_route(const struct machine *m, int a, int b, int hops[MACHINE_MAX_HOPS])

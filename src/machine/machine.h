@@ -29,6 +29,7 @@
 #define CLEAVE_MACHINE_MACHINE_H
 
 #include "base/arena.h"
+#include "base/precision.h"
 #include "base/status.h"
 #include "comm/comm.h"
 
@@ -41,13 +42,18 @@ enum { MACHINE_MAX_HOPS = 4, MACHINE_MAX_DEVICES = 4096 };
 
 enum machine_device_class { MACHINE_CPU, MACHINE_GPU };
 
+/* Operations per second in one arithmetic. */
+struct machine_rate {
+    double peak, reached;
+};
+
 /* A kind of device. `peak` figures are the maker's; good kernels get the `reached` ones, which make
  * the roofline. */
 struct machine_kind {
     const char *name;  /* "p100"; a name of machines/devices.json, or "cpu" */
     const char *about; /* "NVIDIA Tesla P100 SXM2, 16 GB" */
     enum machine_device_class class;
-    double peak_flops_per_s, reached_flops_per_s; /* single precision */
+    struct machine_rate rates[ARITHMETIC_COUNT];  /* by enum arithmetic; zeros: machine_kind_rate */
     double peak_bytes_per_s, reached_bytes_per_s; /* of its memory */
     int64_t memory_bytes;    /* 0 on MACHINE_CPU: it is the node's (machine_device_memory) */
     double launch_s;         /* fixed part of every instruction: a kernel launch, a call */
@@ -213,6 +219,14 @@ enum status machine_write_text(const struct machine *m, char **text) MUST_USE;
  * unique names, positive bandwidths, ascending curves. Every machine that these functions return
  * has passed. */
 enum status machine_check(const struct machine *m) MUST_USE;
+
+/* A kind's rate in one arithmetic; zeros if none is known. Cores of which nothing is said compute
+ * in fp64 at half the rate of fp32, and in bf16, which they widen, at that of fp32. */
+struct machine_rate machine_kind_rate(const struct machine_kind *k, enum arithmetic type);
+
+/* STATUS_USAGE names the first kind whose devices have no rate for the products of this precision,
+ * with the precisions for which it has one. */
+enum status machine_check_rates(const struct machine *m, enum precision precision) MUST_USE;
 
 /* The links from device a to device b, in order; 0 if a == b or nothing is in the way. */
 int machine_route(const struct machine *m, int a, int b, int hops[MACHINE_MAX_HOPS]);

@@ -69,6 +69,24 @@ static struct machine_port port_of(struct link_request request, struct machine_p
 
 /* ---- kinds ---- */
 
+/* "rates": {"fp16": {"peak": 125e12, "reached": 90e12}}. Rates that are not named stay. */
+static enum status read_rates(struct json_place at, struct machine_rate *rates)
+{
+    static const char *const keys[] = {"peak", "reached", NULL};
+    if (!at.value)
+        return STATUS_OK;
+    TRY(json_check_object(at, arithmetic_names));
+    for (int i = 0; i < ARITHMETIC_COUNT; i++) {
+        struct json_place rate = json_member(at, arithmetic_names[i]);
+        if (!rate.value)
+            continue;
+        TRY(json_check_object(rate, keys));
+        TRY(json_read_real(json_member(rate, "peak"), &rates[i].peak));
+        TRY(json_read_real(json_member(rate, "reached"), &rates[i].reached));
+    }
+    return STATUS_OK;
+}
+
 enum status machine_read_kind(struct json_place at, struct machine_kind *k)
 {
     static const char *const classes[] = {
@@ -78,8 +96,10 @@ enum status machine_read_kind(struct json_place at, struct machine_kind *k)
     TRY(json_read_text(json_member(at, "about"), &k->about));
     TRY(json_read_text(json_member(at, "note"), &k->note));
     TRY(json_read_choice(json_member(at, "class"), classes, &class));
-    TRY(json_read_real(json_member(at, "peak_flops_per_s"), &k->peak_flops_per_s));
-    TRY(json_read_real(json_member(at, "reached_flops_per_s"), &k->reached_flops_per_s));
+    struct machine_rate *single = &k->rates[ARITHMETIC_F32];
+    TRY(json_read_real(json_member(at, "peak_flops_per_s"), &single->peak));
+    TRY(json_read_real(json_member(at, "reached_flops_per_s"), &single->reached));
+    TRY(read_rates(json_member(at, "rates"), k->rates));
     TRY(read_bandwidth(json_member(at, "peak_bytes_per_s"), &k->peak_bytes_per_s));
     TRY(read_bandwidth(json_member(at, "reached_bytes_per_s"), &k->reached_bytes_per_s));
     TRY(read_bytes(json_member(at, "memory_bytes"), &k->memory_bytes));
@@ -124,6 +144,7 @@ static enum status read_kind(struct reading *r, struct json_place at)
                                        "class",
                                        "peak_flops_per_s",
                                        "reached_flops_per_s",
+                                       "rates",
                                        "peak_bytes_per_s",
                                        "reached_bytes_per_s",
                                        "memory_bytes",

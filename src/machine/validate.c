@@ -35,15 +35,30 @@ static enum status fail_kind(const struct machine_kind *k, const char *why)
     return status_fail(STATUS_FAILED, "device kind '%.80s': %s", k->name, why);
 }
 
+static enum status check_rates(const struct machine_kind *k)
+{
+    const struct machine_rate *single = &k->rates[ARITHMETIC_F32];
+    if (!is_amount(single->peak) || !is_amount(single->reached))
+        return fail_kind(k, "peak and reached figures must be from 1 to " LARGEST_TEXT);
+    for (int i = 0; i < ARITHMETIC_COUNT; i++) {
+        const struct machine_rate *rate = &k->rates[i];
+        bool none = rate->peak == 0 && rate->reached == 0;
+        if (!none && (!is_amount(rate->peak) || !is_amount(rate->reached)))
+            return fail_kind(k, "a rate has a peak and a reached figure from 1 to " LARGEST_TEXT);
+        if (rate->reached > rate->peak)
+            return fail_kind(k, "reached figures must not be above the peak");
+    }
+    return STATUS_OK;
+}
+
 static enum status check_kind(const struct machine_kind *k)
 {
     if (!is_text(k->name))
         return status_fail(STATUS_FAILED, "a device kind has no name");
-    if (!is_amount(k->peak_flops_per_s) || !is_amount(k->reached_flops_per_s) ||
-        !is_amount(k->peak_bytes_per_s) || !is_amount(k->reached_bytes_per_s))
+    TRY(check_rates(k));
+    if (!is_amount(k->peak_bytes_per_s) || !is_amount(k->reached_bytes_per_s))
         return fail_kind(k, "peak and reached figures must be from 1 to " LARGEST_TEXT);
-    if (k->reached_flops_per_s > k->peak_flops_per_s ||
-        k->reached_bytes_per_s > k->peak_bytes_per_s)
+    if (k->reached_bytes_per_s > k->peak_bytes_per_s)
         return fail_kind(k, "reached figures must not be above the peak");
     if (k->memory_bytes < 0 || (k->class == MACHINE_GPU) != (k->memory_bytes > 0))
         return fail_kind(k, k->class == MACHINE_GPU ? "memory_bytes must be above 0"

@@ -40,6 +40,25 @@ static const char *comma(int i, int n)
 
 /* ---- the parts ---- */
 
+/* All but single precision, which has members of its own. */
+static void write_rates(FILE *f, const struct machine_kind *k)
+{
+    int n = 0;
+    for (int i = 0; i < ARITHMETIC_COUNT; i++) {
+        const struct machine_rate *rate = &k->rates[i];
+        if (i == ARITHMETIC_F32 || !(rate->peak > 0))
+            continue;
+        (void)fprintf(f,
+                      "%s\"%s\": {\"peak\": ", n++ ? ",\n               " : ",\n     \"rates\": {",
+                      arithmetic_names[i]);
+        write_number(f, rate->peak);
+        write_real(f, "reached", rate->reached);
+        (void)fputc('}', f);
+    }
+    if (n)
+        (void)fputc('}', f);
+}
+
 static enum status write_kind(FILE *f, const struct machine_kind *k)
 {
     (void)fputs("    {", f);
@@ -47,8 +66,9 @@ static enum status write_kind(FILE *f, const struct machine_kind *k)
     (void)fputs(", ", f);
     TRY(write_member(f, "about", k->about));
     (void)fprintf(f, ",\n     \"class\": \"%s\"", k->class == MACHINE_CPU ? "cpu" : "gpu");
-    write_real(f, "peak_flops_per_s", k->peak_flops_per_s);
-    write_real(f, "reached_flops_per_s", k->reached_flops_per_s);
+    write_real(f, "peak_flops_per_s", k->rates[ARITHMETIC_F32].peak);
+    write_real(f, "reached_flops_per_s", k->rates[ARITHMETIC_F32].reached);
+    write_rates(f, k);
     (void)fputs(",\n     \"peak_bytes_per_s\": ", f);
     write_number(f, k->peak_bytes_per_s);
     write_real(f, "reached_bytes_per_s", k->reached_bytes_per_s);

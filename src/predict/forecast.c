@@ -129,15 +129,13 @@ static enum status open_distant(struct forecast *f)
 {
     const struct forecast_options *o = f->options;
     int kind = -1;
-    if (o->run.precision != PRECISION_FLOAT)
-        return status_fail(STATUS_USAGE,
-                           "double precision can be predicted on this host alone: the "
-                           "figures of other devices are for float");
     f->threads = 1;
     TRY(backend_find("reference", &f->backend));
     TRY(machine_parse(o->machine, &f->machine));
+    TRY(machine_check_rates(f->machine, (enum precision)o->run.precision));
     TRY(find_kinds_here(f, &kind));
-    if (kind < 0)
+    f->foreign = kind < 0;
+    if (f->foreign)
         return STATUS_OK;
     f->threads = o->threads ? (int)o->threads : f->machine->kinds[kind].cores;
     f->transport = find_transport(f->machine);
@@ -338,7 +336,7 @@ struct predict_request forecast_request(struct forecast *f, const struct plan *p
                                 .machine = f->machine,
                                 .backend = f->backend,
                                 .transport = f->transport,
-                                .device = {.threads = f->threads},
+                                .device = {.threads = f->threads, .has_all_types = f->foreign},
                                 .precision = (enum precision)f->options->run.precision,
                                 .n_states = count_states(&f->options->run),
                                 .local = f->local,

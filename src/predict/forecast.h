@@ -54,6 +54,7 @@ struct forecast {
     profile *profile;
     struct machine *machine;
     bool local;
+    bool foreign; /* none of the machine's devices is like this host's */
     const bool
         *kinds_here; /* of the machine, where it is not this host; NULL: it is, or has none */
     int threads;

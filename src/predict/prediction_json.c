@@ -94,19 +94,20 @@ json_t *predict_json(const struct forecast *f, const struct predict_answer *a)
 {
     const struct prediction *p = a->prediction;
     const double *share = p->clock.share;
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, "
-                     "s:{s:f, s:f, s:f}, s:i, s:f, "
-                     "s:o, s:o, s:o, s:I, s:i, s:s}",
-                     "plan", a->plan->name, "model", f->graph->name, "data", f->options->data,
-                     "batch", (json_int_t)f->graph->batch, "machine", f->machine->name, "n_workers",
-                     a->plan->n_workers, "step_s", p->clock.step_s, "error_s", p->clock.error_s,
-                     "host_error", p->host_error, "epoch_s", predict_epoch_seconds(f, p),
-                     "images_per_s", (double)f->graph->batch / p->clock.step_s, "memory_bytes",
-                     (json_int_t)p->largest_bytes, "bytes_moved", (json_int_t)p->clock.bytes_moved,
-                     "fits", p->too_large_worker < 0, "advice", advice_json(a), "costs", "measured",
-                     share[COST_MEASURED], "fitted", share[COST_FITTED], "roofline",
-                     share[COST_ROOFLINE], "measured", f->n_measured, "predict_s", p->predict_s,
-                     "workers", workers_json(p), "links", links_json(f, p), "nodes",
-                     nodes_json(f->machine), "limit_bytes", (json_int_t)p->limit_bytes,
-                     "limit_workers", p->n_tight, "links_note", f->machine->links_note);
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:o, "
+        "s:{s:f, s:f, s:f}, s:i, s:f, "
+        "s:o, s:o, s:o, s:I, s:i, s:s}",
+        "plan", a->plan->name, "model", f->graph->name, "data", f->options->data, "batch",
+        (json_int_t)f->graph->batch, "precision", precision_names[f->options->run.precision],
+        "machine", f->machine->name, "n_workers", a->plan->n_workers, "step_s", p->clock.step_s,
+        "error_s", p->clock.error_s, "host_error", p->host_error, "epoch_s",
+        predict_epoch_seconds(f, p), "images_per_s", (double)f->graph->batch / p->clock.step_s,
+        "memory_bytes", (json_int_t)p->largest_bytes, "bytes_moved",
+        (json_int_t)p->clock.bytes_moved, "fits", p->too_large_worker < 0, "advice", advice_json(a),
+        "costs", "measured", share[COST_MEASURED], "fitted", share[COST_FITTED], "roofline",
+        share[COST_ROOFLINE], "measured", f->n_measured, "predict_s", p->predict_s, "workers",
+        workers_json(p), "links", links_json(f, p), "nodes", nodes_json(f->machine), "limit_bytes",
+        (json_int_t)p->limit_bytes, "limit_workers", p->n_tight, "links_note",
+        f->machine->links_note);
 }

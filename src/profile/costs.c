@@ -4,10 +4,13 @@
 
 #include <math.h>
 
-static double roofline(const struct cost_source *source, double flops, double bytes, bool convolves)
+static double roofline(const struct cost_source *source, const struct work_amount *work)
 {
-    double scale = convolves ? source->scales.convolutions : source->scales.others;
-    return cost_compute(source->kind, &(struct cost_work){flops, bytes, scale});
+    double scale = work->convolves ? source->scales.convolutions : source->scales.others;
+    return cost_compute(source->kind, &(struct cost_work){.flops = work->flops,
+                                                          .bytes = work->bytes,
+                                                          .arithmetic = work->arithmetic,
+                                                          .scale = scale});
 }
 
 /* False: nothing is known in this setting. */
@@ -19,24 +22,24 @@ static bool look_up(const struct cost_source *source, const struct profile_setti
     if (profile_find(source->profile, setting, key, cost))
         return true;
     *origin = COST_FITTED;
-    struct profile_work like = {work->family, work->flops, work->bytes};
+    struct profile_work like = {work->family, work->amount.flops, work->amount.bytes};
     return profile_estimate(source->profile, setting, &like, cost);
 }
 
 double costs_estimate(const struct cost_source *source, const struct instr_work *work)
 {
-    struct profile_work like = {work->family, work->flops, work->bytes};
+    struct profile_work like = {work->family, work->amount.flops, work->amount.bytes};
     struct profile_cost cost;
     if (source->profile && profile_estimate(source->profile, &source->busy, &like, &cost))
         return cost.seconds;
-    return roofline(source, work->flops, work->bytes, work->convolves);
+    return roofline(source, &work->amount);
 }
 
 static struct instr_cost find_roofline(const struct cost_source *source, const struct program *p,
                                        int i)
 {
     struct work_amount amount = program_instr_amount(p, i);
-    double seconds = roofline(source, amount.flops, amount.bytes, amount.convolves);
+    double seconds = roofline(source, &amount);
     return (struct instr_cost){seconds, seconds, 0, COST_ROOFLINE};
 }
 

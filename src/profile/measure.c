@@ -517,13 +517,13 @@ static enum status keep_costs(struct session *s, int *n_measured)
         const struct plan_key *k = &s->keys[i];
         if (k->n_instrs == 0 || (k->is_known && !replaces))
             continue;
-        entries[n++] =
-            (struct profile_entry){.key = k->key,
-                                   .work = {k->work.family, k->work.flops, k->work.bytes},
-                                   .cost = {.seconds = k->seconds / k->n_instrs,
-                                            .spread = k->seconds > 0 ? k->spread / k->seconds : 0,
-                                            .count = k->n_times,
-                                            .disturbed = s->disturbed}};
+        entries[n++] = (struct profile_entry){
+            .key = k->key,
+            .work = {k->work.family, k->work.amount.flops, k->work.amount.bytes},
+            .cost = {.seconds = k->seconds / k->n_instrs,
+                     .spread = k->seconds > 0 ? k->spread / k->seconds : 0,
+                     .count = k->n_times,
+                     .disturbed = s->disturbed}};
     }
     TRY((replaces ? profile_replace : profile_add)(s->profile, &s->setting, entries, n));
     TRY(keep_factors(s, replaces));

@@ -129,9 +129,12 @@ static enum status choose_param_gradients(struct emitter *e, struct backward_wor
                 ? param->gradient != NO_BUFFER && !first_of_step(e, w->micro)
                 : named_param->group.frozen && param->weight != NO_BUFFER && makes_weights(w);
         w->run.param_grad[k] = param->gradient;
-        if (beside)
-            TRY(emit_tensor(e, named_param->name, BUFFER_GRADIENTS,
-                            p->buffers[param->weight].layout, &w->run.param_grad[k]));
+        if (!beside)
+            continue;
+        const layout *l;
+        TRY(p->backend->layout_in_type(p->device, precision_get_info(p->precision)->gradient,
+                                       p->buffers[param->weight].layout, &l));
+        TRY(emit_tensor(e, named_param->name, BUFFER_GRADIENTS, l, &w->run.param_grad[k]));
     }
     return STATUS_OK;
 }

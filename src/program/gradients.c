@@ -121,6 +121,7 @@ static enum status update(struct emitter *e, int number, int step)
     const struct program_param *param = &e->p->params[number];
     emit_reads(e, param->gradient);
     emit_writes(e, param->weight);
+    emit_writes(e, param->master);
     emit_writes(e, param->state[0]);
     emit_writes(e, param->state[1]);
     struct instr instr = about_param(e, number, step);

@@ -172,6 +172,7 @@ static enum status add_param_buffers(struct emitter *e, const struct part_group 
                                      const struct group_layouts *io)
 {
     struct program *p = e->p;
+    const struct precision_info *types = precision_get_info(p->precision);
     const struct graph_node *node = &p->graph->nodes[g->first_node];
     for (int k = 0; k < node->n_params; k++) {
         int number = node->first_param + k;
@@ -179,12 +180,17 @@ static enum status add_param_buffers(struct emitter *e, const struct part_group 
         struct program_param *to = &p->params[number];
         if (to->n_holders == 0 || to->weight != NO_BUFFER)
             continue;
+        const layout *master, *gradient;
         TRY(emit_tensor(e, param->name, BUFFER_WEIGHTS, io->param[k], &to->weight));
         if (!p->training || !graph_param_learns(param))
             continue;
+        TRY(p->backend->layout_in_type(p->device, types->master, io->param[k], &master));
+        TRY(p->backend->layout_in_type(p->device, types->gradient, io->param[k], &gradient));
+        if (to->has_state && master != io->param[k])
+            TRY(emit_tensor(e, param->name, BUFFER_OPTIMIZER, master, &to->master));
         for (int s = 0; to->has_state && s < p->n_states; s++)
-            TRY(emit_tensor(e, param->name, BUFFER_OPTIMIZER, io->param[k], &to->state[s]));
-        TRY(emit_tensor(e, param->name, BUFFER_GRADIENTS, io->param[k], &to->gradient));
+            TRY(emit_tensor(e, param->name, BUFFER_OPTIMIZER, master, &to->state[s]));
+        TRY(emit_tensor(e, param->name, BUFFER_GRADIENTS, gradient, &to->gradient));
     }
     return STATUS_OK;
 }
@@ -216,8 +222,10 @@ static enum status describe_param(struct emitter *e, int node, int number)
     const struct param_parts *parts = &e->analysis->params[number];
     const struct param_part *part = holders_part_of(parts, e->part->piece_of[node][e->me]);
     struct program_param *to = &p->params[number];
-    *to = (struct program_param){
-        .weight = NO_BUFFER, .gradient = NO_BUFFER, .state = {NO_BUFFER, NO_BUFFER}};
+    *to = (struct program_param){.weight = NO_BUFFER,
+                                 .gradient = NO_BUFFER,
+                                 .state = {NO_BUFFER, NO_BUFFER},
+                                 .master = NO_BUFFER};
     int server = parts->server;
     if (!part && server == e->me)
         part = &parts->parts[0]; /* whole: there is no other */

@@ -57,9 +57,9 @@ static void place_params(struct program *p, const struct program *like)
 {
     for (int i = 0; i < p->graph->n_params; i++) {
         const struct program_param *here = &p->params[i], *there = like ? &like->params[i] : here;
-        const int buffers[3] = {here->weight, here->state[0], here->state[1]};
-        const int theirs[3] = {there->weight, there->state[0], there->state[1]};
-        for (int k = 0; k < 3; k++) {
+        const int buffers[4] = {here->weight, here->master, here->state[0], here->state[1]};
+        const int theirs[4] = {there->weight, there->master, there->state[0], there->state[1]};
+        for (int k = 0; k < 4; k++) {
             if (buffers[k] == NO_BUFFER)
                 continue;
             struct buffer *b = &p->buffers[buffers[k]];

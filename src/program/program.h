@@ -40,7 +40,7 @@
 enum buffer_class {
     BUFFER_WEIGHTS,         /* parameters and running statistics; live between steps */
     BUFFER_WEIGHT_VERSIONS, /* older weights of an asynchronous pipeline, within a step */
-    BUFFER_OPTIMIZER,       /* momentum and moments; live between steps */
+    BUFFER_OPTIMIZER,       /* masters, momentum and moments; live between steps */
     BUFFER_GRADIENTS,       /* of parameters */
     BUFFER_ACTIVATIONS, /* inputs, outputs, what forward saves for backward, and their gradients */
     BUFFER_TRANSFER,    /* packed regions on their way, and what reductions need */
@@ -74,7 +74,7 @@ enum instr_kind {
     INSTR_CLEAR,      /* zeros */
     INSTR_ACCUMULATE, /* one more micro-batch's (or worker's) gradient */
     INSTR_STASH,      /* keep a version of a weight */
-    INSTR_UPDATE,     /* one parameter by its gradient */
+    INSTR_UPDATE,     /* one parameter, and its master, by its gradient */
     INSTR_SEND,
     INSTR_RECEIVE,
     INSTR_REDUCE, /* sum an array over workers */
@@ -159,6 +159,7 @@ struct program_result {
 /* Buffers of one parameter of the graph, by parameter number; weight NO_BUFFER: not held here. */
 struct program_param {
     int weight, gradient, state[2];
+    int master; /* what UPDATE makes the weight of, and the host reads; NO_BUFFER: the weight */
     struct range region[SHAPE_MAX_RANK]; /* of the whole parameter; shape rank ranges */
     int n_holders; /* workers that hold this same region to compute with, in ascending order */
     const int *holders;

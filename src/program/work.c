@@ -420,6 +420,15 @@ static struct amount amount_of_folded(const struct group_spec *spec, enum pass p
     return (struct amount){(more + activates) * out, (more + (more || activates)) * out};
 }
 
+/* Products have units of their own; all else is done as precisely as what it sums. */
+static enum arithmetic arithmetic_of(const struct group_spec *spec)
+{
+    const struct precision_info *types = precision_get_info(spec->precision);
+    if (op_get_info(spec->op.op)->flags & OP_SPLIT_GRADIENT)
+        return types->products;
+    return types->statistic == ELEMENT_F64 ? ARITHMETIC_F64 : ARITHMETIC_F32;
+}
+
 static struct work_amount amount_of_group(const struct group_spec *spec, enum pass pass,
                                           int n_gradients)
 {
@@ -427,6 +436,7 @@ static struct work_amount amount_of_group(const struct group_spec *spec, enum pa
     struct amount op = amount_of_pass(spec, pass);
     struct amount folded = amount_of_folded(spec, pass, n_gradients);
     return (struct work_amount){.flops = op.flops + folded.flops,
+                                .arithmetic = arithmetic_of(spec),
                                 .bytes = (op.elements + folded.elements) *
                                          (double)element_bytes(types->activation),
                                 .convolves = spec->op.op == OP_CONV2D};
@@ -509,9 +519,14 @@ struct work_amount program_instr_amount(const struct program *p, int i)
     case INSTR_STASH:
         return amount_of_bytes(p, p->copies[instr->index].to, 2);
     case INSTR_UPDATE: {
-        const struct buffer *weight = &p->buffers[p->params[instr->param].weight];
-        return amount_of_update(count_states(&p->params[instr->param]), (double)weight->n_bytes,
-                                weight->type);
+        const struct program_param *param = &p->params[instr->param];
+        const struct buffer *weight = &p->buffers[param->weight];
+        const struct buffer *master =
+            param->master == NO_BUFFER ? weight : &p->buffers[param->master];
+        struct work_amount a =
+            amount_of_update(count_states(param), (double)master->n_bytes, master->type);
+        a.bytes += master == weight ? 0 : (double)weight->n_bytes;
+        return a;
     }
     case INSTR_SEND:
     case INSTR_RECEIVE:
@@ -604,36 +619,29 @@ static void name_instr_family(const struct program *p, const struct instr *instr
 
 /* ---- work ---- */
 
-static void set_amount(struct instr_work *work, struct work_amount amount)
-{
-    work->flops = amount.flops;
-    work->bytes = amount.bytes;
-    work->convolves = amount.convolves;
-}
-
 void work_of_group(const struct group_spec *spec, enum pass pass, int n_gradients,
                    struct instr_work *work)
 {
     name_group_family(spec, pass, work);
-    set_amount(work, amount_of_group(spec, pass, n_gradients));
+    work->amount = amount_of_group(spec, pass, n_gradients);
 }
 
 void work_of_fold(int n_addends, bool activates, double n_bytes, enum element type,
                   struct instr_work *work)
 {
     name_family(kind_words[INSTR_FOLD], type, work);
-    set_amount(work, amount_of_fold(n_addends, activates, n_bytes, type));
+    work->amount = amount_of_fold(n_addends, activates, n_bytes, type);
 }
 
 void work_of_update(int states, double n_bytes, enum element type, struct instr_work *work)
 {
     name_update_family(states, type, work);
-    set_amount(work, amount_of_update(states, n_bytes, type));
+    work->amount = amount_of_update(states, n_bytes, type);
 }
 
 void program_instr_work(const struct program *p, int i, struct instr_work *work)
 {
-    *work = (struct instr_work){.flops = 0};
+    *work = (struct instr_work){.family = ""};
     name_instr_family(p, &p->instrs[i], work);
-    set_amount(work, program_instr_amount(p, i));
+    work->amount = program_instr_amount(p, i);
 }

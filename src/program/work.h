@@ -11,18 +11,19 @@
 
 enum { WORK_KEY_BYTES = 512, WORK_FAMILY_BYTES = 96 };
 
-struct instr_work {
-    char family[WORK_FAMILY_BYTES];
+struct work_amount {
     double flops;
+    enum arithmetic arithmetic; /* of the flops */
     double bytes;   /* read and written, each tensor once; those that batch norm sums, twice */
     bool convolves; /* there are ways to do it in fewer operations than flops */
 };
 
-/* The amounts of a computing instruction without its family. */
-struct work_amount {
-    double flops, bytes;
-    bool convolves;
+struct instr_work {
+    char family[WORK_FAMILY_BYTES];
+    struct work_amount amount;
 };
+
+/* The amount of a computing instruction without its family. */
 struct work_amount program_instr_amount(const struct program *p, int i);
 /* It takes no time whatever the device: a group whose output is its input. */
 bool program_instr_is_free(const struct program *p, int i);

@@ -238,19 +238,23 @@ static enum status run_update(struct run *r, int instr, const struct update_rule
     const struct program *p = r->b->program;
     int number = p->instrs[instr].param;
     const struct program_param *param = &p->params[number];
-    const struct buffer *weight = &p->buffers[param->weight];
     const struct param_group *own = &p->graph->params[number].group;
     struct update_rule rule = *of_step;
     rule.step =
         (of_step->step - 1) * e->programs[0].n_updates[number] + r->b->update_number[instr] + 1;
     rule.learning_rate *= own->rate_factor > 0 ? own->rate_factor : 1;
     rule.weight_decay = own->skips_decay ? 0 : rule.weight_decay;
+    bool wide = param->master != NO_BUFFER;
+    int weight = wide ? param->master : param->weight;
+    const struct buffer *updated = &p->buffers[weight];
     const struct update_args args = {
-        .count = weight->n_bytes / element_bytes(weight->type),
-        .type = weight->type,
-        .weight = executor_place(e, p, param->weight),
+        .count = updated->n_bytes / element_bytes(updated->type),
+        .type = updated->type,
+        .weight = executor_place(e, p, weight),
         .gradient = executor_place(e, p, param->gradient),
-        .state = {executor_place(e, p, param->state[0]), executor_place(e, p, param->state[1])}};
+        .state = {executor_place(e, p, param->state[0]), executor_place(e, p, param->state[1])},
+        .rounded = wide ? executor_place(e, p, param->weight) : NULL,
+        .rounded_type = p->buffers[param->weight].type};
     return e->backend->update(e->stream, &rule, &args);
 }
 
@@ -514,7 +518,8 @@ static enum status find_param(const executor *e, int param, enum executor_tensor
 {
     const struct program *p = e->programs[0].program;
     const struct program_param *at = &p->params[param];
-    *buffer = which == TENSOR_WEIGHT ? at->weight : at->state[which - TENSOR_STATE_0];
+    int weight = at->master == NO_BUFFER ? at->weight : at->master;
+    *buffer = which == TENSOR_WEIGHT ? weight : at->state[which - TENSOR_STATE_0];
     if (*buffer != NO_BUFFER)
         return STATUS_OK;
     return status_fail(STATUS_FAILED,
@@ -537,6 +542,10 @@ enum status executor_write(executor *e, int param, enum executor_tensor which, c
     const struct program *p = e->programs[0].program;
     int buffer;
     TRY(find_param(e, param, which, &buffer));
+    int weight = p->params[param].weight;
+    if (which == TENSOR_WEIGHT && buffer != weight) /* it has a master */
+        TRY(e->backend->upload(e->stream, from, executor_place(e, p, weight),
+                               p->buffers[weight].layout));
     TRY(e->backend->upload(e->stream, from, executor_place(e, p, buffer),
                            p->buffers[buffer].layout));
     return e->backend->stream_synchronize(e->stream); /* the caller's memory may go */

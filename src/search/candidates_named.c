@@ -93,6 +93,7 @@ static enum status list_uneven(const struct lister *l)
 {
     const struct machine *m = l->request->machine;
     struct plan *plan;
+    enum arithmetic products = precision_get_info(l->request->precision)->products;
     int64_t *sizes;
     double most = 0;
     if (!is_mixed(l))
@@ -106,9 +107,9 @@ static enum status list_uneven(const struct lister *l)
         return st;
     }
     for (int i = 0; i < l->n_workers; i++)
-        most = fmax(most, kind_of(m, i)->reached_flops_per_s);
+        most = fmax(most, machine_kind_rate(kind_of(m, i), products).reached);
     for (int i = 0; i < l->n_workers; i++)
-        sizes[i] = 1 + (int64_t)(999 * kind_of(m, i)->reached_flops_per_s / most);
+        sizes[i] = 1 + (int64_t)(999 * machine_kind_rate(kind_of(m, i), products).reached / most);
     for (int i = 1; i < plan->n_layers; i++)
         plan->layers[i].cut[0].sizes = sizes;
     return candidate_append(l->to, "data uneven", FAMILY_DATA, plan);

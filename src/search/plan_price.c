@@ -220,10 +220,11 @@ static double server_s(const struct plan_pricer *p, int number)
 static double bound_stage(const struct plan_pricer *p, int stage)
 {
     const struct plan_stage *at = &p->plan->stages[stage];
+    enum arithmetic products = precision_get_info(p->precision)->products;
     double rate = 0;
     for (int i = 0; i < at->n_workers; i++) {
         const struct machine_device *d = &p->machine->devices[p->whole.device[at->workers[i]]];
-        rate += p->machine->kinds[d->kind].reached_flops_per_s;
+        rate += machine_kind_rate(&p->machine->kinds[d->kind], products).reached;
     }
     return p->sums[stage].flops_s / rate;
 }

@@ -228,12 +228,13 @@ static enum status state_problem(struct pricing *p)
 static enum status find_speeds(const struct builder *m, const double **out)
 {
     const struct pricing_request *r = &m->p->request;
+    enum arithmetic products = precision_get_info(r->precision)->products;
     double *speed;
     bool differ = false;
     TRY(arena_alloc_array(m->p->memory, (size_t)r->n_workers, sizeof *speed, &speed));
     for (int i = 0; i < r->n_workers; i++) {
         int kind = r->machine->devices[m->topology.device[i]].kind;
-        speed[i] = r->machine->kinds[kind].reached_flops_per_s;
+        speed[i] = machine_kind_rate(&r->machine->kinds[kind], products).reached;
         differ |= speed[i] != speed[0];
     }
     *out = differ ? speed : NULL;

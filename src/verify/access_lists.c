@@ -224,10 +224,12 @@ static enum status list_update(const struct program *p, int number, struct lists
         return check_fail(p, number, "updates no parameter");
     const struct program_param *param = &p->params[instr->param];
     if (!is_buffer(p, param->weight) || !is_buffer(p, param->gradient) ||
-        !is_buffer_or_none(p, param->state[0]) || !is_buffer_or_none(p, param->state[1]))
+        !is_buffer_or_none(p, param->master) || !is_buffer_or_none(p, param->state[0]) ||
+        !is_buffer_or_none(p, param->state[1]))
         return check_fail(p, number, "lacks a weight or a gradient");
     read_buffer(l, param->gradient);
     write_buffer(l, param->weight);
+    write_buffer(l, param->master);
     write_buffer(l, param->state[0]);
     write_buffer(l, param->state[1]);
     return STATUS_OK;

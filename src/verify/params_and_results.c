@@ -52,6 +52,7 @@ enum status meaning_begin(struct world *w, int worker)
     for (int i = 0; i < w->graph->n_params; i++) {
         TRY(check_param(w, worker, i));
         TRY(put_first(w, worker, p->params[i].weight, world_weight(w, i, worker, 0)));
+        TRY(put_first(w, worker, p->params[i].master, world_weight(w, i, worker, 0)));
         for (int k = 0; k < 2; k++)
             TRY(put_first(w, worker, p->params[i].state[k], world_state(w, i, k, 0)));
     }
@@ -89,6 +90,13 @@ static enum status find_last_version(struct world *w, int param, int worker, int
     return STATUS_OK;
 }
 
+/* Of a worker that updates it. */
+static bool needs_master(const struct program *p, int param)
+{
+    return graph_param_learns(&p->graph->params[param]) &&
+           p->buffers[p->params[param].weight].type != precision_get_info(p->precision)->master;
+}
+
 static enum status check_last_param(struct world *w, int worker, int param)
 {
     const struct program *p = w->programs[worker];
@@ -105,6 +113,11 @@ static enum status check_last_param(struct world *w, int worker, int param)
         return STATUS_OK;
     if (w->updates[worker][param] != version)
         return fail_param(p, param, "is updated too often or too rarely");
+    if (needs_master(p, param) != (here->master != NO_BUFFER))
+        return fail_param(p, param, "has a master though its weight is as wide, or lacks one");
+    if (here->master != NO_BUFFER &&
+        !holds_symbol(w, worker, here->master, world_weight(w, param, worker, version)))
+        return fail_param(p, param, "has a master that is not what all its updates make of it");
     for (int k = 0; k < p->n_states; k++)
         if (here->state[k] == NO_BUFFER ||
             !holds_symbol(w, worker, here->state[k], world_state(w, param, k, version)))

@@ -573,6 +573,10 @@ static enum status apply_update(const struct act *a)
     TRY(demand(a, at_param->gradient, &gradient, "gradient"));
     TRY(demand_symbol(a, at_param->weight, world_weight(w, param, a->worker, done), "weight"));
     TRY(put_symbol(a, at_param->weight, world_weight(w, param, a->worker, done + 1)));
+    if (at_param->master != NO_BUFFER) { /* the same weight in a wider type */
+        TRY(demand_symbol(a, at_param->master, world_weight(w, param, a->worker, done), "master"));
+        TRY(put_symbol(a, at_param->master, world_weight(w, param, a->worker, done + 1)));
+    }
     for (int k = 0; k < a->p->n_states; k++) {
         TRY(demand_symbol(a, at_param->state[k], world_state(w, param, k, done), "state"));
         TRY(put_symbol(a, at_param->state[k], world_state(w, param, k, done + 1)));

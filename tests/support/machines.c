@@ -59,8 +59,10 @@ void assert_same_kinds(const struct machine *a, const struct machine *b)
         assert_int_equal(x->class, y->class);
         assert_int_equal(x->cores, y->cores);
         assert_true(x->memory_bytes == y->memory_bytes && x->launch_s == y->launch_s);
-        assert_true(x->peak_flops_per_s == y->peak_flops_per_s);
-        assert_true(x->reached_flops_per_s == y->reached_flops_per_s);
+        for (int k = 0; k < ARITHMETIC_COUNT; k++) {
+            assert_true(x->rates[k].peak == y->rates[k].peak);
+            assert_true(x->rates[k].reached == y->rates[k].reached);
+        }
         assert_true(x->peak_bytes_per_s == y->peak_bytes_per_s);
         assert_true(x->reached_bytes_per_s == y->reached_bytes_per_s);
         assert_true(x->link_bytes_per_s == y->link_bytes_per_s);

@@ -1,5 +1,7 @@
 #include "opcases.h"
 
+#include "base/bf16.h"
+
 /* ---- the cases ---- */
 
 enum { OPCASE_MAX = 256 };
@@ -298,6 +300,7 @@ void opdevice_open(struct opdevice *d, const struct backend *backend, enum preci
 {
     struct device_options options = {.threads = threads};
     d->precision = precision;
+    d->rounds = false;
     d->backend = backend;
     assert_ok(backend->device_open(&options, &d->device));
     assert_ok(backend->stream_create(d->device, &d->stream));
@@ -360,6 +363,8 @@ static void *oprun_tensor(struct oprun *r, const layout *l, enum opcase_fill fil
     assert_non_null(host);
     for (int64_t i = 0; i < count; i++)
         host[i] = (float)(shift + (double)oprun_value(fill, tensor, i, count, size));
+    for (int64_t i = 0; r->on->rounds && i < count; i++)
+        host[i] = bf16_widen(bf16_round(host[i]));
     void *p = oprun_alloc(r, r->on->backend->layout_bytes(l));
     oprun_upload(r, host, p, l);
     free(host);
@@ -379,8 +384,11 @@ static void oprun_bind_params(struct oprun *r)
         double size = variance ? 0.75 : norm_weight ? 4 : 1;
         r->args.param[i] = oprun_tensor(r, r->layouts.param[i], FILL_UNIFORM, 100 + (uint32_t)i,
                                         variance ? 1.25 : 0, size);
+        assert_ok(r->on->backend->layout_in_type(r->on->device,
+                                                 precision_get_info(r->on->precision)->gradient,
+                                                 r->layouts.param[i], &r->param_grad_layout[i]));
         if (r->param[i].trained && r->c.spec.training)
-            r->args.param_grad[i] = oprun_result(r, r->layouts.param[i]);
+            r->args.param_grad[i] = oprun_result(r, r->param_grad_layout[i]);
     }
 }
 

@@ -78,6 +78,7 @@ struct opdevice {
     device *device;
     stream *stream;
     enum precision precision;
+    bool rounds; /* tensors are filled with numbers of bf16, whatever their type */
 };
 
 void opdevice_open(struct opdevice *d, const struct backend *backend, enum precision precision,
@@ -94,6 +95,7 @@ struct oprun {
     struct opcase c;
     group *group;
     struct group_layouts layouts;
+    const layout *param_grad_layout[OP_MAX_PARAMS];
     struct group_needs needs;
     /* As the runtime would bind them. output_grad holds what flows in, addends and all; where the
      * op does not fold by itself, backward sees folded_grad as its only one. */

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/loops.h"
+#include "backend/widen.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <sys/types.h>
@@ -38,6 +39,8 @@ struct device {
 struct stream {
     device *device;
 };
+
+bool cpu_computes_in(enum precision precision);
 
 /* Zeroed, aligned, for free(). */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out) MUST_USE;
@@ -68,6 +71,7 @@ enum layout_kind {
 struct layout {
     layout *next;
     enum layout_kind kind;
+    enum element type;       /* F32, or BF16 */
     struct shape shape;      /* logical */
     dnnl_memory_desc_t desc; /* over the rounded extents, except LAYOUT_PLAIN */
     int64_t n_bytes;
@@ -77,6 +81,7 @@ struct layout {
     char text[160]; /* layout_text's, written once: programs ask for it by the thousand */
 };
 
+/* These three are of floats. */
 enum status layout_get_plain(device *d, const struct shape *shape, const layout **out) MUST_USE;
 enum status layout_get_blocked(device *d, const struct shape *shape, const layout **out) MUST_USE;
 /* A weights layout from a descriptor. A descriptor of rank 5 (groups first) serves a shape of rank
@@ -86,6 +91,9 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
 
 enum status layout_get_transfer(device *d, const struct shape *region, const struct axes *axes,
                                 const layout **out) MUST_USE;
+/* The same places of elements of another type. */
+enum status layout_get_in_type(device *d, enum element type, const layout *l,
+                               const layout **out) MUST_USE;
 /* Frees all that were handed out. */
 void layout_destroy_all(device *d);
 /* A number below DEVICE_BUCKETS that equal shapes have in common. */
@@ -176,6 +184,7 @@ struct group {
     /* Params that came in another layout than the kernels want (groups.c); NULL: in the same. */
     const layout *given_param[OP_MAX_PARAMS];
     int64_t all_param_bytes; /* of those, as the kernels want them */
+    struct widened *narrow;  /* NULL: its tensors are floats, as the kernels have them */
 };
 
 /* The kernels of one op, or of several that are alike; a file for each. `create` fills the group's
@@ -201,6 +210,9 @@ enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out) MUST_USE;
 void cpu_group_destroy(group *g);
 void cpu_group_free(group *g); /* also one that a describing device keeps */
+/* A pass on floats. */
+enum status cpu_group_run_wide(group *g, enum pass pass, stream *s, const struct group_args *args,
+                               const struct step_state *step) MUST_USE;
 void cpu_group_get_needs(const group *g, struct group_needs *needs);
 enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                           const struct step_state *step) MUST_USE;
@@ -228,6 +240,18 @@ enum status cpu_clear(stream *s, void *to, int64_t n_bytes) MUST_USE;
 enum status cpu_accumulate(stream *s, enum element type, int64_t count, const void *from,
                            void *to) MUST_USE;
 enum status cpu_copy(stream *s, const void *from, void *to, int64_t n_bytes) MUST_USE;
+
+/* ---- narrow.c: tensors of bf16 ---- */
+extern const struct widen_calls cpu_widen_calls;
+enum status narrow_upload(device *d, const layout *l, const float *plain, uint16_t *to) MUST_USE;
+enum status narrow_download(device *d, const layout *l, const uint16_t *from,
+                            float *plain) MUST_USE;
+/* The box is inside both, and not empty. */
+void narrow_copy_region(device *d, const struct region_copy *c, const uint16_t *from, uint16_t *to);
+void narrow_accumulate(const device *d, int64_t count, const uint16_t *from, uint16_t *to);
+void narrow_fold(const device *d, int64_t count, int n_addends, const void *const *addends,
+                 enum activation activation, const uint16_t *output, uint16_t *to);
+void narrow_round(const device *d, int64_t count, const float *from, uint16_t *to);
 
 /* ---- elementwise.c ---- */
 enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *const *addends,

@@ -14,10 +14,9 @@ struct described {
  * and by how many a mean is divided are numbers that kernels use when they run. */
 static bool same_spec(const struct group_spec *a, const struct group_spec *b)
 {
-    return a->precision == b->precision && a->activation == b->activation &&
-           a->residual == b->residual && a->training == b->training &&
-           a->input_gradient == b->input_gradient && a->shared_statistics == b->shared_statistics &&
-           op_equal(&a->op, &b->op);
+    return a->activation == b->activation && a->residual == b->residual &&
+           a->training == b->training && a->input_gradient == b->input_gradient &&
+           a->shared_statistics == b->shared_statistics && op_equal(&a->op, &b->op);
 }
 
 /* Those that the caller may fix. */
@@ -35,6 +34,7 @@ group *described_find(device *d, const struct group_spec *spec, struct group_lay
 {
     const struct described *g = d->described[layout_hash_shape(&spec->op.output)];
     for (; g; g = g->next)
+        /* narrow groups are made of wide ones, and their layouts tell them apart */
         if (same_spec(&g->group->spec, spec) &&
             same_layouts(&g->asked, layouts, spec->op.n_inputs)) {
             *layouts = g->given;

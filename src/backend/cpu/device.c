@@ -157,9 +157,9 @@ static int device_threads(const device *d)
     return d->threads;
 }
 
-static bool computes_in(enum precision precision)
+bool cpu_computes_in(enum precision precision)
 {
-    return precision == PRECISION_FLOAT;
+    return precision == PRECISION_FLOAT || precision == PRECISION_BF16;
 }
 
 static const char *device_describe(const device *d)
@@ -254,29 +254,21 @@ static int64_t layout_bytes(const layout *l)
 
 static enum element layout_type(const layout *l)
 {
-    (void)l;
-    return ELEMENT_F32;
-}
-
-static enum status check_type(enum element type)
-{
-    if (type == ELEMENT_F32)
-        return STATUS_OK;
-    return status_fail(STATUS_FAILED, "the cpu backend has no tensors of %s", element_name(type));
+    return l->type;
 }
 
 static enum status layout_plain(device *d, enum element type, const struct shape *shape,
                                 const layout **out)
 {
-    TRY(check_type(type));
-    return layout_get_plain(d, shape, out);
+    TRY(layout_get_plain(d, shape, out));
+    return layout_get_in_type(d, type, *out, out);
 }
 
 static enum status layout_transfer(device *d, enum element type, const struct shape *region,
                                    const struct axes *axes, const layout **out)
 {
-    TRY(check_type(type));
-    return layout_get_transfer(d, region, axes, out);
+    TRY(layout_get_transfer(d, region, axes, out));
+    return layout_get_in_type(d, type, *out, out);
 }
 
 static const struct shape *layout_shape(const layout *l)
@@ -297,11 +289,15 @@ static const char *layout_text(const layout *l, char *text, size_t size)
 
 static enum status upload(stream *s, const float *host, void *to, const layout *l)
 {
+    if (l->type == ELEMENT_BF16)
+        return narrow_upload(s->device, l, host, to);
     return layout_pack(s->device, l, host, to);
 }
 
 static enum status download(stream *s, const void *from, const layout *l, float *host)
 {
+    if (l->type == ELEMENT_BF16)
+        return narrow_download(s->device, l, from, host);
     return layout_unpack(s->device, l, from, host);
 }
 
@@ -315,7 +311,7 @@ static enum status upload_labels(stream *s, const int32_t *host, int64_t count, 
 const struct backend backend_cpu = {
     .name = "cpu",
     .about = "oneDNN and vectorised loops on the cores of this machine",
-    .computes_in = computes_in,
+    .computes_in = cpu_computes_in,
     .device_open = device_open,
     .device_close = device_close,
     .device_threads = device_threads,
@@ -330,6 +326,7 @@ const struct backend backend_cpu = {
     .event_record = event_reached,
     .event_wait = event_reached,
     .layout_plain = layout_plain,
+    .layout_in_type = layout_get_in_type,
     .layout_bytes = layout_bytes,
     .layout_type = layout_type,
     .layout_shape = layout_shape,

@@ -36,6 +36,11 @@ enum status cpu_fold(stream *s, const layout *l, int n_addends, const void *cons
     const device *d = s->device;
     int64_t n = floats_of(l);
     int pieces = pieces_of(d, n);
+    if (l->type == ELEMENT_BF16) {
+        narrow_fold(d, l->n_bytes / element_bytes(l->type), n_addends, addends, activation, output,
+                    to);
+        return STATUS_OK;
+    }
 #pragma omp parallel for num_threads(pieces) schedule(static)
     for (int i = 0; i < pieces; i++) {
         struct range r = floats_part(n, pieces, i);

@@ -65,8 +65,8 @@ static bool is_forward(enum pass pass)
 /* Whether the pass makes a gradient of input k that must be converted back. */
 static bool makes_converted(const group *g, enum pass pass, const struct group_args *args, int k)
 {
-    return !is_forward(pass) && pass != PASS_BACKWARD_STATISTICS && args->input_grad[k] &&
-           g->converted_bytes[k];
+    return !is_forward(pass) && pass != PASS_BACKWARD_STATISTICS && pass != PASS_BACKWARD_WEIGHTS &&
+           args->input_grad[k] && g->converted_bytes[k];
 }
 
 /* Nothing is saved before the main forward pass: the statistics pass converts into its workspace.
@@ -221,16 +221,46 @@ static enum status create_group(device *d, const struct group_spec *spec,
     return STATUS_OK;
 }
 
+/* A group for floats, with what it takes to hand it tensors of bf16. */
+static enum status create_narrow(device *d, const struct group_spec *spec,
+                                 struct group_layouts *layouts, group **out)
+{
+    struct group_layouts wide;
+    struct group_spec wide_spec;
+    group *g;
+    TRY(widen_start(&cpu_widen_calls, d, spec, layouts, &wide_spec, &wide));
+    TRY(create_group(d, &wide_spec, &wide, &g));
+    g->narrow = calloc(1, sizeof *g->narrow);
+    enum status st = g->narrow ? STATUS_OK : status_no_memory(sizeof *g->narrow);
+    if (st == STATUS_OK)
+        st = widen_finish(&cpu_widen_calls, d, spec, &wide, layouts, &g->needs, g->narrow);
+    if (st != STATUS_OK) {
+        cpu_group_free(g);
+        return st;
+    }
+    *out = g;
+    return STATUS_OK;
+}
+
+static enum status create(device *d, const struct group_spec *spec, struct group_layouts *layouts,
+                          group **out)
+{
+    if (!cpu_computes_in(spec->precision))
+        return status_fail(STATUS_FAILED, "the cpu backend does not compute in %s",
+                           precision_get_info(spec->precision)->name);
+    return (widen_is_narrow(spec->precision) ? create_narrow : create_group)(d, spec, layouts, out);
+}
+
 enum status cpu_group_create(device *d, const struct group_spec *spec,
                              struct group_layouts *layouts, group **out)
 {
     if (!d->describe_only)
-        return create_group(d, spec, layouts, out);
+        return create(d, spec, layouts, out);
     *out = described_find(d, spec, layouts);
     if (*out)
         return STATUS_OK;
     struct group_layouts asked = *layouts;
-    TRY(create_group(d, spec, layouts, out));
+    TRY(create(d, spec, layouts, out));
     enum status st = described_add(d, &asked, layouts, *out);
     if (st != STATUS_OK)
         cpu_group_free(*out);
@@ -241,6 +271,7 @@ void cpu_group_free(group *g)
 {
     if (g->kernels->destroy)
         g->kernels->destroy(g);
+    free(g->narrow);
     free(g);
 }
 
@@ -258,11 +289,19 @@ void cpu_group_get_needs(const group *g, struct group_needs *needs)
 enum status cpu_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                           const struct step_state *step)
 {
-    (void)s;
     if (g->device->describe_only)
         return cpu_refuse_to_run();
     cpu_use_threads(g->device);
     waiting_look(g->device);
+    if (g->narrow)
+        return widen_run(g->narrow, g, pass, s, args, step);
+    return cpu_group_run_wide(g, pass, s, args, step);
+}
+
+enum status cpu_group_run_wide(group *g, enum pass pass, stream *s, const struct group_args *args,
+                               const struct step_state *step)
+{
+    (void)s;
     g->step = step;
     if (g->all_param_bytes)
         return run_given_params(g, pass, args);

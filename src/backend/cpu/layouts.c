@@ -54,6 +54,12 @@ static void write_format(const dnnl_memory_desc_t *desc, char *text, size_t size
                                  'a' + (int)b->inner_idxs[i]);
 }
 
+/* Behind the word that says the kind. */
+static const char *type_text(const layout *l)
+{
+    return l->type == ELEMENT_BF16 ? ":bf16" : "";
+}
+
 /* Format and shape; the descriptor's extents where they are others, and its bytes where they do not
  * follow from the extents (gaps). */
 static void write_weights_text(layout *l)
@@ -69,9 +75,9 @@ static void write_weights_text(layout *l)
         elements *= l->desc.padded_dims[i];
     }
     bool same = strcmp(described, extents) == 0;
-    int n = snprintf(l->text, sizeof l->text, "%s %s%s%s", format, extents, same ? "" : ":",
-                     same ? "" : described);
-    if (l->n_bytes != elements * (int64_t)sizeof(float) && n > 0 && (size_t)n < sizeof l->text)
+    int n = snprintf(l->text, sizeof l->text, "%s%s %s%s%s", format, type_text(l), extents,
+                     same ? "" : ":", same ? "" : described);
+    if (l->n_bytes != elements * element_bytes(l->type) && n > 0 && (size_t)n < sizeof l->text)
         (void)snprintf(l->text + n, sizeof l->text - (size_t)n, "/%lld", (long long)l->n_bytes);
 }
 
@@ -84,9 +90,10 @@ static void write_text(const device *d, layout *l)
     }
     shape_text(extents, sizeof extents, &l->shape);
     if (l->kind == LAYOUT_PLAIN)
-        (void)snprintf(l->text, sizeof l->text, "plain %s", extents);
+        (void)snprintf(l->text, sizeof l->text, "plain%s %s", type_text(l), extents);
     else
-        (void)snprintf(l->text, sizeof l->text, "blocked%d %s", d->loops->lanes, extents);
+        (void)snprintf(l->text, sizeof l->text, "blocked%d%s %s", d->loops->lanes, type_text(l),
+                       extents);
 }
 
 /* ---- one of each ---- */
@@ -99,12 +106,12 @@ size_t layout_hash_shape(const struct shape *s)
     return (size_t)(hash >> 32) % DEVICE_BUCKETS;
 }
 
-/* The device's one layout of that kind and shape; `desc` may be NULL where these say all. */
-static const layout *find(const device *d, enum layout_kind kind, const struct shape *shape,
-                          const dnnl_memory_desc_t *desc)
+/* The device's one layout of that kind, type and shape; `desc` may be NULL where these say all. */
+static const layout *find(const device *d, enum layout_kind kind, enum element type,
+                          const struct shape *shape, const dnnl_memory_desc_t *desc)
 {
     for (const layout *l = d->layouts[layout_hash_shape(shape)]; l; l = l->next)
-        if (l->kind == kind && shape_equal(&l->shape, shape) &&
+        if (l->kind == kind && l->type == type && shape_equal(&l->shape, shape) &&
             (!desc || dnnl_memory_desc_equal(&l->desc, desc)))
             return l;
     return NULL;
@@ -155,7 +162,7 @@ enum status layout_get_plain(device *d, const struct shape *shape, const layout 
     static const dnnl_format_tag_t tags[SHAPE_MAX_RANK + 1] = {
         dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     layout l = {.kind = LAYOUT_PLAIN, .shape = *shape};
-    *out = find(d, LAYOUT_PLAIN, shape, NULL);
+    *out = find(d, LAYOUT_PLAIN, ELEMENT_F32, shape, NULL);
     if (*out)
         return STATUS_OK;
     TRY(describe(shape, tags[shape->rank], &l.desc));
@@ -166,7 +173,7 @@ enum status layout_get_blocked(device *d, const struct shape *shape, const layou
 {
     layout l = {.kind = LAYOUT_BLOCKED, .shape = *shape};
     struct shape rounded = *shape;
-    *out = find(d, LAYOUT_BLOCKED, shape, NULL);
+    *out = find(d, LAYOUT_BLOCKED, ELEMENT_F32, shape, NULL);
     if (*out)
         return STATUS_OK;
     rounded.dim[1] = round_up(shape->dim[1], d->loops->lanes);
@@ -178,8 +185,20 @@ enum status layout_get_weights(device *d, const struct shape *shape, const dnnl_
                                const layout **out)
 {
     layout l = {.kind = LAYOUT_WEIGHTS, .shape = *shape, .desc = *desc};
-    *out = find(d, LAYOUT_WEIGHTS, shape, desc);
+    *out = find(d, LAYOUT_WEIGHTS, ELEMENT_F32, shape, desc);
     return *out ? STATUS_OK : add(d, &l, out);
+}
+
+enum status layout_get_in_type(device *d, enum element type, const layout *l, const layout **out)
+{
+    layout wanted = *l;
+    if (type != ELEMENT_F32 && type != ELEMENT_BF16)
+        return status_fail(STATUS_FAILED, "the cpu backend has no tensors of %s",
+                           element_name(type));
+    wanted.type = type;
+    wanted.desc.data_type = type == ELEMENT_F32 ? dnnl_f32 : dnnl_bf16;
+    *out = find(d, l->kind, type, &l->shape, l->kind == LAYOUT_WEIGHTS ? &wanted.desc : NULL);
+    return *out ? STATUS_OK : add(d, &wanted, out);
 }
 
 enum status layout_get_transfer(device *d, const struct shape *region, const struct axes *axes,

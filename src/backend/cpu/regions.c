@@ -301,6 +301,13 @@ enum status cpu_copy_region(stream *s, const struct region_copy *c, const void *
         return STATUS_OK;
     TRY(check_box(f, c->from_begin, c->extent));
     TRY(check_box(t, c->to_begin, c->extent));
+    if (f->type != t->type)
+        return status_fail(STATUS_FAILED, "a region of %s cannot go into one of %s",
+                           element_name(f->type), element_name(t->type));
+    if (f->type == ELEMENT_BF16) {
+        narrow_copy_region(s->device, c, from, to);
+        return STATUS_OK;
+    }
     if (f->kind == LAYOUT_WEIGHTS || t->kind == LAYOUT_WEIGHTS) {
         move_elements(&m, c, from, to);
     } else if (f->kind == LAYOUT_PLAIN && t->kind == LAYOUT_PLAIN) {
@@ -332,8 +339,10 @@ enum status cpu_clear(stream *s, void *to, int64_t n_bytes)
 enum status cpu_accumulate(stream *s, enum element type, int64_t count, const void *from, void *to)
 {
     const struct move m = {s->device, true};
-    (void)type; /* F32, as all are */
-    move_flat(&m, count, from, to);
+    if (type == ELEMENT_BF16)
+        narrow_accumulate(s->device, count, from, to);
+    else
+        move_flat(&m, count, from, to);
     return STATUS_OK;
 }
 

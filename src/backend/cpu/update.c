@@ -39,5 +39,7 @@ enum status cpu_update(stream *s, const struct update_rule *rule, const struct u
         updates[rule->kind](d->loops, rule, count, (float *)args->weight + at,
                             (const float *)args->gradient + at, here);
     }
+    if (args->rounded)
+        narrow_round(d, n, args->weight, args->rounded);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
  * done when it is asked for, so streams and events have nothing to order. */
 #include "backend/reference/reference.h"
 #include "backend/reference/reference_parts.h"
+#include "base/bf16.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 static enum status device_open(const struct device_options *options, device **out)
 {
     device *d = calloc(1, sizeof *d);
-    (void)options;
     if (!d)
         return status_no_memory(sizeof *d);
+    d->has_all_types = options->has_all_types;
     pthread_mutex_init(&d->lock, NULL);
     *out = d;
     return STATUS_OK;
@@ -39,12 +40,18 @@ static int device_threads(const device *d)
 
 bool reference_computes_in(enum precision precision)
 {
-    return precision == PRECISION_FLOAT || precision == PRECISION_DOUBLE;
+    return precision == PRECISION_FLOAT || precision == PRECISION_DOUBLE ||
+           precision == PRECISION_BF16;
 }
 
 enum status reference_find_kernels(enum element type, const struct kernel_table **out)
 {
-    *out = type == ELEMENT_F64 ? &kernels_double : type == ELEMENT_F32 ? &kernels_float : NULL;
+    static const struct kernel_table *const tables[ELEMENT_COUNT] = {
+        [ELEMENT_F32] = &kernels_float,
+        [ELEMENT_F64] = &kernels_double,
+        [ELEMENT_BF16] = &kernels_bf16,
+    };
+    *out = tables[type];
     if (*out)
         return STATUS_OK;
     return status_fail(STATUS_FAILED, "the reference backend does not compute in %s",
@@ -54,7 +61,7 @@ enum status reference_find_kernels(enum element type, const struct kernel_table 
 static const char *device_describe(const device *d)
 {
     (void)d;
-    return "reference";
+    return "plain C";
 }
 
 /* ---- memory ---- */
@@ -187,6 +194,11 @@ enum status reference_layout_plain(device *d, enum element type, const struct sh
     return st;
 }
 
+static enum status layout_in_type(device *d, enum element type, const layout *l, const layout **out)
+{
+    return reference_layout_plain(d, type, &l->shape, out);
+}
+
 static int64_t layout_bytes(const layout *l)
 {
     return l->n_bytes;
@@ -196,6 +208,37 @@ static enum element layout_type(const layout *l)
 {
     return l->type;
 }
+
+/* ---- bf16 ---- */
+
+static void widen(const device *d, int64_t count, const uint16_t *from, float *to)
+{
+    (void)d;
+    kernels_bf16.to_float(count, from, to);
+}
+
+static void widen_add(const device *d, int64_t count, const uint16_t *from, float *to)
+{
+    (void)d;
+    for (int64_t i = 0; i < count; i++)
+        to[i] += bf16_widen(from[i]);
+}
+
+static void round_to_narrow(const device *d, int64_t count, const float *from, uint16_t *to)
+{
+    (void)d;
+    kernels_bf16.from_float(count, from, to);
+}
+
+const struct widen_calls reference_widen_calls = {
+    .layout_in_type = layout_in_type,
+    .layout_bytes = layout_bytes,
+    .layout_type = layout_type,
+    .widen = widen,
+    .widen_add = widen_add,
+    .round = round_to_narrow,
+    .run = reference_group_run_wide,
+};
 
 static const struct shape *layout_shape(const layout *l)
 {
@@ -339,12 +382,14 @@ static enum status update(stream *s, const struct update_rule *rule, const struc
     (void)s;
     TRY(reference_find_kernels(args->type, &kernels));
     kernels->update(rule, args->count, args->weight, args->gradient, args->state);
+    if (args->rounded)
+        kernels_bf16.from_float(args->count, args->weight, args->rounded);
     return STATUS_OK;
 }
 
 const struct backend backend_reference = {
     .name = "reference",
-    .about = "plain C, one thread, float or double: slow, and easy to believe",
+    .about = "plain C, one thread, float, double or bf16: slow, and easy to believe",
     .describes_together = true,
     .computes_in = reference_computes_in,
     .device_open = device_open,
@@ -361,6 +406,7 @@ const struct backend backend_reference = {
     .event_record = event_record,
     .event_wait = event_wait,
     .layout_plain = reference_layout_plain,
+    .layout_in_type = layout_in_type,
     .layout_bytes = layout_bytes,
     .layout_type = layout_type,
     .layout_shape = layout_shape,

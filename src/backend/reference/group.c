@@ -8,6 +8,7 @@ struct group {
     const struct kernel_table *kernels; /* NULL: it is described, not run */
     struct group_spec spec;
     struct group_needs needs;
+    struct widened *narrow; /* NULL: the tensors are as the kernels have them */
 };
 
 /* ---- needs: one row per op. The kernels' own arrays are doubles in both precisions. ---- */
@@ -141,32 +142,56 @@ static enum status settle_layouts(device *d, const struct group_spec *spec, stru
     return STATUS_OK;
 }
 
+/* The spec and layouts are the kernels' own. */
+static enum status fill(group *g, device *d, const struct group_spec *spec,
+                        struct group_layouts *layouts)
+{
+    TRY(settle_layouts(d, spec, layouts));
+    g->spec = *spec;
+    set_needs(spec, &g->needs);
+    if (d->has_all_types || !reference_computes_in(spec->precision))
+        return STATUS_OK;
+    return reference_find_kernels(precision_get_info(spec->precision)->activation, &g->kernels);
+}
+
+static enum status fill_narrow(group *g, device *d, const struct group_spec *spec,
+                               struct group_layouts *layouts)
+{
+    const struct widen_calls *calls = &reference_widen_calls;
+    struct group_layouts wide;
+    struct group_spec wide_spec;
+    TRY(settle_layouts(d, spec, layouts));
+    TRY(widen_start(calls, d, spec, layouts, &wide_spec, &wide));
+    TRY(fill(g, d, &wide_spec, &wide));
+    g->narrow = calloc(1, sizeof *g->narrow);
+    if (!g->narrow)
+        return status_no_memory(sizeof *g->narrow);
+    return widen_finish(calls, d, spec, &wide, layouts, &g->needs, g->narrow);
+}
+
 enum status reference_group_create(device *d, const struct group_spec *spec,
                                    struct group_layouts *layouts, group **out)
 {
     if (!kernels_float.op[spec->op.op].forward)
         return status_fail(STATUS_FAILED, "%s computes nothing, so it cannot be a group",
                            op_get_info(spec->op.op)->name);
-    TRY(settle_layouts(d, spec, layouts));
     group *g = calloc(1, sizeof *g);
     if (!g)
         return status_no_memory(sizeof *g);
-    if (reference_computes_in(spec->precision)) {
-        enum status st =
-            reference_find_kernels(precision_get_info(spec->precision)->activation, &g->kernels);
-        if (st != STATUS_OK) {
-            free(g);
-            return st;
-        }
+    bool narrow = widen_is_narrow(spec->precision) && !d->has_all_types;
+    enum status st = (narrow ? fill_narrow : fill)(g, d, spec, layouts);
+    if (st != STATUS_OK) {
+        reference_group_destroy(g);
+        return st;
     }
-    g->spec = *spec;
-    set_needs(spec, &g->needs);
     *out = g;
     return STATUS_OK;
 }
 
 void reference_group_destroy(group *g)
 {
+    if (g)
+        free(g->narrow);
     free(g);
 }
 
@@ -244,6 +269,16 @@ static enum status fold_output_grad(const group *g, const struct group_args *arg
 
 enum status reference_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                                 const struct step_state *step)
+{
+    if (g->narrow) {
+        TRY(check_args(g, pass, args));
+        return widen_run(g->narrow, g, pass, s, args, step);
+    }
+    return reference_group_run_wide(g, pass, s, args, step);
+}
+
+enum status reference_group_run_wide(group *g, enum pass pass, stream *s,
+                                     const struct group_args *args, const struct step_state *step)
 {
     static const char *const pass_names[PASS_COUNT] = {
         "forward",          "backward",           "backward-data",

@@ -1,4 +1,5 @@
-/* kernels.h: the two compilations of the reference kernels (float, double). */
+/* kernels.h: the kernels of each type: those for float and for double are compiled from one text.
+ */
 #ifndef CLEAVE_BACKEND_REFERENCE_KERNELS_H
 #define CLEAVE_BACKEND_REFERENCE_KERNELS_H
 
@@ -34,6 +35,7 @@ struct kernel_table {
     void (*to_float)(int64_t count, const void *from, float *to);
 };
 
-extern const struct kernel_table kernels_float, kernels_double;
+/* That of bf16 has no ops: they run on kernels_float (widen.h). */
+extern const struct kernel_table kernels_float, kernels_double, kernels_bf16;
 
 #endif

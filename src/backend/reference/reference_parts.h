@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/reference/kernels.h"
+#include "backend/widen.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +20,7 @@ struct layout {
 };
 
 struct device {
+    bool has_all_types;
     /* One per type and shape asked for so far. They are looked up without the lock, which is for
      * adding. */
     struct layout *_Atomic layouts[LAYOUT_BUCKETS];
@@ -42,7 +44,14 @@ void reference_group_get_needs(const group *g, struct group_needs *needs);
 enum status reference_group_run(group *g, enum pass pass, stream *s, const struct group_args *args,
                                 const struct step_state *step) MUST_USE;
 
+/* A pass on tensors as the kernels have them. */
+enum status reference_group_run_wide(group *g, enum pass pass, stream *s,
+                                     const struct group_args *args,
+                                     const struct step_state *step) MUST_USE;
+
 /* ---- device.c ---- */
+
+extern const struct widen_calls reference_widen_calls;
 
 enum status reference_layout_plain(device *d, enum element type, const struct shape *shape,
                                    const layout **out) MUST_USE;
