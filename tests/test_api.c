@@ -243,7 +243,7 @@ static void test_plan_misuse(void **state)
     assert_api_fails(cleave_plan_make(model, "data", 2, &o, &plan), CLEAVE_USAGE, "window is -1");
     assert_api_fails(cleave_plan_make(NULL, "data", 2, NULL, &plan), CLEAVE_USAGE, "model is NULL");
     assert_api_fails(cleave_plan_load(model, "no.json", &plan), CLEAVE_FAILED, "no.json");
-    assert_api_fails(cleave_plan_parse(model, "{", &plan), CLEAVE_USAGE, "the plan:1");
+    assert_api_fails(cleave_plan_parse(model, "{", &plan), CLEAVE_FAILED, "the plan:1");
     assert_api_fails(cleave_plan_check(NULL), CLEAVE_USAGE, "plan is NULL");
     assert_null(cleave_plan_get_info(NULL));
     cleave_plan_destroy(NULL);

@@ -157,7 +157,7 @@ static enum verdict try_sketch(const struct trial *t, const struct sketch *s, ch
     enum verdict verdict = VERDICT_SAME;
     if (st != STATUS_OK) {
         (void)snprintf(why, size, "%s", status_message());
-        verdict = st == STATUS_USAGE ? VERDICT_REFUSED : VERDICT_DIFFERS;
+        verdict = st == STATUS_FAILED ? VERDICT_REFUSED : VERDICT_DIFFERS;
     } else {
         struct team_run serial = make_run(t, s->n_steps), team = make_run(t, s->n_steps);
         if (!runs_agree(t, plan, &serial, &team, why, size))

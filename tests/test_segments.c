@@ -81,7 +81,7 @@ static void test_in_a_file(void **state)
                          "\"stages\":[{\"workers\":[0]}],\"recompute\":%s}",
                          wrong[i]);
         struct plan *read;
-        assert_int_equal(plan_parse(text, (size_t)n, "f", g, &read), STATUS_USAGE);
+        assert_int_equal(plan_parse(text, (size_t)n, "f", g, &read), STATUS_FAILED);
         assert_that(strstr(status_message(), "recompute"), "%s", status_message());
         status_clear();
     }

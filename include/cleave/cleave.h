@@ -262,7 +262,8 @@ CLEAVE_API enum cleave_status cleave_plan_open(const char *path, cleave_plan **o
 CLEAVE_API const cleave_model *cleave_plan_get_model(const cleave_plan *plan);
 
 /* A plan from its file, or from the text of one (docs/plans.md has the format), with every rule
- * checked that a plan must keep for this model. CLEAVE_USAGE names line and layer. */
+ * checked that a plan must keep for this model. CLEAVE_FAILED names line and layer; a sound plan of
+ * another model is CLEAVE_USAGE. */
 CLEAVE_API enum cleave_status cleave_plan_load(const cleave_model *model, const char *path,
                                                cleave_plan **out) CLEAVE_MUST_USE;
 CLEAVE_API enum cleave_status cleave_plan_parse(const cleave_model *model, const char *text,

@@ -79,14 +79,15 @@ enum status checkpoint_subject_metadata(const struct checkpoint_subject *s,
                                         const struct graph *graph, arena *memory,
                                         const char *const **out)
 {
-    const struct shape *images = &graph->nodes[0].op.output;
+    const struct op_case *images = &graph->nodes[0].op;
     const char **pairs, *key;
     char input[80], classes[24];
     json_t *all = checkpoint_subject_json(s), *value;
     enum status st;
     int n = 0;
-    (void)snprintf(input, sizeof input, "[%lld,%lld,%lld]", (long long)images->dim[1],
-                   (long long)images->dim[2], (long long)images->dim[3]);
+    (void)snprintf(input, sizeof input, "[%lld,%lld,%lld]",
+                   (long long)op_extent(images, USE_CHANNEL), (long long)op_extent(images, USE_ROW),
+                   (long long)op_extent(images, USE_COLUMN));
     (void)snprintf(classes, sizeof classes, "%lld", (long long)graph->classes);
     const char *const known[] = {"format", "pt",  "model",   graph->name,
                                  "input",  input, "classes", classes};
