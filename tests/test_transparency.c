@@ -357,6 +357,7 @@ static void test_freezing_is_refused(void **state)
     status_clear();
     assert_int_equal(graph_freeze(g, "*"), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "no weight of lenet5 to learn"));
+    status_clear();
     graph_destroy(g);
 }
 
