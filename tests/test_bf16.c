@@ -255,7 +255,7 @@ static void test_losses_of_resnet(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    struct graph *g = suite_build("resnet18", 8);
+    struct graph *g = suite_build("resnet18", 2);
     for (const struct backend *const *b = backend_list(); *b; b++) {
         int64_t slabs[2][BUFFER_CLASS_COUNT];
         for (int narrow = 0; narrow < 2; narrow++) {
