@@ -231,7 +231,7 @@ static void test_plans(void **state)
     graph_destroy(g);
 }
 
-/* As a network begins for real (He et al.): what is random altogether magnifies every rounding. */
+/* As networks begin (He et al.): wholly random weights magnify every rounding. */
 static float usual_weight(const struct graph_param *param, int number, int64_t element)
 {
     const struct shape *s = &param->spec.shape;
