@@ -83,12 +83,13 @@ grep -qE '^      pipeline bubble [0-9.]+ % of the step$' stdout || fail "the bub
 
 # the record is removed while the run writes there: the run goes on, and says so
 rm -f stdout
-"$CLEAVE" train mlp --data $data --steps 400 --no-eval --run removed --json >stdout 2>stderr &
+"$CLEAVE" train mlp --data $data --steps 1000000 --no-eval --run removed --json >stdout 2>stderr &
 for ((i = 0; i < 300; i++)); do
     [[ -s stdout ]] && break
     sleep 0.1
 done
 rm -r removed
+kill -TERM $!
 wait $! || true # a checkpoint has no place then
 says stderr "the record of this run is lost: removed was removed or renamed while it ran"
 

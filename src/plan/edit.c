@@ -3,6 +3,7 @@
 #include "plan/edit.h"
 
 #include "base/text.h"
+#include "plan/shared.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -97,7 +98,7 @@ static enum status read_back(const json_t *json, const char *name, const struct 
     if (!text)
         return status_no_memory(0);
     (void)snprintf(source, sizeof source, "--set on '%.80s'", name);
-    enum status st = plan_parse(text, strlen(text), source, graph, out);
+    enum status st = plan_parse_request(text, source, graph, out);
     free(text);
     return st;
 }

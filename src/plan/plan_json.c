@@ -395,19 +395,32 @@ static enum status parse(struct parser *p)
     return STATUS_OK;
 }
 
-enum status plan_parse(const char *text, size_t n_bytes, const char *where,
-                       const struct graph *graph, struct plan **out)
+static enum status parse_text(struct json_text *json, const struct graph *graph, struct plan **out)
 {
-    struct json_text json = {.name = where, .what = "plan", .text = text, .n_bytes = n_bytes};
-    TRY(json_open(&json));
-    struct parser p = {.graph = graph, .top = json_top(&json)};
+    TRY(json_open(json));
+    struct parser p = {.graph = graph, .top = json_top(json)};
     enum status st = parse(&p);
     if (st != STATUS_OK)
         plan_destroy(p.plan);
     else
         *out = p.plan;
-    json_close(&json);
+    json_close(json);
     return st;
+}
+
+enum status plan_parse(const char *text, size_t n_bytes, const char *where,
+                       const struct graph *graph, struct plan **out)
+{
+    struct json_text json = {.name = where, .what = "plan", .text = text, .n_bytes = n_bytes};
+    return parse_text(&json, graph, out);
+}
+
+enum status plan_parse_request(const char *text, const char *where, const struct graph *graph,
+                               struct plan **out)
+{
+    struct json_text json = {
+        .name = where, .what = "plan", .text = text, .n_bytes = strlen(text), .typed = true};
+    return parse_text(&json, graph, out);
 }
 
 enum status plan_read(const char *path, const struct graph *graph, struct plan **out)

@@ -29,6 +29,10 @@ enum status plan_check_made_for(struct json_place top, const struct plan_made_fo
 /* One line of a plan's file. */
 enum status plan_print_made_for(FILE *f, const struct plan_made_for *made) MUST_USE;
 
+/* plan_parse of a text that a request has changed: mistakes are STATUS_USAGE. */
+enum status plan_parse_request(const char *text, const char *where, const struct graph *graph,
+                               struct plan **out) MUST_USE;
+
 /* ---- loops ---- */
 
 /* A loop's number by its name, or by a plan's word for its use ("channels", "height", "width": then
