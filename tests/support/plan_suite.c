@@ -83,9 +83,9 @@ const struct suite_plan suite_plans[] = {
     {"segments that are recomputed, with shared statistics", "resnet18",
      "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1,2],\"cut\":{\"n\":3}}],"
      "\"layers\":{\"layer3.0.conv1\":{\"cut\":{\"k\":3}}},\"recompute\":4}"},
-    {"stages of segments", "mobilenetv2",
+    {"stages of segments", "vgg11",
      "{\"cleave_plan\":1,\"workers\":3,\"stages\":[{\"workers\":[0,1],\"cut\":{\"height\":2}},"
-     "{\"workers\":[2]}],\"layers\":{\"layers.7.conv1\":{\"stage\":1}},\"micro_batches\":3,"
+     "{\"workers\":[2]}],\"layers\":{\"features.8\":{\"stage\":1}},\"micro_batches\":3,"
      "\"schedule\":\"1f1b\",\"recompute\":\"auto\"}"},
     {"two nodes of two", "lenet5",
      "{" SUITE_FOUR ",\"default\":{\"cut\":{\"n\":4}},\"sync\":{\"method\":\"hierarchical\","
