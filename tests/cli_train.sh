@@ -196,6 +196,14 @@ f = open(d["tensors"]["file"], "rb")
 m = json.loads(f.read(n))["__metadata__"]
 assert m["model"] == "lenet5" and m["input"] == "[1,28,28]" and m["classes"] == "10" and m["form"] == d["form"]
 PYTHON
+# groups of weights are part of how it learns
+groups=(train lenet5 --data $data --no-eval --run none --quiet --checkpoint groups)
+run 0 "${groups[@]}" --steps 1 --no-decay '*.bias' --lr-factor 'fc*=0.1'
+run 0 "${groups[@]}" --steps 2 --resume
+says stderr "the choice of groups of weights was '0 frozen, 5 without decay, 6 of another rate"
+says stderr "continuing with 'none'"
+run 0 "${groups[@]}" --steps 3 --resume
+grep -q "groups of weights" stderr && fail "groups that are the same are no change"
 # a checkpoint of another run is not taken
 run 2 train lenet5 --data $data --batch 32 --steps 9 --checkpoint run --resume
 says stderr "cleave: error: "

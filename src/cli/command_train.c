@@ -264,6 +264,9 @@ static void print_start(const struct train_options *o, const struct trainer_info
     if (frozen > 0)
         log_info("%lld of the parameters are frozen: they have no gradient, and stay as they are",
                  (long long)frozen);
+    char groups[80];
+    if (strcmp(graph_groups_text(o->forecast.graph, groups, sizeof groups), "none") != 0)
+        log_info("groups of weights: %s", groups);
     log_info("backend %s (%s), %d thread%s, %s", info->backend, info->device, info->threads,
              info->threads == 1 ? "" : "s",
              text_bytes(memory, sizeof memory, (double)info->memory_bytes));

@@ -93,6 +93,9 @@ bool graph_param_learns(const struct graph_param *param);
 /* Of a node's parameters those that learn, a bit each. */
 unsigned graph_node_learns(const struct graph *g, const struct graph_node *node);
 int64_t graph_count_frozen(const struct graph *g); /* elements */
+/* "2 frozen, 5 without decay, 0 of another rate (1a2b3c4d)", in weights, or "none"; the same text
+ * for the same groups alone. 80 bytes suffice; NULL has no groups. */
+const char *graph_groups_text(const struct graph *g, char *text, size_t size);
 
 /* Numbers of one sample of the input. */
 int64_t graph_sample_elements(const struct graph *g);

@@ -3,6 +3,7 @@
 #include "model/graph.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 bool graph_param_learns(const struct graph_param *param)
@@ -96,4 +97,29 @@ enum status graph_skip_decay(struct graph *g, const char *globs)
 enum status graph_scale_rates(struct graph *g, const char *factors)
 {
     return change_all(g, factors, (struct change){.option = "--lr-factor"}, true);
+}
+
+/* ---- in words ---- */
+
+/* The same text for the same groups: the number at the end tells weights apart (FNV-1a). */
+const char *graph_groups_text(const struct graph *g, char *text, size_t size)
+{
+    int n_frozen = 0, n_without_decay = 0, n_rates = 0;
+    uint32_t h = 2166136261u;
+    for (int i = 0; g && i < g->n_params; i++) {
+        const struct param_group *group = &g->params[i].group;
+        const unsigned char *rate = (const unsigned char *)&group->rate_factor;
+        n_frozen += group->frozen;
+        n_without_decay += group->skips_decay;
+        n_rates += group->rate_factor > 0;
+        h = (h ^ (2u * group->frozen + group->skips_decay)) * 16777619u;
+        for (size_t k = 0; k < sizeof group->rate_factor; k++)
+            h = (h ^ rate[k]) * 16777619u;
+    }
+    if (n_frozen + n_without_decay + n_rates == 0)
+        (void)snprintf(text, size, "none");
+    else
+        (void)snprintf(text, size, "%d frozen, %d without decay, %d of another rate (%08x)",
+                       n_frozen, n_without_decay, n_rates, (unsigned)h);
+    return text;
 }

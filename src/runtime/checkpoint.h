@@ -53,6 +53,7 @@ struct checkpoint_state {
     struct update_rule rule; /* learning_rate is the base rate; step is not saved */
     struct schedule schedule;
     int64_t schedule_steps; /* its length; 0: not known, in checkpoints of earlier versions */
+    char groups[80];        /* graph_groups_text; "": not known, likewise */
     /* where it stands */
     int64_t step;     /* steps done */
     int64_t epoch;    /* the epoch it is in, from 0 */

@@ -66,6 +66,7 @@ static const struct field fields[] = {
     FIELD("beta1", REAL, LEARNING, rule.beta1, "beta1"),
     FIELD("beta2", REAL, LEARNING, rule.beta2, "beta2"),
     FIELD("epsilon", REAL, LEARNING, rule.epsilon, "epsilon"),
+    FIELD("groups", TEXT, LEARNING, groups, "the choice of groups of weights"),
     FIELD("warmup_steps", INTEGER, LEARNING, schedule.warmup_steps, "warm-up steps"),
     FIELD("schedule_steps", INTEGER, PLACE, schedule_steps, "steps of the schedule"),
     FIELD("step", INTEGER, PLACE, step, "step"),
@@ -121,7 +122,8 @@ static bool parse_name(const char *text, const char *const *names, int *out)
 /* Not in checkpoints of earlier versions. */
 static bool may_lack(const struct field *f)
 {
-    return f->offset == offsetof(struct checkpoint_state, schedule_steps);
+    return f->offset == offsetof(struct checkpoint_state, schedule_steps) ||
+           f->offset == offsetof(struct checkpoint_state, groups);
 }
 
 /* Larger integers are no counts of this program's: adding to one must not overflow. */
@@ -192,7 +194,8 @@ static enum status compare_field(const char *path, const struct field *f,
     char before[VALUE_BYTES], now[VALUE_BYTES];
     (void)field_text(f, saved, before, sizeof before);
     (void)field_text(f, wanted, now, sizeof now);
-    if (strcmp(before, now) == 0 || f->role == FIELD_PLACE)
+    bool is_known = f->offset != offsetof(struct checkpoint_state, groups) || *saved->groups;
+    if (strcmp(before, now) == 0 || f->role == FIELD_PLACE || !is_known)
         return STATUS_OK;
     if (f->role == FIELD_IDENTITY)
         return status_fail(STATUS_USAGE,

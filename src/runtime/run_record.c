@@ -201,12 +201,13 @@ void run_record_put(run_record *r, const char *name, json_t *value)
 static json_t *rule_json(const struct run_record_about *a)
 {
     const struct trainer_options *o = a->options;
-    char schedule[64];
-    return json_pack("{s:s, s:f, s:f, s:f, s:b, s:s, s:I}", "name", a->optimizer, "learning_rate",
-                     o->rule.learning_rate, "momentum", o->rule.momentum, "weight_decay",
-                     o->rule.weight_decay, "nesterov", o->rule.nesterov, "schedule",
-                     schedule_text(schedule, sizeof schedule, &o->schedule), "warmup_steps",
-                     (json_int_t)o->schedule.warmup_steps);
+    char schedule[64], groups[80];
+    return json_pack(
+        "{s:s, s:f, s:f, s:f, s:s, s:b, s:s, s:I}", "name", a->optimizer, "learning_rate",
+        o->rule.learning_rate, "momentum", o->rule.momentum, "weight_decay", o->rule.weight_decay,
+        "groups", graph_groups_text(o->graph, groups, sizeof groups), "nesterov", o->rule.nesterov,
+        "schedule", schedule_text(schedule, sizeof schedule, &o->schedule), "warmup_steps",
+        (json_int_t)o->schedule.warmup_steps);
 }
 
 static json_t *config_json(const struct run_record_about *a)

@@ -1,4 +1,5 @@
 /* The training loop: trainer_run, run_steps, and then the crew. */
+#include "base/log.h"
 #include "base/numbers.h"
 #include "base/progress.h"
 #include "base/timer.h"
@@ -46,6 +47,9 @@ static enum status stop_and_save(trainer *t)
     const char *asker = asked_by == ASKED_BY_CALLER ? "the caller" : stop_signal_name(asked_by);
     long long step = t->state.step;
     atomic_store(&t->asked, false);
+    if (*t->checkpoint && t->info.root)
+        log_note("%s: it stops, and saves step %lld; a second signal ends it without saving", asker,
+                 step);
     TRY(trainer_save(t));
     if (!*t->checkpoint)
         return status_fail(STATUS_STOPPED,

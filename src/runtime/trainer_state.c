@@ -6,6 +6,7 @@
 #include "runtime/trainer_parts.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- the first state ------------------------------------------------------------------------- */
@@ -52,6 +53,7 @@ static enum status describe_run(trainer *t)
         return status_fail(STATUS_USAGE, "the name of the model or the dataset is too long");
     memcpy(s->model, o->model, strlen(o->model));
     memcpy(s->data, o->data, strlen(o->data));
+    (void)graph_groups_text(t->graphs[CREW_TRAIN], s->groups, sizeof s->groups);
     TRY(describe_subject(t));
     return *t->checkpoint ? checkpoint_check_state(t->checkpoint, s, &t->subject) : STATUS_OK;
 }
@@ -89,6 +91,8 @@ static void tell_schedule(const trainer *t, const struct checkpoint_state *saved
                                saved->schedule_steps);
     double is = schedule_rate(&o->schedule, o->rule.learning_rate, saved->step, i->steps_per_epoch,
                               i->schedule_steps);
+    if (fabs(is - was) < 5e-5 * was)
+        return; /* the same in the digits that would be printed */
     char keep[80] = "";
     if (saved->schedule_steps % i->steps_per_epoch == 0)
         (void)snprintf(keep, sizeof keep, " (--schedule-epochs %lld keeps the former length)",
