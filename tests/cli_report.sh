@@ -50,12 +50,13 @@ run 0 train lenet5 --data $data --batch 64 --epochs 3 --workers 2 --plan owt --r
 
 # not two at once
 mkdir busy
-exec 9<busy
+exec 9>busy/record.lock
 flock 9
-refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run busy
+refused 2 "another run is writing there: another process: name" train mlp --data $data --steps 1 --no-eval --run busy
 refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run busy --resume
 exec 9<&-
-run 0 train mlp --data $data --steps 1 --no-eval --run busy
+run 0 train mlp --data $data --steps 1 --no-eval --run busy # the file alone locks nothing
+[[ ! -e busy/record.lock ]] || fail "the lock stayed"
 
 # without --run: numbered, and light
 run 0 train mlp --data $data --steps 2 --no-eval
@@ -69,7 +70,7 @@ run 0 train mlp --data $data --steps 2 --no-eval --run none
 "$CLEAVE" train mlp --data $data --epochs 5000 --no-eval --quiet >long.txt 2>&1 &
 long=$!
 for _ in {1..200}; do [[ -s runs/mlp-003/events.jsonl ]] && break || sleep 0.05; done
-refused 2 "another run is writing there" train mlp --data $data --steps 1 --no-eval --run runs/mlp-003 --resume
+refused 2 "another run is writing there: process $long on " train mlp --data $data --steps 1 --no-eval --run runs/mlp-003 --resume
 kill -TERM $long
 wait $long || [[ $? -eq 6 ]] || fail "a stopped run"
 rm -r runs/mlp-003

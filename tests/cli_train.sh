@@ -288,11 +288,16 @@ if [[ $(nproc) -gt 1 ]]; then
         run 0 train lenet5 --data $data --steps 60 --no-eval --run none --json --quiet "$@"
         python3 -c 'import json; print(json.loads(open("stdout").readlines()[-1])["seconds"])'
     }
-    one=$(seconds_of --threads 1)
-    two=$(seconds_of --threads 2)
+    for _ in 1 2 3; do # one timing on a loaded host may be anything
+        one=$(seconds_of --threads 1)
+        two=$(seconds_of --threads 2)
+        echo "beside $((2 * $(nproc))) busy programs: $one s with one thread, $two s with two"
+        crowded=0
+        python3 -c "import sys; sys.exit($two > 5 * $one + 0.5)" && break
+        crowded=1
+    done
     kill "${busy[@]}"
     wait "${busy[@]}" 2>/dev/null || true
     trap - EXIT
-    echo "beside $((2 * $(nproc))) busy programs: $one s with one thread, $two s with two"
-    python3 -c "import sys; sys.exit($two > 5 * $one + 0.5)" || fail "two threads spin for each other"
+    [[ $crowded -eq 0 ]] || fail "two threads spin for each other, three times of three"
 fi

@@ -308,15 +308,23 @@ static void test_weights_alone(void **state)
 }
 
 /* In place of the library's: notes when a folder is synchronised, and whether `watched` was in its
- * place by then. */
+ * place by then. With `fails` that fails, and this process can open no more files. */
 static const char *watched;
 static int n_syncs_after;
+static bool fails;
+static struct rlimit open_files;
 
 int fsync(int fd)
 {
     struct stat info;
     if (watched && fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
         n_syncs_after += access(watched, F_OK) == 0;
+    if (fails && n_syncs_after > 0) {
+        const struct rlimit none = {0, open_files.rlim_max};
+        (void)setrlimit(RLIMIT_NOFILE, &none);
+        errno = EIO;
+        return -1;
+    }
     return (int)syscall(SYS_fsync, fd);
 }
 
@@ -332,6 +340,33 @@ static void test_weights_last(void **state)
     assert_ok(checkpoint_save_weights(path, NULL, b.graph, &b.tensors));
     assert_int_equal(n_syncs_after, 1);
     watched = NULL;
+    bench_close(&b);
+}
+
+/* NAME.json is in its place, but cannot be read after the failure: its tensors must stay. */
+static void test_doubt_removes_nothing(void **state)
+{
+    (void)state;
+    char place[PATH_MAX], name[PATH_MAX], json[PATH_MAX];
+    make_place("doubt", place, name);
+    struct bench b;
+    bench_open(&b, 8, UPDATE_SGD);
+    struct checkpoint_state s = bench_state(&b, 4);
+    (void)snprintf(json, sizeof json, "%.*s.json", PATH_MAX - 6, name);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &open_files), 0);
+    watched = json;
+    n_syncs_after = 0;
+    fails = true;
+    enum status st = checkpoint_save(name, &s, NULL, b.graph, &b.tensors);
+    fails = false;
+    watched = NULL;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &open_files), 0);
+    assert_int_equal(st, STATUS_FAILED);
+    status_clear();
+    checkpoint *c;
+    assert_ok(checkpoint_open(name, &c));
+    assert_ok(checkpoint_read(c, b.graph, &b.tensors));
+    checkpoint_close(c);
     bench_close(&b);
 }
 
@@ -715,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_same_step_twice),
         cmocka_unit_test(test_weights_alone),
         cmocka_unit_test(test_weights_last),
+        cmocka_unit_test(test_doubt_removes_nothing),
         cmocka_unit_test(test_differences_are_named),
         cmocka_unit_test(test_missing_checkpoint),
         cmocka_unit_test(test_what_cannot_be_described),

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 /* ---- runs ---- */
 
@@ -426,6 +427,25 @@ static void test_processes_end_together(void **state)
     r = (struct record){0};
     run_processes(o, 3, all, &r);
     assert_all(all, 3, STATUS_FAILED, "the loss is");
+}
+
+/* A closed pipe is no signal: the first one after it, however late, must not end the process while
+ * it saves. */
+static void test_a_signal_after_a_closed_pipe(void **state)
+{
+    (void)state;
+    int how;
+    pid_t child = fork();
+    if (child == 0) {
+        if (stop_install() != STATUS_OK)
+            _exit(1);
+        stop_request(SIGPIPE);
+        (void)kill(getpid(), SIGTERM);
+        (void)usleep(200000);
+        _exit(stop_requested() == SIGPIPE ? 6 : 2);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_that(WIFEXITED(how) && WEXITSTATUS(how) == 6, "it ended with %#x", (unsigned)how);
 }
 
 static void test_processes_stop_together(void **state)
@@ -907,6 +927,7 @@ int main(void)
         ON_CPU(test_servers_count_updates),
         ON_CPU(test_processes_end_together),
         ON_CPU(test_processes_stop_together),
+        cmocka_unit_test(test_a_signal_after_a_closed_pipe),
         ON_CPU(test_trace),
         ON_CPU(test_does_not_fit),
     };

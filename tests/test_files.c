@@ -212,6 +212,35 @@ static void test_lock_goes_with_its_process(void **state)
     (void)close(ends[1]);
 }
 
+/* In place of the library's: the file of a name is another one at each look, if that is asked for.
+ */
+static int n_others;
+static bool is_another;
+
+int lstat(const char *path, struct stat *out)
+{
+    int error = fstatat(AT_FDCWD, path, out, AT_SYMLINK_NOFOLLOW);
+    if (error == 0)
+        out->st_ino += is_another;
+    n_others += is_another;
+    return error;
+}
+
+static void test_a_lock_that_is_never_the_same(void **state)
+{
+    (void)state;
+    char path[PATH_MAX], holder[LOCK_HOLDER_BYTES];
+    lock_file *lock;
+    is_another = true;
+    (void)alarm(20);
+    assert_ok(lock_file_take(test_path(path, "changing.lock"), holder, &lock));
+    assert_non_null(lock);
+    assert_true(n_others > 1);
+    lock_file_release(lock);
+    (void)alarm(0);
+    is_another = false;
+}
+
 /* ---- lines ---- */
 
 static void test_lines(void **state)
@@ -245,11 +274,17 @@ static void test_endless_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replaces_whole), cmocka_unit_test(test_failure_keeps_the_former),
-        cmocka_unit_test(test_links),          cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_places),         cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_one_at_a_time),  cmocka_unit_test(test_lock_goes_with_its_process),
-        cmocka_unit_test(test_lines),          cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_replaces_whole),
+        cmocka_unit_test(test_failure_keeps_the_former),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_lock_goes_with_its_process),
+        cmocka_unit_test(test_a_lock_that_is_never_the_same),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_endless_line),
     };
     return test_run(tests);
 }

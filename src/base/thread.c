@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SLICE_NS = 100000 }; /* the shortest that Linux allows */
@@ -17,6 +18,15 @@ struct sched_request {
     uint32_t priority;
     uint64_t runtime_ns, deadline_ns, period_ns;
 };
+
+void thread_init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(condition, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
 
 /* The thread with the shorter time slice runs first. */
 void thread_be_prompt(void)

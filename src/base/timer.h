@@ -17,6 +17,13 @@ static inline int64_t timer_now_ns(void)
     return timer_read_ns(CLOCK_MONOTONIC);
 }
 
+/* A deadline for pthread_cond_timedwait on a condition of thread_init_condition. */
+static inline struct timespec timer_after(double seconds)
+{
+    int64_t t_ns = timer_now_ns() + (int64_t)(seconds * 1e9);
+    return (struct timespec){t_ns / 1000000000, t_ns % 1000000000};
+}
+
 /* CPU time of this thread so far. */
 static inline int64_t timer_thread_ns(void)
 {

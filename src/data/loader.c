@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/numbers.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "base/timer.h"
 #include "data/augment.h"
 #include "data/source.h"
@@ -346,17 +347,6 @@ static enum status start_readers(loader *l)
     return STATUS_OK;
 }
 
-static void init_sync(loader *l)
-{
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&l->lock, NULL);
-    (void)pthread_cond_init(&l->work, &attributes);
-    (void)pthread_cond_init(&l->ready, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
 enum status loader_create(dataset *d, const struct loader_options *options, loader **out)
 {
     const struct dataset_info *info = dataset_get_info(d);
@@ -372,7 +362,9 @@ enum status loader_create(dataset *d, const struct loader_options *options, load
     l->n_batches = (info->n_samples + (checked.drop_last ? 0 : checked.batch - 1)) / checked.batch;
     l->sample_floats = dataset_sample_floats(info);
     l->chunk = info->in_memory ? MEMORY_CHUNK : 1;
-    init_sync(l);
+    (void)pthread_mutex_init(&l->lock, NULL);
+    thread_init_condition(&l->work);
+    thread_init_condition(&l->ready);
     enum status st = allocate(l);
     if (st == STATUS_OK)
         st = start_readers(l);
@@ -384,12 +376,6 @@ enum status loader_create(dataset *d, const struct loader_options *options, load
 }
 
 /* ---- use ---- */
-
-static struct timespec deadline_after(double seconds)
-{
-    int64_t t_ns = timer_now_ns() + (int64_t)(seconds * 1e9);
-    return (struct timespec){t_ns / 1000000000, t_ns % 1000000000};
-}
 
 int64_t loader_batches(const loader *l)
 {
@@ -418,7 +404,7 @@ static enum status fail_late(loader *l, int64_t batch)
 /* Waits, under lock, until no reader is in the middle of a chunk; false if that took too long. */
 static bool wait_idle(loader *l, double seconds)
 {
-    struct timespec deadline = deadline_after(seconds);
+    struct timespec deadline = timer_after(seconds);
     int error = 0;
     while (l->n_busy > 0 && error == 0)
         error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);
@@ -453,7 +439,7 @@ enum status loader_start(loader *l, int64_t epoch, int64_t first_batch)
 
 static enum status wait_for_slot(loader *l, const struct slot *s)
 {
-    struct timespec deadline = deadline_after(l->options.timeout_s);
+    struct timespec deadline = timer_after(l->options.timeout_s);
     int error = 0;
     while (!slot_ready(s, l->handed) && error == 0)
         error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);
@@ -524,7 +510,7 @@ void loader_destroy(loader *l)
     atomic_store(&l->cancel, true);
     (void)pthread_cond_broadcast(&l->work);
     double seconds = l->options.timeout_s < DESTROY_S ? l->options.timeout_s : DESTROY_S;
-    struct timespec deadline = deadline_after(seconds);
+    struct timespec deadline = timer_after(seconds);
     int error = 0;
     while (l->n_alive > 0 && error == 0)
         error = pthread_cond_timedwait(&l->ready, &l->lock, &deadline);

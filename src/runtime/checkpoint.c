@@ -276,18 +276,24 @@ static enum status put_record(const struct places *p, const struct checkpoint_re
     return st;
 }
 
-/* After a failure that is recorded already: whether NAME.json names the new tensor file, because
- * only the last synchronisation failed. */
-static bool is_committed(const struct places *p)
+/* After a failure that is recorded already: whether NAME.json surely does not name the new tensor
+ * file. It may name it, because only the last synchronisation failed, and not be readable now. */
+static bool is_surely_unnamed(const struct places *p)
 {
     struct checkpoint_record record;
     struct status_error cause;
+    struct stat info;
     status_take(STATUS_FAILED, &cause);
-    bool named = read_record(p->json, &record) == STATUS_OK &&
-                 strcmp(record.tensors_file, p->tensors_file) == 0;
+    bool unnamed;
+    if (read_record(p->json, &record) == STATUS_OK)
+        unnamed = strcmp(record.tensors_file, p->tensors_file) != 0;
+    else if (lstat(p->json, &info) == 0)
+        unnamed = S_ISDIR(info.st_mode); /* no file can take its place */
+    else
+        unnamed = errno == ENOENT;
     status_clear();
     (void)!status_give(&cause);
-    return named;
+    return unnamed;
 }
 
 enum status checkpoint_save(const char *name, const struct checkpoint_state *state,
@@ -303,7 +309,7 @@ enum status checkpoint_save(const char *name, const struct checkpoint_state *sta
     enum status st = put_record(&p, &record, subject);
     if (st == STATUS_OK)
         remove_former(&p);
-    else if (!is_committed(&p)) /* NAME.json may or may not last: both tensor files must stay */
+    else if (is_surely_unnamed(&p)) /* else NAME.json may or may not last: both files must stay */
         (void)unlink(p.tensors);
     return st;
 }

@@ -2,16 +2,14 @@
  * that waits for others finds out by itself that its time is up; one that hangs inside a library
  * cannot. */
 #include "base/numbers.h"
+#include "base/thread.h"
 #include "base/timer.h"
 #include "runtime/crew_parts.h"
 
-#include <errno.h>
 #include <math.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const double longest_look_s = 1;
 
@@ -24,22 +22,29 @@ struct crew_watch {
     crew *crew;
     double look_s; /* between two looks */
     pthread_t thread;
-    sem_t end;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ends; /* under lock */
     struct watched workers[];
 };
 
 /* Until the next look; false: the crew ends. */
 static bool sleep_until_look(struct crew_watch *w)
 {
-    struct timespec until;
-    int64_t ns = (int64_t)(w->look_s * 1e9);
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)((until.tv_nsec + ns) / 1000000000);
-    until.tv_nsec = (until.tv_nsec + ns) % 1000000000;
-    while (sem_timedwait(&w->end, &until) != 0)
-        if (errno == ETIMEDOUT)
-            return true;
-    return false;
+    struct timespec until = timer_after(w->look_s);
+    int error = 0;
+    (void)pthread_mutex_lock(&w->lock);
+    while (!w->ends && error == 0)
+        error = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+    bool goes_on = !w->ends;
+    (void)pthread_mutex_unlock(&w->lock);
+    return goes_on;
+}
+
+static void end_sync(struct crew_watch *w)
+{
+    (void)pthread_cond_destroy(&w->changed);
+    (void)pthread_mutex_destroy(&w->lock);
 }
 
 static void report(const crew *c, struct crew_worker *worker)
@@ -91,13 +96,14 @@ enum status crew_start_watch(crew *c)
         return status_no_memory(n_bytes);
     w->crew = c;
     w->look_s = fmin(longest_look_s, c->options.timeout_s / 4);
-    (void)sem_init(&w->end, 0, 0);
+    (void)pthread_mutex_init(&w->lock, NULL);
+    thread_init_condition(&w->changed);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&w->thread, NULL, watch, w);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
-        (void)sem_destroy(&w->end);
+        end_sync(w);
         free(w);
         return status_fail(STATUS_FAILED, "cannot start a thread: %s", strerror(error));
     }
@@ -110,9 +116,12 @@ void crew_end_watch(crew *c)
     struct crew_watch *w = c->watch;
     if (!w)
         return;
-    (void)sem_post(&w->end);
+    (void)pthread_mutex_lock(&w->lock);
+    w->ends = true;
+    (void)pthread_cond_signal(&w->changed);
+    (void)pthread_mutex_unlock(&w->lock);
     (void)pthread_join(w->thread, NULL);
-    (void)sem_destroy(&w->end);
+    end_sync(w);
     free(w);
     c->watch = NULL;
 }

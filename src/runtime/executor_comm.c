@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { SPIN_NS = 20000 };
 static const double PAUSE_S = 0.05;         /* the longest sleep without a look around */
@@ -280,7 +279,7 @@ enum status executor_comm_create(executor *e)
     for (int i = 0; i < e->n_programs; i++)
         most = int_max(most, e->programs[i].n_comm);
     (void)pthread_mutex_init(&e->lock, NULL);
-    (void)pthread_cond_init(&e->changed, NULL);
+    thread_init_condition(&e->changed);
     if (most == 0 || e->measures)
         return STATUS_OK;
     if (!e->comm)
@@ -335,13 +334,7 @@ enum status executor_comm_start(executor *e, const struct bound_program *b)
 /* Sleeps a moment on `changed`; the lock is held. */
 static void sleep_a_moment(executor *e)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 50 * 1000 * 1000;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
+    struct timespec until = timer_after(0.05);
     (void)pthread_cond_timedwait(&e->changed, &e->lock, &until);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/run_record.h"
 
+#include "base/lock_file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/whole_file.h"
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -25,7 +25,8 @@ struct run_record {
     const char *directory; /* NULL: not there yet, or nothing is recorded */
     bool writes;           /* the root, until something could not be written */
     bool made;             /* by this run_record */
-    int lock;              /* the directory, while its run writes into it; -1: none */
+    int folder;            /* the directory as it was when it was locked; -1: none */
+    lock_file *lock;       /* on it, while its run writes into it */
     FILE *events;
     char trace[PATH_BYTES];
 };
@@ -34,22 +35,26 @@ struct run_record {
 
 static void unlock(run_record *r)
 {
-    if (r->lock >= 0)
-        (void)close(r->lock);
-    r->lock = -1;
+    lock_file_release(r->lock);
+    r->lock = NULL;
+    if (r->folder >= 0)
+        (void)close(r->folder);
+    r->folder = -1;
 }
 
-/* It goes with the process, however that ends. File systems without locks have none. */
+/* Where no lock can be made nothing else can be written either; that is said then. */
 static enum status lock_directory(run_record *r)
 {
-    r->lock = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (r->lock < 0 || flock(r->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return STATUS_OK;
-    unlock(r);
-    return status_fail(STATUS_USAGE,
-                       "--run %s: another run is writing there: name another directory, or wait "
-                       "for its end",
-                       r->directory);
+    char holder[LOCK_HOLDER_BYTES];
+    if (lock_file_take(run_record_path(r, "record.lock"), holder, &r->lock) != STATUS_OK)
+        status_clear();
+    else if (!r->lock)
+        return status_fail(STATUS_USAGE,
+                           "--run %s: another run is writing there: %s: name another directory, or "
+                           "wait for its end",
+                           r->directory, holder);
+    r->folder = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return STATUS_OK;
 }
 
 static enum status number_directory(run_record *r, const char *model)
@@ -93,7 +98,7 @@ enum status run_record_create(const struct run_record_options *options, run_reco
     TRY(arena_create(&memory));
     enum status st;
     TRY_GOTO(st, arena_alloc(memory, sizeof *r, &r), failed);
-    *r = (struct run_record){.memory = memory, .options = *options, .lock = -1};
+    *r = (struct run_record){.memory = memory, .options = *options, .folder = -1};
     if (options->directory)
         TRY_GOTO(st, take_directory(r), failed);
     *out = r;
@@ -121,16 +126,16 @@ void run_record_destroy(run_record *r)
         return;
     if (r->events && fclose(r->events) != 0 && r->writes)
         warn_events(r);
+    unlock(r); /* which removes the lock */
     if (r->made && !r->writes)
         (void)rmdir(r->directory); /* succeeds where nothing is in it */
-    unlock(r);
     arena_destroy(r->memory);
 }
 
 bool run_record_is_lost(const run_record *r)
 {
     struct stat mine, there;
-    return r->writes && r->lock >= 0 && fstat(r->lock, &mine) == 0 &&
+    return r->writes && r->folder >= 0 && fstat(r->folder, &mine) == 0 &&
            (stat(r->directory, &there) != 0 || there.st_dev != mine.st_dev ||
             there.st_ino != mine.st_ino);
 }

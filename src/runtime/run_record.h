@@ -9,6 +9,7 @@
  *     trace.json             when each instruction of the last steps ran
  *     prediction.json        the prediction; predicted-trace.json: its instructions
  *     checkpoint.json, ...   the last checkpoint
+ *     record.lock            while its run writes there
  *
  *     run_record *r;
  *     TRY(run_record_create(&options, &r));          // before the trainer, which needs the paths
@@ -36,7 +37,8 @@ struct run_record_options {
     bool root;  /* of several processes it alone writes; the records of the others do nothing */
     bool again; /* the run goes on with --resume: the directory may hold its run_record */
 };
-/* STATUS_USAGE where the directory holds the record of another run, or one is writing there. */
+/* STATUS_USAGE where the directory holds the record of another run, or one is writing there, which
+ * is named. */
 enum status run_record_create(const struct run_record_options *options, run_record **out) MUST_USE;
 void run_record_destroy(run_record *r); /* NULL is fine; removes a directory in which nothing is */
 

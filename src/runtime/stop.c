@@ -19,7 +19,7 @@ enum { N_SIGNALS = sizeof signals / sizeof *signals };
 static atomic_int requested;
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "needed in a signal handler");
 
-static int64_t requested_ns; /* when the first came; of the handler */
+static int64_t signalled_ns; /* when the first signal came, 0: none did; of the handler */
 static bool guarded;
 
 /* The thread that takes the signals. No thread that computes may: matrix products of oneDNN up to
@@ -44,10 +44,10 @@ static void end_at_once(int signal_number)
 static void remember(int signal_number)
 {
     int64_t now_ns = timer_now_ns();
-    if (atomic_load(&requested) == 0) {
-        requested_ns = now_ns;
-        atomic_store(&requested, signal_number);
-    } else if (!guarded && now_ns - requested_ns > STOP_SAME_REQUEST_NS) {
+    if (signalled_ns == 0) { /* though a closed pipe may have asked before: that was no signal */
+        signalled_ns = now_ns;
+        stop_request(signal_number);
+    } else if (!guarded && now_ns - signalled_ns > STOP_SAME_REQUEST_NS) {
         end_at_once(signal_number);
     }
 }
@@ -152,5 +152,6 @@ void stop_remove(void)
         listener.process = 0;
     }
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    signalled_ns = 0;
     atomic_store(&requested, 0);
 }

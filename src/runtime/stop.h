@@ -34,7 +34,8 @@ enum status stop_install_guarded(void) MUST_USE;
 int stop_requested(void);
 
 /* Asks as that signal would; the first request stays. For SIGPIPE, which the program ignores: a
- * write that fails with EPIPE says that nobody wants the results any more. */
+ * write that fails with EPIPE says that nobody wants the results any more. The signal that comes
+ * next is a first one, and lets the run save. */
 void stop_request(int signal_number);
 
 /* "SIGTERM", "SIGINT", "SIGPIPE (...)" or "signal 10". */

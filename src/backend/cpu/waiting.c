@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <omp.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -29,6 +30,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,24 +66,106 @@ static void *hold_brake(void *unused)
     return NULL;
 }
 
+/* What a small file in /proc or /sys says; "" if there is none. */
+static const char *read_small(const char *path, char *text, size_t size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file >= 0 ? read(file, text, size - 1) : 0;
+    if (file >= 0)
+        (void)close(file);
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
+/* The number in a file of a folder; -1: there is none, or it is "max". */
+static long read_number(const char *folder, const char *name)
+{
+    char path[PATH_MAX + 16], text[32], *end;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    long n = strtol(read_small(path, text, sizeof text), &end, 10);
+    return end == text ? -1 : n;
+}
+
+/* Each group of a process and of its parents may have a limit, down to that of the mount, which
+ * inside a container is the container's. */
+static bool groups_have_room(const char *mount, const char *below, int n_threads)
+{
+    char folder[PATH_MAX];
+    size_t root = strlen(mount);
+    if (snprintf(folder, sizeof folder, "%s%s", mount, below) >= (int)sizeof folder)
+        return false;
+    for (;;) {
+        long most = read_number(folder, "pids.max");
+        if (most >= 0 && read_number(folder, "pids.current") + n_threads > most)
+            return false;
+        char *end = strrchr(folder, '/');
+        if (end < folder + root)
+            return true;
+        *end = '\0';
+    }
+}
+
+/* Lines "0::/GROUP" of version 2, "8:pids:/GROUP" of version 1. */
+static bool cgroup_has_room(int n_threads)
+{
+    char text[4096], *rest = NULL;
+    (void)read_small("/proc/self/cgroup", text, sizeof text);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *names = strchr(line, ':'), *below = names ? strchr(names + 1, ':') : NULL;
+        if (!below)
+            continue;
+        *below++ = '\0';
+        bool is_2 = names[1] == '\0', counts = is_2 || strcmp(names + 1, "pids") == 0;
+        if (counts &&
+            !groups_have_room(is_2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/pids", below, n_threads))
+            return false;
+    }
+    return true;
+}
+
+/* The limit counts the threads of a user, of which there are no more than threads on the host: the
+ * fourth word of /proc/loadavg, "1/345". */
+static bool user_has_room(int n_threads)
+{
+    struct rlimit most;
+    char text[128];
+    if (getrlimit(RLIMIT_NPROC, &most) != 0 || most.rlim_cur == RLIM_INFINITY)
+        return true;
+    const char *there = strchr(read_small("/proc/loadavg", text, sizeof text), '/');
+    return there && (rlim_t)strtol(there + 1, NULL, 10) + (rlim_t)n_threads <= most.rlim_cur;
+}
+
 /* OpenMP ends the process if it cannot start a thread, so none is asked for where memory for stacks
- * may be short. */
-static bool may_start_threads(void)
+ * or the number of threads may be short. Others start threads meanwhile, too. */
+static bool may_start_threads(int n)
 {
     struct rlimit space;
-    return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur == RLIM_INFINITY;
+    int n_all = 4 * n + 16;
+    return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur == RLIM_INFINITY &&
+           user_has_room(n_all) && cgroup_has_room(n_all);
+}
+
+/* The library lets waiting threads sleep once it has more than the cores that this process may use
+ * when the library is loaded; workers that are bound to some of them later do not matter to it. */
+static int n_cores;
+
+__attribute__((constructor)) static void count_cores(void)
+{
+    n_cores = omp_get_num_procs();
 }
 
 static void put_brake_on(const device *d, int64_t now_ns)
 {
     sigset_t all, before;
-    if (!may_start_threads())
-        return;
     bool again = brake.hold_ns > 0 && now_ns - brake.off_ns < same_crowd_ns;
+    /* The library knows of the d->threads that have just computed. */
+    brake.n_threads = int_max(n_cores - d->threads, 0) + 2;
+    if (!may_start_threads(brake.n_threads)) {
+        brake.until_ns = now_ns + longest_hold_ns; /* when it is asked again */
+        return;
+    }
     brake.hold_ns = again ? int64_min(2 * brake.hold_ns, longest_hold_ns) : shortest_hold_ns;
     brake.until_ns = now_ns + brake.hold_ns;
-    /* The library knows of the d->threads that have just computed. */
-    brake.n_threads = int_max((int)sysconf(_SC_NPROCESSORS_ONLN) - d->threads, 0) + 2;
     (void)sem_init(&brake.release, 0, 0);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -166,7 +250,7 @@ void waiting_look(device *d)
         return; /* another device sees to it */
     if (brake.is_on && now_ns > brake.until_ns)
         take_brake_off(now_ns);
-    else if (!brake.is_on && share > crowded_share)
+    else if (!brake.is_on && share > crowded_share && now_ns > brake.until_ns)
         put_brake_on(d, now_ns);
     (void)pthread_mutex_unlock(&brake.lock);
 }
