@@ -86,7 +86,8 @@ struct dataset_replaced {
 /* The same; but where the sample cannot be read, the next one that can (index + 1 and on, behind
  * the last one the first) stands in its place, with its own label: a function of the files alone.
  * *replaced is set, and *out says by what. Fails with the error of the sample asked for if none of
- * the next `most_tries` can be read, or if memory ran out. */
+ * the next `most_tries` can be read. Only content can be replaced (status_fail_content): where the
+ * system does not hand a file out, or memory ran out, the call fails at once. */
 enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, float *pixels,
                                  int32_t *label, struct dataset_replaced *out,
                                  bool *replaced) MUST_USE;

@@ -92,7 +92,7 @@ enum status image_decode_png(const uint8_t *bytes, size_t n_bytes, const char *n
     }
     if (setjmp(png_jmpbuf(s.png))) {
         png_destroy_read_struct(&s.png, &s.info, NULL);
-        return status_fail(STATUS_FAILED, "%s: corrupt PNG: %s", name, s.message);
+        return status_fail_content("%s: corrupt PNG: %s", name, s.message);
     }
     enum status st = decode(&s, out);
     png_destroy_read_struct(&s.png, &s.info, NULL);

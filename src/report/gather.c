@@ -20,8 +20,7 @@ enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYT
 
 enum status report_fail_json(const char *path, int line, const json_error_t *error)
 {
-    return status_fail(STATUS_FAILED, "%s:%d:%d: %s", path, line, error->column,
-                       json_error_reason(error));
+    return status_fail_content("%s:%d:%d: %s", path, line, error->column, json_error_reason(error));
 }
 
 enum status report_load_json(const char *path, json_t **out)
@@ -287,7 +286,7 @@ static enum status add_file(const struct report_request *r, json_t *page, const 
 /* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
 static enum status leave_out(enum status st)
 {
-    if (st != STATUS_FAILED || status_is_no_memory())
+    if (st == STATUS_OK || !status_is_of_content())
         return st;
     log_warn("%s; the report goes without this file", status_message());
     status_clear();

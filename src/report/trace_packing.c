@@ -87,7 +87,7 @@ static enum status number_name(struct trace *t, const char *text, int *out)
     *out = known ? (int)json_integer_value(known) : (int)json_array_size(t->names);
     if (!known && (json_array_append_new(t->names, json_string(name)) != 0 ||
                    json_object_set_new(t->numbers, name, json_integer(*out)) != 0))
-        return status_fail(STATUS_FAILED, "%s: an instruction's name is no text", t->path);
+        return status_fail_content("%s: an instruction's name is no text", t->path);
     return STATUS_OK;
 }
 
@@ -109,8 +109,8 @@ static enum status take_event(struct trace *t, const json_t *event)
         return STATUS_OK;
     if (process < 0 || worker >= t->n_workers || !json_is_number(begin) ||
         !json_is_number(duration))
-        return status_fail(STATUS_FAILED, "%s: a slice of worker %lld, of %d, or without times",
-                           t->path, (long long)worker, t->n_workers);
+        return status_fail_content("%s: a slice of worker %lld, of %d, or without times", t->path,
+                                   (long long)worker, t->n_workers);
     TRY(array_reserve(NULL, &t->slices, t->n + 1, &t->capacity, sizeof *t->slices));
     struct slice *s = &t->slices[t->n++];
     *s = (struct slice){.begin_us = json_number_value(begin),
@@ -136,9 +136,8 @@ static enum status read_head(struct trace *t, char *line)
     json_decref(root);
     json_int_t workers = integer_of(t->head, "workers");
     if (workers < 1 || workers > MOST_WORKERS)
-        return status_fail(STATUS_FAILED,
-                           "%s: is no trace that 'cleave train --trace' or 'predict --trace' wrote",
-                           t->path);
+        return status_fail_content(
+            "%s: is no trace that 'cleave train --trace' or 'predict --trace' wrote", t->path);
     t->n_workers = (int)workers;
     t->merged = strcmp(text_of(t->head, "kind"), "predicted and measured") == 0;
     return STATUS_OK;
@@ -186,7 +185,7 @@ static enum status read_trace(struct trace *t)
     }
     log_progress_end();
     if (st == STATUS_OK && !t->head)
-        st = status_fail(STATUS_FAILED, "%s: is empty", t->path);
+        st = status_fail_content("%s: is empty", t->path);
     free(line.text);
     (void)fclose(f);
     return st;
