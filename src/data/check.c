@@ -65,8 +65,10 @@ static enum status keep_corrupt(struct checking *c, int64_t index)
     if (!why)
         return status_no_memory(1);
     (void)pthread_mutex_lock(&c->lock);
-    enum status st =
-        array_reserve(NULL, &out->corrupt, (int)out->n_corrupt + 1, &c->room, sizeof *out->corrupt);
+    enum status st = out->n_corrupt < INT_MAX
+                         ? array_reserve(NULL, &out->corrupt, (int)out->n_corrupt + 1, &c->room,
+                                         sizeof *out->corrupt)
+                         : status_fail(STATUS_FAILED, "more than %d samples are corrupt", INT_MAX);
     if (st == STATUS_OK)
         out->corrupt[out->n_corrupt++] = (struct data_check_sample){c->split, index, why};
     else
