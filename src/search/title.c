@@ -58,14 +58,6 @@ static void add_kind(char title[CANDIDATE_TITLE_BYTES], const struct candidate *
     }
 }
 
-static bool recomputes(const struct plan *p)
-{
-    for (int i = 1; i < p->n_layers; i++)
-        if (p->layers[i].recompute)
-            return true;
-    return false;
-}
-
 /* Data parallelism in proportion to the speed of the devices. */
 static bool is_uneven(const struct candidate *c)
 {
@@ -95,7 +87,7 @@ const char *candidate_title(const struct candidate *c, int n_workers,
         ADD(title, ", sums by node");
     if (p->micro_batches > 1)
         ADD(title, ", %d micro-batches", p->micro_batches);
-    if (recomputes(p))
+    if (plan_recomputes(p))
         ADD(title, ", recompute");
     return title;
 }
