@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,11 +178,9 @@ static bool file_in(char path[PATH_BYTES], const char *directory, const char *na
 /* Weights have no times, but the run that they are of has. */
 static enum status refuse_weights(const char *path, const char *what)
 {
-    char directory[PATH_BYTES], config[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX], config[PATH_BYTES];
     off_t n_bytes;
-    (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1,
-                   slash ? path : ".");
+    folder_of(path, directory);
     if (file_in(config, directory, REPORT_CONFIG, &n_bytes))
         return status_fail(STATUS_USAGE,
                            "%s: %s, which no report shows; 'cleave report %s' shows its run", path,
