@@ -36,7 +36,6 @@ enum precision {
 };
 
 struct precision_info {
-    const char *name;
     enum arithmetic products;
     enum element activation; /* and its gradient */
     enum element weight;     /* of products: convolutions and linear layers */
