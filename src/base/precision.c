@@ -9,14 +9,14 @@ const char *const arithmetic_names[ARITHMETIC_COUNT + 1] = {
 };
 
 /* All of one type. */
-#define OF(TYPE)                                                                                 \
-    .activation = (TYPE), .weight = (TYPE), .master = (TYPE), .gradient = (TYPE), .sum = (TYPE), \
+#define OF(TYPE)                                                                  \
+    .activation = (TYPE), .weight = (TYPE), .master = (TYPE), .gradient = (TYPE), \
     .statistic = (TYPE)
 
 /* Tensors of the step in a narrow type, all that is summed over steps or samples in F32. */
 #define MIXED(TYPE)                                                                         \
     .activation = (TYPE), .weight = (TYPE), .master = ELEMENT_F32, .gradient = ELEMENT_F32, \
-    .sum = ELEMENT_F32, .statistic = ELEMENT_F32
+    .statistic = ELEMENT_F32
 
 static const struct precision_info policies[] = {
     [PRECISION_FLOAT] = {.products = ARITHMETIC_F32, OF(ELEMENT_F32)},
