@@ -52,7 +52,7 @@ static void add_kind(char title[CANDIDATE_TITLE_BYTES], const struct candidate *
         ADD(title, "%s", schedules[c->plan->schedule]);
         add_stages(title, c->plan);
     } else if (c->family == FAMILY_HYBRID) {
-        ADD(title, "%.*s", (int)(strcspn(c->name, " ") + 1 + strcspn(c->name + 7, " ")), c->name);
+        ADD(title, "%s %dx%d", families[c->family], c->mesh[0], c->mesh[1]);
     } else {
         ADD(title, "%s", families[c->family]);
     }
