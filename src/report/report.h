@@ -69,7 +69,7 @@ enum status report_check_build(void) MUST_USE;
 json_t *report_network(const struct graph *graph);
 
 /* Adds to the array the timelines of a trace, one for predicted and one for measured times, packed
- * (trace_packing.c). STATUS_USAGE with the line where it is broken. */
+ * (trace_packing.c). STATUS_FAILED with the line where it is broken. */
 enum status report_read_trace(const char *path, json_t *timelines) MUST_USE;
 
 /* ---- the directory of a run ---- */
