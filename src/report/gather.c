@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYTES = 64 };
 
@@ -395,16 +394,13 @@ static enum status use_all_chosen(const struct report_request *r, json_t *page)
 
 static enum status add_forecast(const struct report_request *r, json_t *subject, const char *path)
 {
-    char trace[REPORT_PATH_BYTES] = "";
-    json_t *prediction = NULL;
-    enum status st = r->forecast(path, r->user, &prediction, trace);
-    if (st == STATUS_OK)
-        st = report_read_trace(trace, json_object_get(subject, "timelines"));
-    if (trace[0])
-        (void)unlink(trace);
-    if (st == STATUS_OK)
-        return set(subject, "prediction", prediction);
-    json_decref(prediction);
+    json_t *prediction = NULL, *timeline = NULL;
+    if (r->forecast(path, r->user, &prediction, &timeline) == STATUS_OK) {
+        bool added = !timeline ||
+                     json_array_append_new(json_object_get(subject, "timelines"), timeline) == 0;
+        TRY(set(subject, "prediction", prediction));
+        return added ? STATUS_OK : status_no_memory(0);
+    }
     log_warn("%s: its costs are not in the report: %s", path, status_message());
     status_clear();
     return STATUS_OK;

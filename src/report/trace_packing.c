@@ -167,15 +167,12 @@ static void show_progress(const struct trace *t, FILE *f, off_t n_bytes, int num
         progress_show(&progress, (double)ftello(f) / (double)n_bytes, "reading %s", t->path);
 }
 
-static enum status read_trace(struct trace *t)
+static enum status read_trace(struct trace *t, FILE *f)
 {
     struct stat about = {0};
     struct text_line line = {.file = t->path};
     enum status st;
-    FILE *f = fopen(t->path, "r");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot read: %s", t->path, strerror(errno));
-    (void)fstat(fileno(f), &about);
+    (void)fstat(fileno(f), &about); /* memory has no number: then nothing is known */
     while ((st = text_next_line(f, &line)) == STATUS_OK && line.length > 0) {
         int number = (int)line.number;
         st = number == 1 ? read_head(t, line.text) : read_line(t, line.text, number);
@@ -187,7 +184,6 @@ static enum status read_trace(struct trace *t)
     if (st == STATUS_OK && !t->head)
         st = status_fail_content("%s: is empty", t->path);
     free(line.text);
-    (void)fclose(f);
     return st;
 }
 
@@ -404,11 +400,11 @@ static enum status pack_part(const struct trace *t, bool measured, json_t *timel
     return st;
 }
 
-enum status report_read_trace(const char *path, json_t *timelines)
+enum status report_pack_trace(FILE *f, const char *name, json_t *timelines)
 {
-    struct trace t = {.path = path, .names = json_array(), .numbers = json_object()};
+    struct trace t = {.path = name, .names = json_array(), .numbers = json_object()};
     enum status st;
-    TRY_GOTO(st, read_trace(&t), out);
+    TRY_GOTO(st, read_trace(&t, f), out);
     TRY_GOTO(st, pack_part(&t, false, timelines), out);
     TRY_GOTO(st, pack_part(&t, true, timelines), out);
 out:
@@ -416,5 +412,15 @@ out:
     json_decref(t.numbers);
     json_decref(t.names);
     json_decref(t.head);
+    return st;
+}
+
+enum status report_read_trace(const char *path, json_t *timelines)
+{
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
+    enum status st = report_pack_trace(f, path, timelines);
+    (void)fclose(f);
     return st;
 }
