@@ -34,6 +34,7 @@ holds 'd["best"] in [c["name"] for c in d["candidates"] if c["fits"]] and d["com
 holds '[c for c in d["candidates"] if c["name"] == "data"][0]["clocked"]'
 holds '{c["family"] for c in d["candidates"]} >= {"serial", "data", "owt", "hybrid", "model", "spatial", "server", "layers", "pipeline"}'
 holds 'len({c["name"] for c in d["candidates"]}) == len(d["candidates"])'
+holds 'all(" ".join(c["name"].split()[:2]) in c["title"] for c in d["candidates"] if c["family"] == "hybrid")'
 holds 'all(abs(c["images_per_s"] * c["step_s"] / 128 - 1) < 1e-6 for c in d["candidates"])'
 holds 'sum(l["layers"] for l in d["layers"]) > 15 and all(l["cut"] for l in d["layers"])'
 holds '[c for c in d["candidates"] if c["name"] == d["best"]][0]["step_s"] <= 1.05 * [c for c in d["candidates"] if c["name"] == "data"][0]["step_s"]'

@@ -96,8 +96,8 @@ run 0 train mlp --data $data --steps 2 --no-eval --run spoilt
 says stderr "spoilt/trace.json: cannot write: Is a directory; this run has no trace"
 grep -q '"event":"done"' spoilt/events.jsonl || fail "a record without a trace has no end"
 
-# what --plan auto chose from is kept
-run 0 train mlp --data $data --batch 64 --steps 2 --no-eval --plan auto --workers 1 --run chosen
+# what --plan auto chose from is kept, wherever temporary files go
+TMPDIR=$PWD/nowhere run 0 train mlp --data $data --batch 64 --steps 2 --no-eval --plan auto --workers 1 --run chosen
 python3 - <<'PYTHON' || fail "search.json"
 import json
 d = json.load(open("chosen/search.json"))

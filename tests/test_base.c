@@ -55,6 +55,29 @@ static void test_first_error_wins(void **state)
     status_clear();
 }
 
+static void test_content_is_told_from_the_system(void **state)
+{
+    (void)state;
+    struct status_error error;
+    status_clear();
+    assert_false(status_is_of_content());
+    assert_int_equal(status_fail_content("row %d", 3), STATUS_FAILED);
+    assert_true(status_is_of_content());
+    assert_int_equal(status_no_memory(7), STATUS_FAILED); /* the first one counts */
+    assert_true(status_is_of_content());
+    status_take(STATUS_FAILED, &error);
+    assert_false(status_is_of_content());
+    assert_int_equal(status_no_memory(7), STATUS_FAILED);
+    assert_int_equal(status_fail_content("row 4"), STATUS_FAILED);
+    assert_int_equal(status_give(&error), STATUS_FAILED);
+    assert_false(status_is_of_content());
+    status_clear();
+    assert_int_equal(status_give(&error), STATUS_FAILED);
+    assert_true(status_is_of_content());
+    assert_string_equal(status_message(), "row 3");
+    status_clear();
+}
+
 static void test_trace_names_each_level(void **state)
 {
     (void)state;
@@ -709,6 +732,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_error_wins),
+        cmocka_unit_test(test_content_is_told_from_the_system),
         cmocka_unit_test(test_trace_names_each_level),
         cmocka_unit_test(test_long_trace_and_message_are_cut),
         cmocka_unit_test(test_error_moves_between_threads),

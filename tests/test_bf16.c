@@ -182,6 +182,11 @@ static void test_masters(void **state)
             }
         }
         assert_true(wide[0] > 1);
+        struct update_args other = args;
+        other.rounded_type = ELEMENT_F16;
+        assert_fails((*b)->update(d.stream, &rule, &other), STATUS_FAILED,
+                     "does not round weights");
+        assert_near((double)master[0], 1 + 8e-3, 1e-5);
         opdevice_close(&d);
     }
 }

@@ -280,6 +280,8 @@ static void test_mistakes_are_refused(void **state)
     assert_fails(t->start_reduce(ends[0], &r, x, NULL, &op), STATUS_USAGE, "ascending");
     r = (struct comm_reduction){.n_members = 1, .members = other, .count = 4};
     assert_fails(t->start_reduce(ends[0], &r, x, NULL, &op), STATUS_USAGE, "worker 0 is not");
+    r = (struct comm_reduction){.type = ELEMENT_BF16, .n_members = 2, .members = both, .count = 4};
+    assert_fails(t->start_reduce(ends[0], &r, x, NULL, &op), STATUS_USAGE, "of bf16, which is not");
     r = (struct comm_reduction){.n_members = 2, .members = both, .count = 4, .tag = 8};
     assert_ok(t->start_reduce(ends[0], &r, x, NULL, &op));
     r.count = 3;

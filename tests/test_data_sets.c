@@ -1,5 +1,6 @@
 /* Datasets by spec: what they say of themselves, what they hold, how they fail. */
 #include "base/log.h"
+#include "data/check.h"
 #include "data/dataset.h"
 #include "testing.h"
 
@@ -379,6 +380,38 @@ static void test_folder_failures(void **state)
     }
 }
 
+/* What a file holds can be done without; that the system does not hand it out says nothing of it.
+ */
+static void test_only_content_is_replaced(void **state)
+{
+    (void)state;
+    char spec[PATH_MAX + 32], path[PATH_MAX];
+    dataset *d;
+    float pixels[3 * 8 * 8];
+    int32_t label;
+    bool replaced;
+    struct dataset_replaced by;
+    struct data_check found;
+    test_make_folder("mixed");
+    test_make_folder("mixed/a");
+    write_bytes("mixed/a/1.jpg", files_idx(1, 2, 2));
+    write_bytes("mixed/a/2.jpg", files_jpeg(1, 16, 16, 3, false));
+    assert_ok(dataset_open(spec_of(spec, "imagefolder", "mixed@8"), DATASET_TRAIN, NULL, &d));
+    assert_ok(dataset_read_or_next(d, 0, 1, pixels, &label, &by, &replaced));
+    assert_true(replaced);
+    assert_int_equal(by.by, 1);
+    assert_ok(data_check_run(spec, NULL, &found));
+    assert_int_equal(found.n_corrupt, 1);
+    data_check_free(&found);
+    assert_int_equal(unlink(test_path(path, "mixed/a/1.jpg")), 0);
+    assert_int_equal(symlink("1.jpg", path), 0); /* nobody can open it, root neither */
+    assert_fails(dataset_read_or_next(d, 0, 1, pixels, &label, &by, &replaced), STATUS_FAILED,
+                 "1.jpg: cannot open: Too many levels of symbolic links");
+    assert_false(replaced);
+    assert_fails(data_check_run(spec, NULL, &found), STATUS_FAILED, "1.jpg: cannot open");
+    dataset_close(d);
+}
+
 /* ---- synthetic ---- */
 
 static void test_synthetic_is_a_function_of_seed_and_index(void **state)
@@ -458,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_folder_in_one),
         cmocka_unit_test(test_folder_split),
         cmocka_unit_test(test_folder_failures),
+        cmocka_unit_test(test_only_content_is_replaced),
         cmocka_unit_test(test_folder_called_mnist),
         cmocka_unit_test(test_synthetic_is_a_function_of_seed_and_index),
         cmocka_unit_test(test_synthetic_can_be_learnt),

@@ -16,6 +16,7 @@ static inline enum status analyzer_same(enum status ignored, enum status status)
 }
 
 #define status_fail(status, ...) analyzer_same(status_fail((status), __VA_ARGS__), (status))
+#define status_fail_content(...) analyzer_same(status_fail_content(__VA_ARGS__), STATUS_FAILED)
 #define status_no_memory(n_bytes) analyzer_same(status_no_memory(n_bytes), STATUS_FAILED)
 #define status_trace(status, file, line) \
     analyzer_same((status_trace)((status), file, line), (status))

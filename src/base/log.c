@@ -37,9 +37,12 @@ void log_progress_end(void)
         (void)fputs("\r\033[K", stderr);
 }
 
-static void print_line(const char *prefix, enum style style, const char *format, va_list args)
+static void print_line(enum log_level least, const char *prefix, enum style style,
+                       const char *format, va_list args)
 {
     char raw[2048], line[sizeof raw];
+    if (level < least)
+        return;
     (void)vsnprintf(raw, sizeof raw, format, args);
     printable_copy(line, sizeof line, raw);
     if (sink) {
@@ -53,41 +56,33 @@ static void print_line(const char *prefix, enum style style, const char *format,
 
 void log_warn(const char *format, ...)
 {
-    if (level < LOG_WARN)
-        return;
     va_list args;
     va_start(args, format);
-    print_line("warning: ", STYLE_WARNING, format, args);
+    print_line(LOG_WARN, "warning: ", STYLE_WARNING, format, args);
     va_end(args);
 }
 
 void log_note(const char *format, ...)
 {
-    if (level < LOG_WARN)
-        return;
     va_list args;
     va_start(args, format);
-    print_line("", STYLE_PLAIN, format, args);
+    print_line(LOG_WARN, "", STYLE_PLAIN, format, args);
     va_end(args);
 }
 
 void log_info(const char *format, ...)
 {
-    if (level < LOG_INFO)
-        return;
     va_list args;
     va_start(args, format);
-    print_line("", STYLE_PLAIN, format, args);
+    print_line(LOG_INFO, "", STYLE_PLAIN, format, args);
     va_end(args);
 }
 
 void log_debug(const char *format, ...)
 {
-    if (level < LOG_DEBUG)
-        return;
     va_list args;
     va_start(args, format);
-    print_line("debug: ", STYLE_PLAIN, format, args);
+    print_line(LOG_DEBUG, "debug: ", STYLE_PLAIN, format, args);
     va_end(args);
 }
 

@@ -9,21 +9,21 @@ const char *const arithmetic_names[ARITHMETIC_COUNT + 1] = {
 };
 
 /* All of one type. */
-#define OF(TYPE)                                                                                 \
-    .activation = (TYPE), .weight = (TYPE), .master = (TYPE), .gradient = (TYPE), .sum = (TYPE), \
+#define OF(TYPE)                                                                  \
+    .activation = (TYPE), .weight = (TYPE), .master = (TYPE), .gradient = (TYPE), \
     .statistic = (TYPE)
 
 /* Tensors of the step in a narrow type, all that is summed over steps or samples in F32. */
 #define MIXED(TYPE)                                                                         \
     .activation = (TYPE), .weight = (TYPE), .master = ELEMENT_F32, .gradient = ELEMENT_F32, \
-    .sum = ELEMENT_F32, .statistic = ELEMENT_F32
+    .statistic = ELEMENT_F32
 
 static const struct precision_info policies[] = {
-    [PRECISION_FLOAT] = {.name = "float", .products = ARITHMETIC_F32, OF(ELEMENT_F32)},
-    [PRECISION_DOUBLE] = {.name = "double", .products = ARITHMETIC_F64, OF(ELEMENT_F64)},
-    [PRECISION_TF32] = {.name = "tf32", .products = ARITHMETIC_TF32, OF(ELEMENT_F32)},
-    [PRECISION_BF16] = {.name = "bf16", .products = ARITHMETIC_BF16, MIXED(ELEMENT_BF16)},
-    [PRECISION_FP16] = {.name = "fp16", .products = ARITHMETIC_F16, MIXED(ELEMENT_F16)},
+    [PRECISION_FLOAT] = {.products = ARITHMETIC_F32, OF(ELEMENT_F32)},
+    [PRECISION_DOUBLE] = {.products = ARITHMETIC_F64, OF(ELEMENT_F64)},
+    [PRECISION_TF32] = {.products = ARITHMETIC_TF32, OF(ELEMENT_F32)},
+    [PRECISION_BF16] = {.products = ARITHMETIC_BF16, MIXED(ELEMENT_BF16)},
+    [PRECISION_FP16] = {.products = ARITHMETIC_F16, MIXED(ELEMENT_F16)},
 };
 static_assert(sizeof policies / sizeof policies[0] == PRECISION_COUNT, "a row each");
 

@@ -36,14 +36,12 @@ enum precision {
 };
 
 struct precision_info {
-    const char *name;
     enum arithmetic products;
     enum element activation; /* and its gradient */
     enum element weight;     /* of products: convolutions and linear layers */
     enum element master;     /* UPDATE writes it, checkpoints save it, and the optimizer's state has
                                 its type; of the weight's type, it is the weight itself */
-    enum element gradient;   /* of parameters, in memory */
-    enum element sum;        /* of gradients on their way between workers */
+    enum element gradient;   /* of parameters, in memory and on their way between workers */
     enum element statistic;  /* losses; the parameters and running statistics of norms */
 };
 

@@ -43,6 +43,11 @@ enum status {
  * visible (base/printable.h). */
 enum status status_fail(enum status status, const char *format, ...) PRINTF_LIKE(2, 3) MUST_USE;
 
+/* STATUS_FAILED because of what a file holds: to read it again would fail again, and where files
+ * can be done without, this one can. Failures of the system on the way to the content (a file that
+ * cannot be opened or read, memory that ran out) are status_fail's. */
+enum status status_fail_content(const char *format, ...) PRINTF_LIKE(1, 2) MUST_USE;
+
 /* The failure of an allocation of n_bytes: records it without allocating. */
 enum status status_no_memory(size_t n_bytes) MUST_USE;
 
@@ -55,8 +60,8 @@ const char *status_message(void);
 /* The recorded trace, innermost first, one "FILE:LINE" per line; "" if none. */
 const char *status_trace_text(void);
 
-/* Whether the recorded error is a failed allocation: then no file is at fault. */
-bool status_is_no_memory(void);
+/* Whether the recorded error came from status_fail_content. */
+bool status_is_of_content(void);
 
 /* Forgets the recorded error of this thread. */
 void status_clear(void);
@@ -64,7 +69,7 @@ void status_clear(void);
 /* A copy of an error to carry from one thread to another. */
 struct status_error {
     enum status status;
-    bool no_memory; /* an allocation failed */
+    bool of_content; /* what a file holds is at fault */
     char message[1024];
 };
 /* Takes the recorded error of this thread out into *error. */

@@ -222,8 +222,8 @@ enum status text_read_file(const char *path, const char *what, char **out, size_
     if (!fine) {
         free(text);
         if (total > FILE_BYTES_MAX)
-            return status_fail(STATUS_FAILED, "%s: cannot read it as a %s: more than %d MiB", path,
-                               what, FILE_BYTES_MAX >> 20);
+            return status_fail_content("%s: cannot read it as a %s: more than %d MiB", path, what,
+                                       FILE_BYTES_MAX >> 20);
         return status_fail(STATUS_FAILED, "%s: cannot read it as a %s", path, what);
     }
     *out = text;
@@ -240,10 +240,9 @@ enum status text_next_line(FILE *f, struct text_line *line)
             size_t capacity = line->capacity ? 2 * line->capacity : LINE_BYTES;
             char *text = capacity <= LINE_BYTES_MAX ? realloc(line->text, capacity) : NULL;
             if (!text && capacity > LINE_BYTES_MAX)
-                return status_fail(STATUS_FAILED,
-                                   "%s:%lld: a line of more than %d MiB: this is "
-                                   "no text that Cleave wrote",
-                                   line->file, line->number, LINE_BYTES_MAX >> 20);
+                return status_fail_content("%s:%lld: a line of more than %d MiB: this is "
+                                           "no text that Cleave wrote",
+                                           line->file, line->number, LINE_BYTES_MAX >> 20);
             if (!text)
                 return status_no_memory(capacity);
             line->text = text;

@@ -133,13 +133,13 @@ static enum status open_plan(const char *path, void *user, struct graph **graph,
 /* ---- its costs, where it came alone ---- */
 
 static enum status predict_with(struct forecast *f, const struct plan *plan, json_t **out,
-                                char trace[REPORT_PATH_BYTES])
+                                json_t **timeline)
 {
     struct prediction *p;
     TRY(forecast_plan(f, plan, true, &p));
     const struct predict_answer answer = {.plan = plan, .prediction = p};
     struct predict_request request = forecast_request(f, plan, true);
-    enum status st = packed_trace_write(&request, p, trace);
+    enum status st = packed_trace_json(&request, p, timeline);
     if (st == STATUS_OK)
         *out = predict_json(f, &answer);
     prediction_destroy(p);
@@ -147,8 +147,7 @@ static enum status predict_with(struct forecast *f, const struct plan *plan, jso
 }
 
 /* The plan says how many workers share this host, so it is read before the machine is looked at. */
-static enum status forecast(const char *path, void *user, json_t **answer,
-                            char trace[REPORT_PATH_BYTES])
+static enum status forecast(const char *path, void *user, json_t **answer, json_t **timeline)
 {
     struct opened_plan p = {0};
     struct forecast f = {0};
@@ -158,7 +157,7 @@ static enum status forecast(const char *path, void *user, json_t **answer,
     TRY_GOTO(st, forecast_open(&f, &p.options), out);
     TRY_GOTO(st, plan_read(path, f.graph, &plan), out);
     TRY_GOTO(st, forecast_find_machine(&f, plan->n_workers), out);
-    st = predict_with(&f, plan, answer, trace);
+    st = predict_with(&f, plan, answer, timeline);
 out:
     plan_destroy(plan);
     forecast_close(&f);

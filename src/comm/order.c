@@ -216,6 +216,10 @@ enum status order_check(const struct comm *c, const struct comm_reduction *r, in
     if ((unsigned)r->kind >= COMM_KIND_COUNT || (r->kind && r->method != COMM_RING))
         return status_fail(STATUS_USAGE, "collective %lld: kind %d, method %d: halves are rings",
                            (long long)r->tag, (int)r->kind, (int)r->method);
+    if (r->type != ELEMENT_F32 && r->type != ELEMENT_F64)
+        return status_fail(STATUS_USAGE,
+                           "collective %lld: of %s, which is not added: f32 and f64 are",
+                           (long long)r->tag, element_name(r->type));
     if (r->method == COMM_HIERARCHICAL && r->node_size < 1)
         return status_fail(STATUS_USAGE, "reduction %lld: a node of %d members", (long long)r->tag,
                            r->node_size);

@@ -6,14 +6,14 @@
  *
  * A sum of B bytes over N members is the transfers of its method (comm.h):
  *
- *     method        bytes on the ways                                    latency, or least time
- *     ring          2 (N-1)/N B from each member to the next one         2 (N-1) latencies
- *     tree          B up and B down along each edge                      2 levels of latency +
- * B/rate gather        B from each member to every other                    one latency
- *     half a ring   (N-1)/N B from each member to the next one           N-1 latencies
- *     hierarchical  B from each member to the first of its node, a       2 (latency + (M-1) B/rate)
- *                   ring over those, and B back                          for M members of a node,
- *                                                                        and the ring's
+ *     method        bytes on the ways                                 latency, or least time
+ *     ring          2 (N-1)/N B from each member to the next one      2 (N-1) latencies
+ *     tree          B up and B down along each edge                   2 levels of latency + B/rate
+ *     gather        B from each member to every other                 one latency
+ *     half a ring   (N-1)/N B from each member to the next one        N-1 latencies
+ *     hierarchical  B from each member to the first of its node, a    2 (latency + (M-1) B/rate)
+ *                   ring over those, and B back                       for M members of a node,
+ *                                                                     and the ring's
  *
  * Between workers that share a CPU host's memory a call takes the time measured
  * there (machine_curve), of which every member's core works a part. Between CPU hosts it takes

@@ -60,15 +60,15 @@ static void add_sample(const struct checking *c, const float *pixels, struct sum
 static enum status keep_corrupt(struct checking *c, int64_t index)
 {
     struct data_check *out = c->out;
-    if (status_is_no_memory() || out->n_corrupt == INT_MAX)
-        return STATUS_FAILED;
     char *why = strdup(status_message());
     status_clear();
     if (!why)
         return status_no_memory(1);
     (void)pthread_mutex_lock(&c->lock);
-    enum status st =
-        array_reserve(NULL, &out->corrupt, (int)out->n_corrupt + 1, &c->room, sizeof *out->corrupt);
+    enum status st = out->n_corrupt < INT_MAX
+                         ? array_reserve(NULL, &out->corrupt, (int)out->n_corrupt + 1, &c->room,
+                                         sizeof *out->corrupt)
+                         : status_fail(STATUS_FAILED, "more than %d samples are corrupt", INT_MAX);
     if (st == STATUS_OK)
         out->corrupt[out->n_corrupt++] = (struct data_check_sample){c->split, index, why};
     else
@@ -86,7 +86,7 @@ static enum status check_chunk(void *user, int item, int thread)
     for (int64_t i = first; i < end; i++) {
         int32_t label;
         enum status st = dataset_read(c->set, i, c->pixels[thread], &label);
-        if (st == STATUS_FAILED)
+        if (st != STATUS_OK && status_is_of_content())
             TRY(keep_corrupt(c, i));
         else if (st != STATUS_OK)
             return st;

@@ -15,14 +15,13 @@ enum status cifar_check(const uint8_t *bytes, size_t n_bytes, const char *path, 
 {
     size_t n = n_bytes / CIFAR_RECORD_BYTES;
     if (n == 0 || n_bytes % CIFAR_RECORD_BYTES != 0)
-        return status_fail(
-            STATUS_FAILED,
+        return status_fail_content(
             "%s: truncated or not CIFAR-10: has %zu bytes, expected a multiple of %d", path,
             n_bytes, CIFAR_RECORD_BYTES);
     for (size_t i = 0; i < n; i++)
         if (bytes[i * CIFAR_RECORD_BYTES] >= CIFAR_CLASSES)
-            return status_fail(STATUS_FAILED, "%s: label %zu is %d, expected 0 to %d", path, i,
-                               bytes[i * CIFAR_RECORD_BYTES], CIFAR_CLASSES - 1);
+            return status_fail_content("%s: label %zu is %d, expected 0 to %d", path, i,
+                                       bytes[i * CIFAR_RECORD_BYTES], CIFAR_CLASSES - 1);
     *n_records = (int64_t)n;
     return STATUS_OK;
 }

@@ -195,12 +195,6 @@ enum status dataset_read(dataset *d, int64_t index, float *pixels, int32_t *labe
     return STATUS_OK;
 }
 
-/* Memory that ran out says nothing about the file. */
-static bool is_files_fault(enum status st)
-{
-    return st == STATUS_FAILED && !status_is_no_memory();
-}
-
 enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, float *pixels,
                                  int32_t *label, struct dataset_replaced *out, bool *replaced)
 {
@@ -208,7 +202,7 @@ enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, 
     int64_t n = d->source.info.n_samples;
     enum status st = dataset_read(d, index, pixels, label);
     *replaced = false;
-    if (!is_files_fault(st) || most_tries < 1)
+    if (st == STATUS_OK || !status_is_of_content() || most_tries < 1)
         return st;
     status_take(st, &error);
     for (int64_t i = 1; i <= most_tries && i < n; i++) {
@@ -220,7 +214,7 @@ enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, 
             printable_copy(out->why, sizeof out->why, error.message);
             return STATUS_OK;
         }
-        if (!is_files_fault(st))
+        if (!status_is_of_content())
             return st;
         status_clear();
     }

@@ -83,10 +83,17 @@ struct dataset_replaced {
     char why[400]; /* naming the file */
 };
 
-/* The same; but where the sample cannot be read, the next one that can (index + 1 and on, behind
- * the last one the first) stands in its place, with its own label: a function of the files alone.
- * *replaced is set, and *out says by what. Fails with the error of the sample asked for if none of
- * the next `most_tries` can be read, or if memory ran out. */
+/* So many are replaced where only times count, and so many tried for one: measuring and trials
+ * leave it to the training to say what is corrupt, but do not look for a good sample without end.
+ */
+enum { DATASET_TIMED_SKIPS = 1000 };
+
+/* The same as dataset_read; but where the sample cannot be read, the next one that can (index + 1
+ * and on, behind the last one the first) stands in its place, with its own label: a function of the
+ * files alone. *replaced is set, and *out says by what. Fails with the error of the sample asked
+ * for if none of the next `most_tries` can be read. Only content can be replaced
+ * (status_fail_content): where the system does not hand a file out, or memory ran out, the call
+ * fails at once. */
 enum status dataset_read_or_next(dataset *d, int64_t index, int64_t most_tries, float *pixels,
                                  int32_t *label, struct dataset_replaced *out,
                                  bool *replaced) MUST_USE;

@@ -39,7 +39,7 @@ static enum status read_all(int fd, const char *path, uint8_t *bytes, size_t n_b
         if (n < 0)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
         if (n == 0)
-            return status_fail(STATUS_FAILED, "%s: became shorter while it was read", path);
+            return status_fail_content("%s: became shorter while it was read", path);
         done += (size_t)n;
     }
     return STATUS_OK;
@@ -52,10 +52,10 @@ static enum status read_open_file(int fd, const char *path, size_t max_bytes, st
     if (fstat(fd, &info) != 0)
         return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return status_fail(STATUS_FAILED, "%s: is not a regular file", path);
+        return status_fail_content("%s: is not a regular file", path);
     if ((uint64_t)info.st_size > max_bytes)
-        return status_fail(STATUS_FAILED, "%s: has %lld bytes, expected at most %zu", path,
-                           (long long)info.st_size, max_bytes);
+        return status_fail_content("%s: has %lld bytes, expected at most %zu", path,
+                                   (long long)info.st_size, max_bytes);
     *n_bytes = (size_t)info.st_size;
     TRY(buffer_reserve(b, *n_bytes + 1));
     return read_all(fd, path, b->bytes, *n_bytes);
@@ -132,17 +132,18 @@ static enum status inflate_some(stream *s, size_t *n_written)
     if (result == Z_STREAM_END) {
         s->ended = true;
         if (s->z.avail_in > 0 || s->n_left > 0)
-            return status_fail(STATUS_FAILED, "%s: %zu bytes follow the end of the gzip data",
-                               s->name, s->z.avail_in + s->n_left);
+            return status_fail_content("%s: %zu bytes follow the end of the gzip data", s->name,
+                                       s->z.avail_in + s->n_left);
         return STATUS_OK;
     }
     if (result == Z_BUF_ERROR ||
         (result == Z_OK && *n_written == 0 && s->z.avail_in == 0 && s->n_left == 0))
-        return status_fail(STATUS_FAILED, "%s: truncated: the gzip data stops before its end",
-                           s->name);
+        return status_fail_content("%s: truncated: the gzip data stops before its end", s->name);
+    if (result == Z_MEM_ERROR)
+        return status_no_memory(0);
     if (result != Z_OK)
-        return status_fail(STATUS_FAILED, "%s: corrupt gzip data: %s", s->name,
-                           s->z.msg ? s->z.msg : "unknown error");
+        return status_fail_content("%s: corrupt gzip data: %s", s->name,
+                                   s->z.msg ? s->z.msg : "unknown error");
     return STATUS_OK;
 }
 

@@ -22,21 +22,20 @@ static enum status parse_header(stream *s, const char *path, int n_dimensions, s
     size_t expected = 4 + 4 * (size_t)n_dimensions, n;
     TRY(stream_read(s, header, expected, &n));
     if (n < expected)
-        return status_fail(STATUS_FAILED, "%s: truncated: %zu bytes, its IDX header alone has %zu",
-                           path, n, expected);
+        return status_fail_content("%s: truncated: %zu bytes, its IDX header alone has %zu", path,
+                                   n, expected);
     uint32_t magic = big_endian(header);
     if (magic != 0x800u + (uint32_t)n_dimensions)
-        return status_fail(
-            STATUS_FAILED, "%s: not an IDX file of %s: begins with %08x, expected %08x", path,
-            n_dimensions == 1 ? "labels" : "images", magic, 0x800u + (uint32_t)n_dimensions);
+        return status_fail_content("%s: not an IDX file of %s: begins with %08x, expected %08x",
+                                   path, n_dimensions == 1 ? "labels" : "images", magic,
+                                   0x800u + (uint32_t)n_dimensions);
     out->n_dimensions = n_dimensions;
     *n_bytes = 1;
     for (int i = 0; i < n_dimensions; i++) {
         uint32_t d = big_endian(header + 4 + 4 * i);
         out->dimensions[i] = d;
         if (d == 0 || __builtin_mul_overflow(*n_bytes, (uint64_t)d, n_bytes))
-            return status_fail(STATUS_FAILED, "%s: dimension %d of its IDX header is %u", path, i,
-                               d);
+            return status_fail_content("%s: dimension %d of its IDX header is %u", path, i, d);
     }
     return STATUS_OK;
 }
@@ -44,23 +43,22 @@ static enum status parse_header(stream *s, const char *path, int n_dimensions, s
 static enum status parse_body(stream *s, const char *path, uint64_t n_bytes, struct idx *out)
 {
     if (n_bytes > stream_most_left(s))
-        return status_fail(
-            STATUS_FAILED, "%s: truncated: its header promises %llu bytes, at most %llu follow",
-            path, (unsigned long long)n_bytes, (unsigned long long)stream_most_left(s));
+        return status_fail_content(
+            "%s: truncated: its header promises %llu bytes, at most %llu follow", path,
+            (unsigned long long)n_bytes, (unsigned long long)stream_most_left(s));
     out->data = malloc(n_bytes);
     if (!out->data)
         return status_no_memory(n_bytes);
     size_t n;
     TRY(stream_read(s, out->data, n_bytes, &n));
     if (n < n_bytes)
-        return status_fail(STATUS_FAILED,
-                           "%s: truncated: its header promises %llu bytes, only %zu follow", path,
-                           (unsigned long long)n_bytes, n);
+        return status_fail_content("%s: truncated: its header promises %llu bytes, only %zu follow",
+                                   path, (unsigned long long)n_bytes, n);
     uint8_t more;
     TRY(stream_read(s, &more, 1, &n)); /* also makes zlib compare its checksum */
     if (n > 0)
-        return status_fail(STATUS_FAILED, "%s: more bytes follow than the %llu its header promises",
-                           path, (unsigned long long)n_bytes);
+        return status_fail_content("%s: more bytes follow than the %llu its header promises", path,
+                                   (unsigned long long)n_bytes);
     return STATUS_OK;
 }
 
@@ -126,17 +124,16 @@ static enum status check(const struct idx_source *self, const struct dataset_inf
 {
     const int64_t *d = self->images.dimensions;
     if (d[1] != info->height || d[2] != info->width)
-        return status_fail(STATUS_FAILED, "%s: holds images of %lldx%lld, expected %dx%d",
-                           images_path, (long long)d[1], (long long)d[2], info->height,
-                           info->width);
+        return status_fail_content("%s: holds images of %lldx%lld, expected %dx%d", images_path,
+                                   (long long)d[1], (long long)d[2], info->height, info->width);
     if (d[0] != self->labels.dimensions[0])
-        return status_fail(STATUS_FAILED, "%s: holds %lld images, but %s holds %lld labels",
-                           images_path, (long long)d[0], labels_path,
-                           (long long)self->labels.dimensions[0]);
+        return status_fail_content("%s: holds %lld images, but %s holds %lld labels", images_path,
+                                   (long long)d[0], labels_path,
+                                   (long long)self->labels.dimensions[0]);
     for (int64_t i = 0; i < d[0]; i++)
         if (self->labels.data[i] >= info->classes)
-            return status_fail(STATUS_FAILED, "%s: label %lld is %d, expected 0 to %d", labels_path,
-                               (long long)i, self->labels.data[i], info->classes - 1);
+            return status_fail_content("%s: label %lld is %d, expected 0 to %d", labels_path,
+                                       (long long)i, self->labels.data[i], info->classes - 1);
     return STATUS_OK;
 }
 

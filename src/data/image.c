@@ -137,7 +137,7 @@ enum status image_decode(const uint8_t *bytes, size_t n_bytes, const char *name,
     else if (n_bytes >= sizeof png_magic && memcmp(bytes, png_magic, sizeof png_magic) == 0)
         TRY(image_decode_png(bytes, n_bytes, name, &scratch->image));
     else
-        return status_fail(STATUS_FAILED, "%s: neither JPEG nor PNG (%zu bytes)", name, n_bytes);
+        return status_fail_content("%s: neither JPEG nor PNG (%zu bytes)", name, n_bytes);
     return image_fit(&scratch->image, height, width, &scratch->fit, pixels);
 }
 

@@ -141,8 +141,11 @@ enum status image_decode_jpeg(const uint8_t *bytes, size_t n_bytes, const char *
     s.errors.emit_message = on_message;
     s.progress.progress_monitor = on_progress;
     if (setjmp(s.escape)) {
+        bool no_memory = s.errors.msg_code == JERR_OUT_OF_MEMORY;
         jpeg_destroy_decompress(&s.cinfo);
-        return status_fail(STATUS_FAILED, "%s: corrupt JPEG: %s", name, s.message);
+        if (no_memory)
+            return status_no_memory(0);
+        return status_fail_content("%s: corrupt JPEG: %s", name, s.message);
     }
     jpeg_create_decompress(&s.cinfo);
     s.cinfo.progress = &s.progress;

@@ -3,6 +3,7 @@
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIDE_MAX = 65535, CHUNK_BYTES_MAX = 8 << 20, INFLATE_RATIO_MAX = 1032 };
@@ -11,6 +12,7 @@ struct png_state {
     const uint8_t *bytes;
     size_t n_left, n_bytes;
     char message[160];
+    size_t n_wanting; /* bytes that there was no memory for; 0: there was for all */
     png_structp png;
     png_infop info;
 };
@@ -26,6 +28,22 @@ static void on_warning(png_structp png, png_const_charp message)
 {
     (void)png;
     (void)message;
+}
+
+/* For libpng all failures are one; memory that ran out says nothing of the image. */
+static png_voidp on_alloc(png_structp png, png_alloc_size_t n_bytes)
+{
+    struct png_state *s = png_get_mem_ptr(png);
+    void *memory = malloc(n_bytes);
+    if (!memory)
+        s->n_wanting = n_bytes;
+    return memory;
+}
+
+static void on_free(png_structp png, png_voidp memory)
+{
+    (void)png;
+    free(memory);
 }
 
 static void on_read(png_structp png, png_bytep out, size_t n_bytes)
@@ -82,7 +100,8 @@ enum status image_decode_png(const uint8_t *bytes, size_t n_bytes, const char *n
                              struct image *out)
 {
     struct png_state s = {.bytes = bytes, .n_left = n_bytes, .n_bytes = n_bytes};
-    s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
+    s.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning, &s, on_alloc,
+                                     on_free);
     if (!s.png)
         return status_no_memory(0);
     s.info = png_create_info_struct(s.png);
@@ -92,7 +111,9 @@ enum status image_decode_png(const uint8_t *bytes, size_t n_bytes, const char *n
     }
     if (setjmp(png_jmpbuf(s.png))) {
         png_destroy_read_struct(&s.png, &s.info, NULL);
-        return status_fail(STATUS_FAILED, "%s: corrupt PNG: %s", name, s.message);
+        if (s.n_wanting)
+            return status_no_memory(s.n_wanting);
+        return status_fail_content("%s: corrupt PNG: %s", name, s.message);
     }
     enum status st = decode(&s, out);
     png_destroy_read_struct(&s.png, &s.info, NULL);

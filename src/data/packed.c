@@ -23,17 +23,15 @@ enum { SIDE_MAX = 16384, CLASSES_MAX = 1 << 24 };
 static enum status check_identity(const struct pack_header *h, uint64_t n_bytes, const char *path)
 {
     if (memcmp(h->magic, PACK_MAGIC, sizeof h->magic) != 0)
-        return status_fail(STATUS_FAILED, "%s: not a packed dataset ('cleave pack' makes them)",
-                           path);
+        return status_fail_content("%s: not a packed dataset ('cleave pack' makes them)", path);
     if (h->version != PACK_VERSION)
-        return status_fail(STATUS_FAILED, "%s: packed in version %u, this program reads version %d",
-                           path, h->version, PACK_VERSION);
+        return status_fail_content("%s: packed in version %u, this program reads version %d", path,
+                                   h->version, PACK_VERSION);
     if (XXH64(h, offsetof(struct pack_header, header_checksum), 0) != h->header_checksum)
-        return status_fail(STATUS_FAILED, "%s: corrupt: its header does not match its checksum",
-                           path);
+        return status_fail_content("%s: corrupt: its header does not match its checksum", path);
     if (h->file_bytes != n_bytes)
-        return status_fail(STATUS_FAILED, "%s: truncated: has %llu bytes, its header promises %llu",
-                           path, (unsigned long long)n_bytes, (unsigned long long)h->file_bytes);
+        return status_fail_content("%s: truncated: has %llu bytes, its header promises %llu", path,
+                                   (unsigned long long)n_bytes, (unsigned long long)h->file_bytes);
     return STATUS_OK;
 }
 
@@ -65,7 +63,7 @@ static enum status check_header(const struct pack_header *h, const char *path)
                 memchr(h->name, 0, sizeof h->name) && means_are_sane(h) &&
                 (h->encoding == PACK_RAW || h->channels == 3);
     if (!fits || !sane)
-        return status_fail(STATUS_FAILED, "%s: corrupt: its header contradicts itself", path);
+        return status_fail_content("%s: corrupt: its header contradicts itself", path);
     return STATUS_OK;
 }
 
@@ -75,12 +73,12 @@ static enum status check_entry(const struct pack_header *h, const struct pack_en
     uint64_t end, raw_bytes = (uint64_t)h->channels * h->height * h->width;
     if (e->offset < sizeof *h || __builtin_add_overflow(e->offset, e->n_bytes, &end) ||
         end > h->index_offset || (h->encoding == PACK_RAW && e->n_bytes != raw_bytes))
-        return status_fail(
-            STATUS_FAILED, "%s: corrupt: sample %llu at %llu with %u bytes lies outside the data",
-            path, (unsigned long long)index, (unsigned long long)e->offset, e->n_bytes);
+        return status_fail_content(
+            "%s: corrupt: sample %llu at %llu with %u bytes lies outside the data", path,
+            (unsigned long long)index, (unsigned long long)e->offset, e->n_bytes);
     if (e->label >= h->classes)
-        return status_fail(STATUS_FAILED, "%s: corrupt: label %llu is %u, expected 0 to %u", path,
-                           (unsigned long long)index, e->label, h->classes - 1);
+        return status_fail_content("%s: corrupt: label %llu is %u, expected 0 to %u", path,
+                                   (unsigned long long)index, e->label, h->classes - 1);
     return STATUS_OK;
 }
 
@@ -90,8 +88,8 @@ static enum status check_names(const struct pack_header *h, const char *names, c
     for (uint64_t i = 0; i < h->names_bytes; i++)
         n += names[i] == '\0';
     if (n != h->classes || names[h->names_bytes - 1] != '\0')
-        return status_fail(STATUS_FAILED, "%s: corrupt: names %llu classes, expected %u", path,
-                           (unsigned long long)n, h->classes);
+        return status_fail_content("%s: corrupt: names %llu classes, expected %u", path,
+                                   (unsigned long long)n, h->classes);
     return STATUS_OK;
 }
 
@@ -112,8 +110,7 @@ enum status pack_check_index(const struct pack_header *h, const uint8_t *bytes, 
                              struct pack_index *out)
 {
     if (XXH64(bytes, pack_index_bytes(h), 0) != h->index_checksum)
-        return status_fail(STATUS_FAILED, "%s: corrupt: its index does not match its checksum",
-                           path);
+        return status_fail_content("%s: corrupt: its index does not match its checksum", path);
     out->entries = (const struct pack_entry *)(const void *)bytes;
     out->names = (const char *)bytes + (h->names_offset - h->index_offset);
     for (uint64_t i = 0; i < h->n_samples; i++)
@@ -125,8 +122,8 @@ enum status pack_check_sample(const struct pack_entry *e, const uint8_t *bytes, 
                               int64_t index)
 {
     if (XXH64(bytes, e->n_bytes, 0) != e->checksum)
-        return status_fail(STATUS_FAILED, "%s: corrupt: sample %lld does not match its checksum",
-                           path, (long long)index);
+        return status_fail_content("%s: corrupt: sample %lld does not match its checksum", path,
+                                   (long long)index);
     return STATUS_OK;
 }
 
@@ -156,9 +153,9 @@ static enum status read_at(const struct packed_source *self, uint64_t offset, vo
         if (n < 0)
             return status_fail(STATUS_FAILED, "%s: cannot read: %s", self->path, strerror(errno));
         if (n == 0)
-            return status_fail(STATUS_FAILED,
-                               "%s: became shorter while it was read: it ends before byte %llu",
-                               self->path, (unsigned long long)offset);
+            return status_fail_content(
+                "%s: became shorter while it was read: it ends before byte %llu", self->path,
+                (unsigned long long)offset);
         to += n;
         offset += (uint64_t)n;
         n_bytes -= (size_t)n;
@@ -249,8 +246,9 @@ static enum status open_regular(struct packed_source *self)
         return status_fail(STATUS_FAILED, "%s: is not a regular file", self->path);
     self->n_bytes = (uint64_t)info.st_size;
     if (self->n_bytes < sizeof self->header)
-        return status_fail(STATUS_FAILED, "%s: truncated: has %llu bytes, its header alone has %zu",
-                           self->path, (unsigned long long)self->n_bytes, sizeof self->header);
+        return status_fail_content("%s: truncated: has %llu bytes, its header alone has %zu",
+                                   self->path, (unsigned long long)self->n_bytes,
+                                   sizeof self->header);
     return STATUS_OK;
 }
 

@@ -238,3 +238,11 @@ bool plan_is_stale(const struct plan *plan)
 {
     return plan->schedule == PLAN_PIPEDREAM || plan->asynchronous;
 }
+
+bool plan_recomputes(const struct plan *plan)
+{
+    for (int i = 1; i < plan->n_layers; i++)
+        if (plan->layers[i].recompute)
+            return true;
+    return false;
+}

@@ -184,6 +184,9 @@ const char *plan_digest_bytes(const void *bytes, size_t n_bytes, char digest[PLA
 /* Whether it trains with older weights than one worker would, so that the losses differ. */
 bool plan_is_stale(const struct plan *plan);
 
+/* Whether outputs of some layer are computed again instead of kept. */
+bool plan_recomputes(const struct plan *plan);
+
 /* Whether a worker's batch norms see its own samples alone: so asked for, or an asynchronous
  * server's workers, each of which is a run of its own. */
 bool plan_norms_by_worker(const struct plan *plan);

@@ -273,3 +273,10 @@ enum status predicted_trace_write(const struct predict_request *request, const s
     json_decref(s.measured.root);
     return st;
 }
+
+enum status predicted_trace_put(const struct predict_request *request, const struct prediction *p,
+                                FILE *f)
+{
+    struct sheet s = {.request = request, .prediction = p};
+    return write_all(f, &s);
+}

@@ -5,6 +5,8 @@
 
 #include "predict/predict.h"
 
+#include <stdio.h>
+
 /* Writes one run of the prediction, whose times must have been kept, in the form of
  * program/timeline.h; processes are "worker 0 (predicted)". With `measured`, a file that `cleave
  * train --trace` wrote, the last complete run in it stands beside the prediction, as "worker 0
@@ -12,5 +14,9 @@
  * this batch. */
 enum status predicted_trace_write(const struct predict_request *request, const struct prediction *p,
                                   const char *path, const char *measured) MUST_USE;
+
+/* The same without a measured run, into a stream. */
+enum status predicted_trace_put(const struct predict_request *request, const struct prediction *p,
+                                FILE *f) MUST_USE;
 
 #endif

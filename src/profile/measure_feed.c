@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum { LEAST_BATCHES = 8, MOST_BATCHES = 512, FEED_KEY_BYTES = 512 };
-enum { MOST_CORRUPT = 1000 }; /* in a row: training, which needs them, says what is corrupt */
 static const double BUDGET_S = 0.5;
 
 struct feed {
@@ -83,7 +82,7 @@ static enum status time_feed(const struct feed_request *r, struct profile_cost *
         .shuffle = true,
         .augment = r->augment,
         .threads = 1,
-        .skip_corrupt = MOST_CORRUPT,
+        .skip_corrupt = DATASET_TIMED_SKIPS,
     };
     dataset *d;
     TRY(dataset_open(r->data, DATASET_TRAIN, NULL, &d));

@@ -215,7 +215,7 @@ static void extend_group(const struct builder *b, struct part_group *g)
 }
 
 /* A group keeps its last node's output, or none. The host reads the losses, so they are kept. */
-static bool recomputes(const struct builder *b, int last_node)
+static bool drops_output(const struct builder *b, int last_node)
 {
     bool is_loss = op_get_info(b->graph->nodes[last_node].op.op)->flags & OP_IS_LOSS;
     return b->plan->layers[last_node].recompute && !is_loss;
@@ -241,7 +241,7 @@ static enum status group_nodes(struct builder *b)
                                        .stage = b->plan->layers[i].stage,
                                        .residual = NO_TENSOR};
         extend_group(b, &found[i]);
-        found[i].recompute = recomputes(b, found[i].last_node);
+        found[i].recompute = drops_output(b, found[i].last_node);
         for (int k = i; k != found[i].last_node; k = b->consumer[k])
             group_ending_at[k] = FOLDED;
         group_ending_at[found[i].last_node] = i;

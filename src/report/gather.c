@@ -8,11 +8,11 @@
 #include "plan/plan.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYTES = 64 };
 
@@ -20,8 +20,7 @@ enum { PATH_BYTES = REPORT_PATH_BYTES, LARGEST_MACHINE_BYTES = 1 << 16, HEAD_BYT
 
 enum status report_fail_json(const char *path, int line, const json_error_t *error)
 {
-    return status_fail(STATUS_FAILED, "%s:%d:%d: %s", path, line, error->column,
-                       json_error_reason(error));
+    return status_fail_content("%s:%d:%d: %s", path, line, error->column, json_error_reason(error));
 }
 
 enum status report_load_json(const char *path, json_t **out)
@@ -178,11 +177,9 @@ static bool file_in(char path[PATH_BYTES], const char *directory, const char *na
 /* Weights have no times, but the run that they are of has. */
 static enum status refuse_weights(const char *path, const char *what)
 {
-    char directory[PATH_BYTES], config[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX], config[PATH_BYTES];
     off_t n_bytes;
-    (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path) : 1,
-                   slash ? path : ".");
+    folder_of(path, directory);
     if (file_in(config, directory, REPORT_CONFIG, &n_bytes))
         return status_fail(STATUS_USAGE,
                            "%s: %s, which no report shows; 'cleave report %s' shows its run", path,
@@ -287,7 +284,7 @@ static enum status add_file(const struct report_request *r, json_t *page, const 
 /* A run that was killed, or that found the disk full, leaves half a file: the rest is shown. */
 static enum status leave_out(enum status st)
 {
-    if (st != STATUS_FAILED || status_is_no_memory())
+    if (st == STATUS_OK || !status_is_of_content())
         return st;
     log_warn("%s; the report goes without this file", status_message());
     status_clear();
@@ -397,16 +394,13 @@ static enum status use_all_chosen(const struct report_request *r, json_t *page)
 
 static enum status add_forecast(const struct report_request *r, json_t *subject, const char *path)
 {
-    char trace[REPORT_PATH_BYTES] = "";
-    json_t *prediction = NULL;
-    enum status st = r->forecast(path, r->user, &prediction, trace);
-    if (st == STATUS_OK)
-        st = report_read_trace(trace, json_object_get(subject, "timelines"));
-    if (trace[0])
-        (void)unlink(trace);
-    if (st == STATUS_OK)
-        return set(subject, "prediction", prediction);
-    json_decref(prediction);
+    json_t *prediction = NULL, *timeline = NULL;
+    if (r->forecast(path, r->user, &prediction, &timeline) == STATUS_OK) {
+        bool added = !timeline ||
+                     json_array_append_new(json_object_get(subject, "timelines"), timeline) == 0;
+        TRY(set(subject, "prediction", prediction));
+        return added ? STATUS_OK : status_no_memory(0);
+    }
     log_warn("%s: its costs are not in the report: %s", path, status_message());
     status_clear();
     return STATUS_OK;

@@ -25,6 +25,7 @@
 #include "plan/plan.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
 enum { REPORT_PATH_BYTES = 4096 };
 
@@ -38,9 +39,9 @@ typedef enum status report_plan_opener(const char *path, void *user, struct grap
                                        struct plan **plan);
 
 /* Predicts a plan's file for which the report was given nothing else: the JSON of `cleave predict`,
- * and the path of a trace, which the report removes. */
+ * and its timeline, packed (report_pack_trace). Both are the report's. */
 typedef enum status report_forecaster(const char *plan_path, void *user, json_t **prediction,
-                                      char trace[REPORT_PATH_BYTES]);
+                                      json_t **timeline);
 
 /* The traffic of each named strategy: [{"name", "bytes_moved", "memory_bytes"}, ..]. */
 typedef enum status report_traffic_counter(const char *model, const char *data, int64_t batch,
@@ -69,8 +70,10 @@ enum status report_check_build(void) MUST_USE;
 json_t *report_network(const struct graph *graph);
 
 /* Adds to the array the timelines of a trace, one for predicted and one for measured times, packed
- * (trace_packing.c). STATUS_USAGE with the line where it is broken. */
+ * (trace_packing.c). STATUS_FAILED with the line where it is broken. */
 enum status report_read_trace(const char *path, json_t *timelines) MUST_USE;
+/* The same of a stream, from where it is on; `name` is for messages. */
+enum status report_pack_trace(FILE *f, const char *name, json_t *timelines) MUST_USE;
 
 /* ---- the directory of a run ---- */
 

@@ -87,7 +87,7 @@ static enum status number_name(struct trace *t, const char *text, int *out)
     *out = known ? (int)json_integer_value(known) : (int)json_array_size(t->names);
     if (!known && (json_array_append_new(t->names, json_string(name)) != 0 ||
                    json_object_set_new(t->numbers, name, json_integer(*out)) != 0))
-        return status_fail(STATUS_FAILED, "%s: an instruction's name is no text", t->path);
+        return status_fail_content("%s: an instruction's name is no text", t->path);
     return STATUS_OK;
 }
 
@@ -109,8 +109,8 @@ static enum status take_event(struct trace *t, const json_t *event)
         return STATUS_OK;
     if (process < 0 || worker >= t->n_workers || !json_is_number(begin) ||
         !json_is_number(duration))
-        return status_fail(STATUS_FAILED, "%s: a slice of worker %lld, of %d, or without times",
-                           t->path, (long long)worker, t->n_workers);
+        return status_fail_content("%s: a slice of worker %lld, of %d, or without times", t->path,
+                                   (long long)worker, t->n_workers);
     TRY(array_reserve(NULL, &t->slices, t->n + 1, &t->capacity, sizeof *t->slices));
     struct slice *s = &t->slices[t->n++];
     *s = (struct slice){.begin_us = json_number_value(begin),
@@ -136,9 +136,8 @@ static enum status read_head(struct trace *t, char *line)
     json_decref(root);
     json_int_t workers = integer_of(t->head, "workers");
     if (workers < 1 || workers > MOST_WORKERS)
-        return status_fail(STATUS_FAILED,
-                           "%s: is no trace that 'cleave train --trace' or 'predict --trace' wrote",
-                           t->path);
+        return status_fail_content(
+            "%s: is no trace that 'cleave train --trace' or 'predict --trace' wrote", t->path);
     t->n_workers = (int)workers;
     t->merged = strcmp(text_of(t->head, "kind"), "predicted and measured") == 0;
     return STATUS_OK;
@@ -168,15 +167,12 @@ static void show_progress(const struct trace *t, FILE *f, off_t n_bytes, int num
         progress_show(&progress, (double)ftello(f) / (double)n_bytes, "reading %s", t->path);
 }
 
-static enum status read_trace(struct trace *t)
+static enum status read_trace(struct trace *t, FILE *f)
 {
     struct stat about = {0};
     struct text_line line = {.file = t->path};
     enum status st;
-    FILE *f = fopen(t->path, "r");
-    if (!f)
-        return status_fail(STATUS_FAILED, "%s: cannot read: %s", t->path, strerror(errno));
-    (void)fstat(fileno(f), &about);
+    (void)fstat(fileno(f), &about); /* memory has no number: then nothing is known */
     while ((st = text_next_line(f, &line)) == STATUS_OK && line.length > 0) {
         int number = (int)line.number;
         st = number == 1 ? read_head(t, line.text) : read_line(t, line.text, number);
@@ -186,9 +182,8 @@ static enum status read_trace(struct trace *t)
     }
     log_progress_end();
     if (st == STATUS_OK && !t->head)
-        st = status_fail(STATUS_FAILED, "%s: is empty", t->path);
+        st = status_fail_content("%s: is empty", t->path);
     free(line.text);
-    (void)fclose(f);
     return st;
 }
 
@@ -405,11 +400,11 @@ static enum status pack_part(const struct trace *t, bool measured, json_t *timel
     return st;
 }
 
-enum status report_read_trace(const char *path, json_t *timelines)
+enum status report_pack_trace(FILE *f, const char *name, json_t *timelines)
 {
-    struct trace t = {.path = path, .names = json_array(), .numbers = json_object()};
+    struct trace t = {.path = name, .names = json_array(), .numbers = json_object()};
     enum status st;
-    TRY_GOTO(st, read_trace(&t), out);
+    TRY_GOTO(st, read_trace(&t, f), out);
     TRY_GOTO(st, pack_part(&t, false, timelines), out);
     TRY_GOTO(st, pack_part(&t, true, timelines), out);
 out:
@@ -417,5 +412,15 @@ out:
     json_decref(t.numbers);
     json_decref(t.names);
     json_decref(t.head);
+    return st;
+}
+
+enum status report_read_trace(const char *path, json_t *timelines)
+{
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return status_fail(STATUS_FAILED, "%s: cannot read: %s", path, strerror(errno));
+    enum status st = report_pack_trace(f, path, timelines);
+    (void)fclose(f);
     return st;
 }

@@ -153,9 +153,9 @@ static enum status walk_from(struct walk *w, const json_t *value, const char *pa
         bool missing = !value || json_is_null(value);
         if (has_type(value, w->rule->type) || (missing && !w->rule->needed))
             return STATUS_OK;
-        return status_fail(STATUS_FAILED, "%s: %s %s %s", w->file, w->place,
-                           missing ? "is missing, it must be" : "must be",
-                           type_names[w->rule->type]);
+        return status_fail_content("%s: %s %s %s", w->file, w->place,
+                                   missing ? "is missing, it must be" : "must be",
+                                   type_names[w->rule->type]);
     }
     size_t length = strcspn(path, "/");
     const char *rest = path + length + (path[length] == '/');
@@ -191,10 +191,10 @@ static enum status check_inputs(const char *file, const json_t *network)
             const json_t *from = json_array_get(inputs, k);
             json_int_t number = json_integer_value(from);
             if (!json_is_integer(from) || number < 0 || number >= (json_int_t)i)
-                return status_fail(STATUS_FAILED,
-                                   "%s: nodes/%zu/inputs/%zu must be the number of a layer before "
-                                   "it",
-                                   file, i, k);
+                return status_fail_content(
+                    "%s: nodes/%zu/inputs/%zu must be the number of a layer before "
+                    "it",
+                    file, i, k);
         }
     }
     return STATUS_OK;
@@ -203,7 +203,7 @@ static enum status check_inputs(const char *file, const json_t *network)
 enum status report_check_types(const char *path, const char *kind, const json_t *root)
 {
     if (!json_is_object(root))
-        return status_fail(STATUS_FAILED, "%s: must be an object", path);
+        return status_fail_content("%s: must be an object", path);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct walk w = {.file = path, .rule = &rules[i]};
         if (strcmp(rules[i].kind, kind) == 0)

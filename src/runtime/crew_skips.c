@@ -35,7 +35,7 @@ enum status crew_explain_corrupt(const crew *c, enum status st)
 {
     struct status_error cause;
     long long most = c->options.skip_corrupt;
-    if (st != STATUS_FAILED || status_is_no_memory())
+    if (st == STATUS_OK || !status_is_of_content())
         return st;
     status_take(st, &cause);
     if (most > 0)

@@ -167,21 +167,14 @@ static enum status estimate_from(struct finder *f, int first)
     return STATUS_OK;
 }
 
-static bool recomputes(const struct candidate *c)
-{
-    for (int i = 1; i < c->plan->n_layers; i++)
-        if (c->plan->layers[i].recompute)
-            return true;
-    return false;
-}
-
 /* Same schedule, stages and recomputation: they differ in micro-batches alone. */
 static bool is_sibling(const struct candidate *a, const struct candidate *b)
 {
     const struct plan *p = a->plan, *q = b->plan;
     return a->family == FAMILY_PIPELINE && b->family == FAMILY_PIPELINE &&
            p->schedule == q->schedule && p->n_stages == q->n_stages &&
-           p->n_workers == q->n_workers && p->sync == q->sync && recomputes(a) == recomputes(b);
+           p->n_workers == q->n_workers && p->sync == q->sync &&
+           plan_recomputes(p) == plan_recomputes(q);
 }
 
 static int count_better_siblings(const struct finder *f, int i)
@@ -233,14 +226,19 @@ static double find_best_s(const struct finder *f, int n_workers)
     return best_s;
 }
 
+/* One stage, and every layer whole or cut alike along the batch: a schedule says nothing here. */
+static bool is_simple(enum candidate_family family)
+{
+    return family == FAMILY_SERIAL || family == FAMILY_DATA;
+}
+
 /* Same stages, workers, schedule and sums: they differ in micro-batches and recomputation alone. */
 static bool is_variant(const struct candidate *a, const struct candidate *b)
 {
     const struct plan *p = a->plan, *q = b->plan;
-    bool simple = a->family <= FAMILY_DATA; /* with one micro-batch the schedule is none */
     return a->family == b->family && a->stale == b->stale && p->n_workers == q->n_workers &&
            p->n_stages == q->n_stages && p->sync == q->sync && p->n_servers == q->n_servers &&
-           (simple || p->schedule == q->schedule);
+           (is_simple(a->family) || p->schedule == q->schedule);
 }
 
 /* A variant with fewer micro-batches and no more recomputation is there, and fits; or those with
@@ -253,9 +251,10 @@ static bool is_needless(const struct finder *f, const struct candidate *c)
         if (other == c || other->state != CANDIDATE_CLOCKED || !is_variant(c, other) ||
             other->plan->micro_batches > c->plan->micro_batches)
             continue;
-        if (c->family <= FAMILY_DATA && other->fits && recomputes(other) <= recomputes(c))
+        if (is_simple(c->family) && other->fits &&
+            plan_recomputes(other->plan) <= plan_recomputes(c->plan))
             return true;
-        if (recomputes(other) != recomputes(c) || other->fits)
+        if (plan_recomputes(other->plan) != plan_recomputes(c->plan) || other->fits)
             continue;
         if (!last || other->plan->micro_batches > last->plan->micro_batches) {
             before = last;
@@ -263,13 +262,13 @@ static bool is_needless(const struct finder *f, const struct candidate *c)
         } else if (!before || other->plan->micro_batches > before->plan->micro_batches)
             before = other;
     }
-    return before && c->family <= FAMILY_DATA &&
+    return before && is_simple(c->family) &&
            !advise_may_fit(before->needed_bytes, last->needed_bytes, last->limit_bytes);
 }
 
 static bool is_hopeless(const struct finder *f, const struct candidate *c, double best_s)
 {
-    bool thrifty = c->plan->micro_batches > 1 || recomputes(c);
+    bool thrifty = c->plan->micro_batches > 1 || plan_recomputes(c->plan);
     if (thrifty && is_needless(f, c))
         return true;
     if (!isfinite(best_s))

@@ -67,7 +67,8 @@ enum { CANDIDATE_NAME_BYTES = 64 };
 struct candidate {
     char name[CANDIDATE_NAME_BYTES]; /* "data", "1f1b 4x4, 16 micro-batches" */
     enum candidate_family family;
-    bool plain; /* data parallelism in its simplest form, or one worker */
+    int mesh[2]; /* FAMILY_HYBRID: parts of the batch, and of the channels; else 0 */
+    bool plain;  /* data parallelism in its simplest form, or one worker */
     struct plan *plan;
     bool stale; /* trains with older weights: not to the losses of one worker */
     enum candidate_state state;

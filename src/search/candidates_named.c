@@ -132,10 +132,13 @@ static enum status list_meshes(const struct lister *l)
     for (int model = 2; model <= l->n_workers / 2; model++) {
         char name[CANDIDATE_NAME_BYTES];
         struct plan_request how = {.model_workers = model};
+        int first = l->to->n, batch = l->n_workers / model;
         if (l->n_workers % model != 0)
             continue;
-        (void)snprintf(name, sizeof name, "hybrid %dx%d", l->n_workers / model, model);
+        (void)snprintf(name, sizeof name, "hybrid %dx%d", batch, model);
         TRY(add_both(l, "hybrid", FAMILY_HYBRID, how, name));
+        for (int i = first; i < l->to->n; i++)
+            memcpy(l->to->list[i].mesh, (const int[]){batch, model}, sizeof l->to->list[i].mesh);
     }
     return STATUS_OK;
 }

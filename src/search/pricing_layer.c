@@ -302,7 +302,7 @@ static double sync_s(const struct layer_pricer *p, const struct plan_layer *laye
         return 0;
     int alike = count_alike(p, layer, n, loops.alone);
     const struct topology_sum sum = {methods[p->request->sync], p->request->node_size,
-                                     types_of(p)->sum, n, alike};
+                                     types_of(p)->gradient, n, alike};
     return topology_sum_s(p->topology, &sum, p->members, bucket) * n_bytes / bucket;
 }
 

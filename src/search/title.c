@@ -52,18 +52,10 @@ static void add_kind(char title[CANDIDATE_TITLE_BYTES], const struct candidate *
         ADD(title, "%s", schedules[c->plan->schedule]);
         add_stages(title, c->plan);
     } else if (c->family == FAMILY_HYBRID) {
-        ADD(title, "%.*s", (int)(strcspn(c->name, " ") + 1 + strcspn(c->name + 7, " ")), c->name);
+        ADD(title, "%s %dx%d", families[c->family], c->mesh[0], c->mesh[1]);
     } else {
         ADD(title, "%s", families[c->family]);
     }
-}
-
-static bool recomputes(const struct plan *p)
-{
-    for (int i = 1; i < p->n_layers; i++)
-        if (p->layers[i].recompute)
-            return true;
-    return false;
 }
 
 /* Data parallelism in proportion to the speed of the devices. */
@@ -95,7 +87,7 @@ const char *candidate_title(const struct candidate *c, int n_workers,
         ADD(title, ", sums by node");
     if (p->micro_batches > 1)
         ADD(title, ", %d micro-batches", p->micro_batches);
-    if (recomputes(p))
+    if (plan_recomputes(p))
         ADD(title, ", recompute");
     return title;
 }

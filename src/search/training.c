@@ -103,7 +103,7 @@ static enum status train(training *t)
     o.timeout_s = timeout_s;
     o.rule.learning_rate = learning_rate;
     o.evaluate = false;
-    o.skip_corrupt = ENDLESS; /* a trial is about time; the run itself says what is corrupt */
+    o.skip_corrupt = DATASET_TIMED_SKIPS;
     o.skips_silently = true;
     TRY(trainer_create(&o, &own));
     t->info = *trainer_get_info(own);

@@ -41,6 +41,8 @@ struct stream {
 };
 
 bool cpu_computes_in(enum precision precision);
+int64_t cpu_layout_bytes(const layout *l);
+enum element cpu_layout_type(const layout *l);
 
 /* Zeroed, aligned, for free(). */
 enum status cpu_memory_alloc(device *d, int64_t n_bytes, void **out) MUST_USE;

@@ -247,12 +247,12 @@ static enum status event_reached(event *e, stream *s)
     return STATUS_OK;
 }
 
-static int64_t layout_bytes(const layout *l)
+int64_t cpu_layout_bytes(const layout *l)
 {
     return l->n_bytes;
 }
 
-static enum element layout_type(const layout *l)
+enum element cpu_layout_type(const layout *l)
 {
     return l->type;
 }
@@ -327,8 +327,8 @@ const struct backend backend_cpu = {
     .event_wait = event_reached,
     .layout_plain = layout_plain,
     .layout_in_type = layout_get_in_type,
-    .layout_bytes = layout_bytes,
-    .layout_type = layout_type,
+    .layout_bytes = cpu_layout_bytes,
+    .layout_type = cpu_layout_type,
     .layout_shape = layout_shape,
     .layout_text = layout_text,
     .layout_transfer = layout_transfer,

@@ -247,7 +247,7 @@ static enum status create(device *d, const struct group_spec *spec, struct group
 {
     if (!cpu_computes_in(spec->precision))
         return status_fail(STATUS_FAILED, "the cpu backend does not compute in %s",
-                           precision_get_info(spec->precision)->name);
+                           precision_names[spec->precision]);
     return (widen_is_narrow(spec->precision) ? create_narrow : create_group)(d, spec, layouts, out);
 }
 

@@ -49,20 +49,10 @@ void narrow_round(const device *d, int64_t count, const float *from, uint16_t *t
     }
 }
 
-static int64_t layout_bytes(const layout *l)
-{
-    return l->n_bytes;
-}
-
-static enum element layout_type(const layout *l)
-{
-    return l->type;
-}
-
 const struct widen_calls cpu_widen_calls = {
     .layout_in_type = layout_get_in_type,
-    .layout_bytes = layout_bytes,
-    .layout_type = layout_type,
+    .layout_bytes = cpu_layout_bytes,
+    .layout_type = cpu_layout_type,
     .widen = narrow_widen,
     .widen_add = narrow_widen_add,
     .round = narrow_round,

@@ -30,6 +30,9 @@ enum status cpu_update(stream *s, const struct update_rule *rule, const struct u
     enum { PIECE = 1 << 14 }; /* floats: a few pages of each array, enough to share out */
     const device *d = s->device;
     int64_t n = args->count, pieces = (n + PIECE - 1) / PIECE;
+    if (args->rounded && args->rounded_type != ELEMENT_BF16)
+        return status_fail(STATUS_FAILED, "the cpu backend does not round weights to %s",
+                           element_name(args->rounded_type));
     float *const state[2] = {args->state[0], args->state[1]};
     /* All threads or one: those that a smaller team leaves out end, and are made anew later. */
 #pragma omp parallel for num_threads(pieces > 1 ? d->threads : 1) schedule(static)

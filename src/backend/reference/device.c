@@ -381,6 +381,10 @@ static enum status update(stream *s, const struct update_rule *rule, const struc
     const struct kernel_table *kernels;
     (void)s;
     TRY(reference_find_kernels(args->type, &kernels));
+    if (args->rounded && (args->type != ELEMENT_F32 || args->rounded_type != ELEMENT_BF16))
+        return status_fail(STATUS_FAILED,
+                           "the reference backend does not round weights from %s to %s",
+                           element_name(args->type), element_name(args->rounded_type));
     kernels->update(rule, args->count, args->weight, args->gradient, args->state);
     if (args->rounded)
         kernels_bf16.from_float(args->count, args->weight, args->rounded);

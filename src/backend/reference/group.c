@@ -286,7 +286,7 @@ enum status reference_group_run_wide(group *g, enum pass pass, stream *s,
     (void)s;
     if (!g->kernels)
         return status_fail(STATUS_FAILED, "the reference backend does not compute in %s",
-                           precision_get_info(g->spec.precision)->name);
+                           precision_names[g->spec.precision]);
     kernel *run = choose_kernel(g, pass);
     if (!run)
         return status_fail(STATUS_FAILED, "%s: a group for %s has no %s pass",
