@@ -609,7 +609,7 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     if (options->process)
         return status_fail(STATUS_USAGE,
                            "--plan auto is for threads of one process; for %d processes first run "
-                           "'cleave plan %s --data %.80s --batch %lld --workers %d -o best.json', "
+                           "'cleave plan %s --data %s --batch %lld --workers %d -o best.json', "
                            "then 'mpirun -n %d cleave train best.json'",
                            options->process->size, o->model, o->forecast.data,
                            (long long)o->forecast.batch, options->process->size,
