@@ -35,7 +35,8 @@ static uint64_t add_axis(uint64_t sum, const struct axis_map *axis)
     return sum;
 }
 
-/* The loop nest and its maps to the inputs hold all attributes by which pieces differ. */
+/* The loop nest and its maps to the inputs hold all attributes by which pieces differ. The batch is
+ * left out. */
 static uint64_t add_node(uint64_t sum, const struct graph_node *node)
 {
     struct loop_nest nest;
@@ -44,14 +45,17 @@ static uint64_t add_node(uint64_t sum, const struct graph_node *node)
     sum = add_bytes(sum, op, strlen(op) + 1);
     for (int i = 0; i < node->op.n_inputs; i++)
         sum = add_number(sum, node->input[i]);
-    for (int i = 1; i < node->op.output.rank; i++) /* the batch is left out */
-        sum = add_number(sum, node->op.output.dim[i]);
+    for (int i = 0; i < node->op.output.rank; i++)
+        if (node->op.output_axes.use[i] != USE_BATCH)
+            sum = add_number(sum, node->op.output.dim[i]);
     op_get_loops(&node->op, &nest);
-    for (int i = 1; i < nest.n_loops; i++)
-        sum = add_number(sum, nest.loop[i].extent);
+    for (int i = 0; i < nest.n_loops; i++)
+        if (nest.loop[i].use != USE_BATCH)
+            sum = add_number(sum, nest.loop[i].extent);
     for (int i = 0; i < nest.n_inputs; i++)
-        for (int k = 1; k < nest.input[i].rank; k++)
-            sum = add_axis(sum, &nest.input[i].axis[k]);
+        for (int k = 0; k < nest.input[i].rank; k++)
+            if (nest.input[i].axis[k].use != USE_BATCH)
+                sum = add_axis(sum, &nest.input[i].axis[k]);
     return sum;
 }
 
