@@ -109,7 +109,7 @@ struct plan_stage {
 /* What a plan was made for. NULL and 0: that is not recorded. */
 struct plan_made_for {
     const char *model, *data;
-    int64_t input[3]; /* of a sample: [c, h, w] */
+    struct shape input; /* of a sample, so without the batch: [c, h, w] of images */
     int64_t classes, batch;
     const char *precision, *optimizer;
     const char *machine;        /* local, a name, a string, or the path of a file */
