@@ -179,8 +179,6 @@ static enum status check_options(const struct train_options *o)
                                          "anew: give one of them");
     if (o->overwrite && !saves)
         return status_fail(STATUS_USAGE, "--overwrite needs --checkpoint PATH to replace");
-    TRY(whole_file_check_input("--trace", o->trace, o->weights));
-    TRY(whole_file_check_input("--trace", o->trace, o->plan));
     if (o->resume && !saves)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !saves)
@@ -636,6 +634,8 @@ static enum status settle(struct train_options *o, struct subject_file *s)
 {
     TRY(check_options(o));
     TRY(subject_open(s, "train", &o->model, &o->plan));
+    TRY(whole_file_check_input("--trace", o->trace, o->weights));
+    TRY(whole_file_check_input("--trace", o->trace, o->plan)); /* which may have stood as MODEL */
     TRY(strategy_check_plan(o->plan, o->model, true));
     TRY(subject_take_run(s, &o->forecast));
     TRY(subject_settle_training_data(o->model, &o->forecast.data));
