@@ -444,7 +444,7 @@ static void test_groups(void **state)
     }
     assert_int_equal(graph_skip_decay(g, "*.bias,fc9.*"), STATUS_USAGE);
     status_clear();
-    for (int i = 0; i < g->n_params; i++) { /* what is refused changes nothing */
+    for (int i = 0; i < g->n_params; i++) { /* a refused call changes nothing */
         const struct param_group *a = &g->params[i].group, *b = &untouched->params[i].group;
         assert_int_equal(a->skips_decay, b->skips_decay);
         assert_true(a->rate_factor == b->rate_factor);
