@@ -630,9 +630,10 @@ static enum status build_graph(struct train_options *o, struct graph **out)
     return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
 }
 
-static enum status settle(struct train_options *o, struct subject_file *s)
+/* Reads the plan's file. */
+static enum status settle(struct train_options *o, struct subject_file *s,
+                          struct trainer_options *options)
 {
-    TRY(check_options(o));
     TRY(subject_open(s, "train", &o->model, &o->plan));
     TRY(whole_file_check_input("--trace", o->trace, o->weights));
     TRY(whole_file_check_input("--trace", o->trace, o->plan)); /* which may have stood as MODEL */
@@ -640,23 +641,28 @@ static enum status settle(struct train_options *o, struct subject_file *s)
     TRY(subject_take_run(s, &o->forecast));
     TRY(subject_settle_training_data(o->model, &o->forecast.data));
     subject_tell(s);
-    return STATUS_OK;
+    return fill_trainer_options(o, options);
 }
 
-static enum status plan_and_train(struct train_options *o)
+/* The processes join before they read any file: then one that fails alone can tell the others, and
+ * a failure of all is one error. */
+static enum status join_and_train(struct train_options *o, struct subject_file *s)
 {
     struct trainer_options options;
     struct graph *graph = NULL;
-    TRY(fill_trainer_options(o, &options));
+    comm *process;
     if (o->quiet)
         progress_hide();
     else if (!options_debug())
         log_set_level(LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN); /* see printed() */
     TRY(guard_start(o->timeout) ? stop_install_guarded() : stop_install());
-    TRY(join_processes(o->timeout, &options.process));
+    TRY(join_processes(o->timeout, &process));
     o->forecast.quiet = o->quiet;
-    enum status st = crew_agree(options.process, build_graph(o, &graph));
+    enum status st = crew_agree(process, settle(o, s, &options));
+    options.process = process;
+    if (st == STATUS_OK)
+        st = crew_agree(process, build_graph(o, &graph));
     options.graph = graph;
     if (st == STATUS_OK)
         st = plan_first(o, &options);
@@ -664,7 +670,7 @@ static enum status plan_and_train(struct train_options *o)
         st = train(o, &options);
     auto_plan_free(&o->planned);
     graph_destroy(graph);
-    return options.process ? leave_processes(options.process, st) : st;
+    return process ? leave_processes(process, st) : st;
 }
 
 enum status command_train(int argc, char **argv)
@@ -675,9 +681,8 @@ enum status command_train(int argc, char **argv)
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
-    enum status st = settle(&o, &s);
-    if (st == STATUS_OK)
-        st = plan_and_train(&o);
+    TRY(check_options(&o));
+    enum status st = join_and_train(&o, &s);
     subject_close(&s);
     return st;
 }
