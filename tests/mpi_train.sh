@@ -88,6 +88,14 @@ for plans in "broken.json broken.json" "missing.json missing.json" "sound.json m
     grep -q "error: ${plans#* }" stderr || fail "$plans: not the reason"
 done
 
+# the advice instead of --plan auto can be followed as it stands, however long the path
+long=cifar10:$(printf './%.0s' {1..60})images
+rc=0
+timeout 50 "$mpirun" "${mpi_options[@]}" -n 2 "$CLEAVE" train lenet5 --data "$long" --plan auto \
+    >stdout 2>stderr </dev/null || rc=$?
+[[ $rc -eq 2 ]] || fail "--plan auto of processes: exit $rc"
+grep -qF -- "--data $long --batch 128" stderr || fail "--plan auto of processes: a cut command"
+
 # Bits are not enough: what they all agree on is the serial result.
 on_threads 1 "${whole[@]}"
 python3 - a-mixed/losses b-mixed/losses ranks-ps-4/losses <<'PYTHON' || fail "not the serial losses"
