@@ -630,10 +630,11 @@ static enum status build_graph(struct train_options *o, struct graph **out)
     return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
 }
 
-/* Reads the plan's file. */
+/* Reads the plan's file, and refuses what cannot be. */
 static enum status settle(struct train_options *o, struct subject_file *s,
                           struct trainer_options *options)
 {
+    TRY(check_options(o));
     TRY(subject_open(s, "train", &o->model, &o->plan));
     TRY(whole_file_check_input("--trace", o->trace, o->weights));
     TRY(whole_file_check_input("--trace", o->trace, o->plan)); /* which may have stood as MODEL */
@@ -665,7 +666,7 @@ static enum status join_and_train(struct train_options *o, struct subject_file *
         st = crew_agree(process, build_graph(o, &graph));
     options.graph = graph;
     if (st == STATUS_OK)
-        st = plan_first(o, &options);
+        st = crew_agree(process, plan_first(o, &options));
     if (st == STATUS_OK)
         st = train(o, &options);
     auto_plan_free(&o->planned);
@@ -681,7 +682,6 @@ enum status command_train(int argc, char **argv)
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
-    TRY(check_options(&o));
     enum status st = join_and_train(&o, &s);
     subject_close(&s);
     return st;
