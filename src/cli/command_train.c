@@ -630,7 +630,7 @@ static enum status build_graph(struct train_options *o, struct graph **out)
     return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
 }
 
-/* Reads the plan's file, and refuses what cannot be. */
+/* Reads the plan's file, and refuses impossible requests. */
 static enum status settle(struct train_options *o, struct subject_file *s,
                           struct trainer_options *options)
 {
