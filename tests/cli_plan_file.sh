@@ -81,6 +81,16 @@ run 0 train two-workers.json --steps 1 --backend reference --run none
 says stdout "done: 1 step in"
 python3 -c 'import json; m = json.load(open("kept/plan.json"))["made_for"]; assert m["batch"] == 16 and m["machine"] == "local", m' || fail "the record's plan"
 
+# a plan that stands as MODEL is an input, too
+cp two-workers.json kept.json
+refused 2 "--trace two-workers.json: this command reads that file" train two-workers.json --steps 1 --backend reference --run none --trace two-workers.json
+cmp two-workers.json kept.json || fail "the trace has replaced the plan"
+
+# precisions that the kernels lack: refused with advice, where the backend does not describe them
+refused 2 "for double use --backend reference" plan check data lenet5 --backend cpu --precision double
+refused 2 "tf32 is for the predictions of other devices" plan dump data lenet5 --backend cpu --precision tf32
+run 0 plan check data lenet5 --backend reference --precision tf32
+
 # ---- defaults ----
 
 run 0 plan resnet18 --machine 1x2:h100 --named

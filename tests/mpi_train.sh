@@ -76,6 +76,26 @@ timeout 50 "$mpirun" "${mpi_options[@]}" -n 2 "$CLEAVE" train "${common[@]}" --s
 [[ $rc -eq 2 ]] || fail "a root that fails alone: exit $rc"
 grep -q "holds the events of another run" stderr || fail "a root that fails alone says nothing"
 
+# a plan that cannot be read is one error of the job, though each rank reads it
+printf '{"cleave_plan": 2,\n"workers": 2,' >broken.json
+"$CLEAVE" plan make data lenet5 --data synthetic:1x28x28/10/120 --batch 24 --workers 2 -o sound.json
+for plans in "broken.json broken.json" "missing.json missing.json" "sound.json missing.json"; do
+    rc=0
+    timeout 50 "$mpirun" "${mpi_options[@]}" -n 1 "$CLEAVE" train "${common[@]}" --plan "${plans% *}" : \
+        -n 1 "$CLEAVE" train "${common[@]}" --plan "${plans#* }" >stdout 2>stderr </dev/null || rc=$?
+    [[ $rc -eq 1 ]] || fail "$plans: exit $rc"
+    [[ $(grep -c 'error: ' stderr) -eq 1 ]] || fail "$plans: not said once"
+    grep -q "error: ${plans#* }" stderr || fail "$plans: not the reason"
+done
+
+# the advice instead of --plan auto can be followed as it stands, however long the path
+long=cifar10:$(printf './%.0s' {1..60})images
+rc=0
+timeout 50 "$mpirun" "${mpi_options[@]}" -n 2 "$CLEAVE" train lenet5 --data "$long" --plan auto \
+    >stdout 2>stderr </dev/null || rc=$?
+[[ $rc -eq 2 ]] || fail "--plan auto of processes: exit $rc"
+grep -qF -- "--data $long --batch 128" stderr || fail "--plan auto of processes: a cut command"
+
 # Bits are not enough: what they all agree on is the serial result.
 on_threads 1 "${whole[@]}"
 python3 - a-mixed/losses b-mixed/losses ranks-ps-4/losses <<'PYTHON' || fail "not the serial losses"

@@ -1,5 +1,6 @@
 /* Reading plan files: defaults are resolved, and every mistake is refused with its line.
  */
+#include "odd_axes.h"
 #include "plans.h"
 
 /* ---- reading ---- */
@@ -78,7 +79,7 @@ static void test_made_for(void **state)
     assert_ok(plan_read_made_for(path, back->memory, &made));
     assert_string_equal(made.model, "lenet5");
     assert_string_equal(made.data, "synthetic:1x28x28/10");
-    assert_true(made.input[0] == 1 && made.input[1] == 28 && made.input[2] == 28);
+    assert_true(shape_equal(&made.input, &((struct shape){3, {1, 28, 28}})));
     assert_true(made.classes == 10 && made.batch == g->batch);
     assert_string_equal(made.precision, "float");
     assert_string_equal(made.optimizer, "adamw");
@@ -107,6 +108,50 @@ static void test_made_for(void **state)
     graph_destroy(larger);
     free(text);
     plan_destroy(back);
+    graph_destroy(g);
+}
+
+/* Whatever the rank of the input, and wherever the batch is in it. */
+static void test_made_for_odd_axes(void **state)
+{
+    (void)state;
+    struct graph *g = odd_graph(8), *larger = odd_graph(16), *longer = odd_graph(8);
+    char digest[PLAN_DIGEST_BYTES], other[PLAN_DIGEST_BYTES], path[PATH_MAX];
+    struct plan *p, *back;
+    assert_string_equal(plan_digest(larger, other), plan_digest(g, digest));
+    for (int i = 0; i < longer->n_nodes; i++)
+        longer->nodes[i].op = op_resize(&longer->nodes[i].op, USE_TOKEN, ODD_TOKENS + 1);
+    assert_true(strcmp(plan_digest(longer, other), digest) != 0);
+    assert_ok(plan_build("serial", g, &(struct plan_request){.n_workers = 1}, &p));
+    assert_ok(plan_set_made_for(p, g, &(struct plan_made_for){.data = "tokens"}));
+    assert_ok(plan_write(p, g, test_path(path, "odd.json")));
+    assert_ok(plan_read(path, g, &back));
+    const struct shape sample = {4, {ODD_TOKENS, ODD_CHANNELS, ODD_ROWS, ODD_COLUMNS}};
+    assert_true(shape_equal(&back->made_for.input, &sample));
+    plan_destroy(back);
+    assert_ok(plan_read(path, larger, &back));
+    plan_destroy(back);
+    assert_ok(plan_read(path, longer, &back)); /* other data were asked for */
+    plan_destroy(back);
+    plan_destroy(p);
+
+    /* lists of other lengths come back as they were */
+    static const char *const lists[] = {"[768]", "[12, 64]", "[2, 3, 4, 5, 6, 7]"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        char *printed;
+        (void)snprintf(text, sizeof text,
+                       "{\"cleave_plan\": 2, \"made_for\": {\"model\": \"odd\", \"input\": %s},"
+                       "\"workers\": 1, \"stages\": [{\"workers\": [0]}]}",
+                       lists[i]);
+        p = parse(g, text);
+        assert_ok(plan_print(p, g, &printed));
+        assert_non_null(strstr(printed, lists[i]));
+        free(printed);
+        plan_destroy(p);
+    }
+    graph_destroy(longer);
+    graph_destroy(larger);
     graph_destroy(g);
 }
 
@@ -187,7 +232,9 @@ static void test_mistakes_in_the_top(void **state)
          "f:2: \"made_for\" names the model: leave one of both out"},
         {WITH("\"made_for\": {\"modle\": \"lenet5\"}"),
          "f:2: unknown key 'modle': did you mean 'model'?"},
-        {WITH("\"made_for\": {\"input\": [1, 28]}"), "f:2: made_for/input must be a list of 3"},
+        {WITH("\"made_for\": {\"input\": []}"), "f:2: made_for/input must be a list of 1 to 6"},
+        {WITH("\"made_for\": {\"input\": [1, 2, 3, 4, 5, 6, 7]}"),
+         "f:2: made_for/input must be a list of 1 to 6"},
         {"{\n\"cleave_plan\": \"1\"}", "f:2: the plan is of another version"},
         {"{\"cleave_plan\": 1,\n\"worker\": 2}",
          "f:2: unknown key 'worker': did you mean 'workers'?"},
@@ -449,6 +496,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_are_resolved),
         cmocka_unit_test(test_made_for),
+        cmocka_unit_test(test_made_for_odd_axes),
         cmocka_unit_test(test_stages_are_resolved),
         cmocka_unit_test(test_mistakes_in_the_top),
         cmocka_unit_test(test_mistakes_in_stages),

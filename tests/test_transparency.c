@@ -348,16 +348,25 @@ static void test_frozen(void **state)
     }
 }
 
+/* A call that is refused leaves the groups as they were. */
 static void test_freezing_is_refused(void **state)
 {
     (void)state;
     struct graph *g = suite_build("lenet5", 8);
-    assert_int_equal(graph_freeze(g, "conv9.*"), STATUS_USAGE);
+    assert_int_equal(graph_freeze(g, "fc*,conv9.*"), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "'conv9.*'"));
     status_clear();
+    assert_int_equal(graph_count_frozen(g), 0);
     assert_int_equal(graph_freeze(g, "*"), STATUS_USAGE);
     assert_non_null(strstr(status_message(), "no weight of lenet5 to learn"));
     status_clear();
+    assert_int_equal(graph_count_frozen(g), 0);
+    assert_ok(graph_freeze(g, "conv1.*"));
+    int64_t frozen = graph_count_frozen(g);
+    assert_true(frozen > 0);
+    assert_int_equal(graph_freeze(g, "fc1.*,conv9.*"), STATUS_USAGE);
+    status_clear();
+    assert_int_equal(graph_count_frozen(g), frozen);
     graph_destroy(g);
 }
 
@@ -423,15 +432,24 @@ static void test_groups(void **state)
     free(decays);
     free(gradient);
     free(moves);
-    static const char *const wrong[] = {"fc1.weight", "fc1.weight=0", "fc1.weight=x", "fc9=2",
-                                        "=2"};
+    static const char *const wrong[] = {"fc1.weight", "fc1.weight=0", "fc1.weight=x",
+                                        "fc9=2",      "=2",           "fc1.*=3,fc9=2"};
+    struct graph *untouched = suite_build("lenet5", 8);
+    assert_ok(graph_scale_rates(untouched, "fc*=2,fc1.weight=0.5"));
+    assert_ok(graph_skip_decay(untouched, "*.weight"));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(graph_scale_rates(g, wrong[i]), STATUS_USAGE);
         assert_non_null(strstr(status_message(), "--lr-factor"));
         status_clear();
     }
-    assert_int_equal(graph_skip_decay(g, "fc9.*"), STATUS_USAGE);
+    assert_int_equal(graph_skip_decay(g, "*.bias,fc9.*"), STATUS_USAGE);
     status_clear();
+    for (int i = 0; i < g->n_params; i++) { /* a refused call changes nothing */
+        const struct param_group *a = &g->params[i].group, *b = &untouched->params[i].group;
+        assert_int_equal(a->skips_decay, b->skips_decay);
+        assert_true(a->rate_factor == b->rate_factor);
+    }
+    graph_destroy(untouched);
     graph_destroy(plain);
     graph_destroy(g);
 }

@@ -7,6 +7,8 @@ set(CLEAVE_TEST_TIMEOUTS
     cli_accuracy=300 # predicts and trains 19 plans, of which 9 have more workers than some cores
     mpi_train=300  # 36 runs with up to four processes on as few cores as there are
     mpi_faults=600 # starts a job for each kill, and waits for a time-out
+    test_levels=300 # searches whole machines of up to eight nodes
+    cli_plan=240 # searches, and measures on this host
     cli_train=240 # waits for signals, and computes beside busy programs
     cli_predict=240 # about a hundred runs, some of which measure
     cli_browser=240 # a browser, and a page of 1024 workers: 33 s alone

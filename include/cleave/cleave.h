@@ -128,7 +128,7 @@ CLEAVE_API void cleave_model_destroy(cleave_model *model);
 /* Groups of weights that learn otherwise than the rest, before a plan is made of the model
  * (CLEAVE_USAGE afterwards, and for a glob that matches no weight). Weights are named by globs
  * with commas between them, as in a shell: "features.*,*.bias". A frozen weight stays as it is: no
- * gradient is computed, kept or sent for it. */
+ * gradient is computed, kept or sent for it. A call that fails changes nothing. */
 CLEAVE_API enum cleave_status cleave_model_freeze(cleave_model *model,
                                                   const char *globs) CLEAVE_MUST_USE;
 /* Their weight decay is 0. */

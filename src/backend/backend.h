@@ -170,8 +170,10 @@ struct backend {
     const char *about; /* one line for people */
     /* Several threads may ask one device for layouts and groups at the same time. */
     bool describes_together;
-    /* Whether its kernels compute in this precision. A device that only describes knows all. */
+    /* Whether its kernels compute in this precision. */
     bool (*computes_in)(enum precision precision);
+    /* A device that only describes knows every precision, not only those. */
+    bool describes_all_precisions;
 
     /* -- devices -- */
     enum status (*device_open)(const struct device_options *options, device **out);

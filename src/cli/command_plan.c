@@ -90,6 +90,8 @@ static enum status open_device(const struct plan_options *o, struct lowered_plan
     s->backend = backend_list()[0];
     if (o->backend)
         TRY(backend_find(o->backend, &s->backend));
+    if (!s->backend->describes_all_precisions)
+        TRY(backend_check_precision(s->backend, (enum precision)o->precision));
     TRY(s->backend->device_open(&device_options, &s->device));
     *how = (struct program_options){.backend = s->backend,
                                     .device = s->device,

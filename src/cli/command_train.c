@@ -179,8 +179,6 @@ static enum status check_options(const struct train_options *o)
                                          "anew: give one of them");
     if (o->overwrite && !saves)
         return status_fail(STATUS_USAGE, "--overwrite needs --checkpoint PATH to replace");
-    TRY(whole_file_check_input("--trace", o->trace, o->weights));
-    TRY(whole_file_check_input("--trace", o->trace, o->plan));
     if (o->resume && !saves)
         return status_fail(STATUS_USAGE, "--resume needs --checkpoint PATH to go on from");
     if (o->checkpoint_every && !saves)
@@ -612,7 +610,7 @@ static enum status plan_first(struct train_options *o, struct trainer_options *o
     if (options->process)
         return status_fail(STATUS_USAGE,
                            "--plan auto is for threads of one process; for %d processes first run "
-                           "'cleave plan %s --data %.80s --batch %lld --workers %d -o best.json', "
+                           "'cleave plan %s --data %s --batch %lld --workers %d -o best.json', "
                            "then 'mpirun -n %d cleave train best.json'",
                            options->process->size, o->model, o->forecast.data,
                            (long long)o->forecast.batch, options->process->size,
@@ -635,39 +633,48 @@ static enum status build_graph(struct train_options *o, struct graph **out)
     return o->rate_factors ? graph_scale_rates(*out, o->rate_factors) : STATUS_OK;
 }
 
-static enum status settle(struct train_options *o, struct subject_file *s)
+/* Reads the plan's file, and refuses impossible requests. */
+static enum status settle(struct train_options *o, struct subject_file *s,
+                          struct trainer_options *options)
 {
     TRY(check_options(o));
     TRY(subject_open(s, "train", &o->model, &o->plan));
+    TRY(whole_file_check_input("--trace", o->trace, o->weights));
+    TRY(whole_file_check_input("--trace", o->trace, o->plan)); /* which may have stood as MODEL */
     TRY(strategy_check_plan(o->plan, o->model, true));
     TRY(subject_take_run(s, &o->forecast));
     TRY(subject_settle_training_data(o->model, &o->forecast.data));
     subject_tell(s);
-    return STATUS_OK;
+    return fill_trainer_options(o, options);
 }
 
-static enum status plan_and_train(struct train_options *o)
+/* The processes join before they read any file: then one that fails alone can tell the others, and
+ * a failure of all is one error. */
+static enum status join_and_train(struct train_options *o, struct subject_file *s)
 {
     struct trainer_options options;
     struct graph *graph = NULL;
-    TRY(fill_trainer_options(o, &options));
+    comm *process;
     if (o->quiet)
         progress_hide();
     else if (!options_debug())
         log_set_level(LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN); /* see printed() */
     TRY(guard_start(o->timeout) ? stop_install_guarded() : stop_install());
-    TRY(join_processes(o->timeout, &options.process));
+    TRY(join_processes(o->timeout, &process));
     o->forecast.quiet = o->quiet;
-    enum status st = crew_agree(options.process, build_graph(o, &graph));
+    enum status st = crew_agree(process, settle(o, s, &options));
+    options.process = process;
+    if (st == STATUS_OK)
+        st = crew_agree(process, build_graph(o, &graph));
     options.graph = graph;
     if (st == STATUS_OK)
-        st = plan_first(o, &options);
+        st = crew_agree(process, plan_first(o, &options));
     if (st == STATUS_OK)
         st = train(o, &options);
     auto_plan_free(&o->planned);
     graph_destroy(graph);
-    return options.process ? leave_processes(options.process, st) : st;
+    return process ? leave_processes(process, st) : st;
 }
 
 enum status command_train(int argc, char **argv)
@@ -678,9 +685,7 @@ enum status command_train(int argc, char **argv)
     TRY(parse(argc, argv, &o, &help));
     if (help)
         return STATUS_OK;
-    enum status st = settle(&o, &s);
-    if (st == STATUS_OK)
-        st = plan_and_train(&o);
+    enum status st = join_and_train(&o, &s);
     subject_close(&s);
     return st;
 }

@@ -165,9 +165,9 @@ static enum status print_tried(const struct plan_answer *a)
         char before[32];
         if (c->doubted_s > 0)
             output_line(2,
-                        "%s: measured again, because %s was predicted, which the trial was not "
-                        "within the error of.",
-                        c->name, text_seconds(before, sizeof before, c->doubted_s));
+                        "%s: predicted %s, but the trial took %s: its costs were measured again.",
+                        title(a, i, name), text_seconds(before, sizeof before, c->doubted_s),
+                        text_seconds(text, sizeof text, c->tried_s));
     }
     return STATUS_OK;
 }

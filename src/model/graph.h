@@ -78,7 +78,8 @@ enum status graph_check(const struct graph *g) MUST_USE;
 /* ---- parameter groups (param_groups.c) ----
  *
  * Set before the graph is used by others. Weights are named by globs, with commas between them
- * (* ? [] as in a shell: "features.*,*.bias"); STATUS_USAGE for a glob that matches no weight. */
+ * (* ? [] as in a shell: "features.*,*.bias"); STATUS_USAGE for a glob that matches no weight. A
+ * call that is refused changes no group. */
 
 /* A frozen weight has no gradient and no optimizer state, and nothing is sent for it; running
  * statistics go on. The gradient stops behind the last layer whose own and earlier weights are all

@@ -4,6 +4,7 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool graph_param_learns(const struct graph_param *param)
@@ -66,7 +67,7 @@ static enum status read_rate(char *word, struct change *c)
     return text_parse_real(c->option, sign + 1, 1e-9, 1e9, &c->rate);
 }
 
-static enum status change_all(struct graph *g, const char *list, struct change c, bool has_rates)
+static enum status change_each(struct graph *g, const char *list, struct change c, bool has_rates)
 {
     char word[256];
     for (const char *at = list; text_next_word(&at, word, sizeof word);) {
@@ -80,13 +81,35 @@ static enum status change_all(struct graph *g, const char *list, struct change c
     return STATUS_OK;
 }
 
-enum status graph_freeze(struct graph *g, const char *globs)
+static enum status check_learns(const struct graph *g, const char *globs)
 {
-    TRY(change_all(g, globs, (struct change){.option = "--freeze", .freeze = true}, false));
     for (int i = 0; i < g->n_params; i++)
         if (graph_param_learns(&g->params[i]))
             return STATUS_OK;
     return status_fail(STATUS_USAGE, "--freeze %s leaves no weight of %s to learn", globs, g->name);
+}
+
+/* A change that is refused changes nothing. */
+static enum status change_all(struct graph *g, const char *list, struct change c, bool has_rates)
+{
+    size_t n = (size_t)g->n_params;
+    struct param_group *before = calloc(n ? n : 1, sizeof *before);
+    if (!before)
+        return status_no_memory(n * sizeof *before);
+    for (int i = 0; i < g->n_params; i++)
+        before[i] = g->params[i].group;
+    enum status st = change_each(g, list, c, has_rates);
+    if (st == STATUS_OK && c.freeze)
+        st = check_learns(g, list);
+    for (int i = 0; i < g->n_params && st != STATUS_OK; i++)
+        g->params[i].group = before[i];
+    free(before);
+    return st;
+}
+
+enum status graph_freeze(struct graph *g, const char *globs)
+{
+    return change_all(g, globs, (struct change){.option = "--freeze", .freeze = true}, false);
 }
 
 enum status graph_skip_decay(struct graph *g, const char *globs)

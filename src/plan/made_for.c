@@ -35,7 +35,8 @@ static uint64_t add_axis(uint64_t sum, const struct axis_map *axis)
     return sum;
 }
 
-/* The loop nest and its maps to the inputs hold all attributes by which pieces differ. */
+/* The loop nest and its maps to the inputs hold all attributes by which pieces differ. The batch is
+ * left out. */
 static uint64_t add_node(uint64_t sum, const struct graph_node *node)
 {
     struct loop_nest nest;
@@ -44,14 +45,17 @@ static uint64_t add_node(uint64_t sum, const struct graph_node *node)
     sum = add_bytes(sum, op, strlen(op) + 1);
     for (int i = 0; i < node->op.n_inputs; i++)
         sum = add_number(sum, node->input[i]);
-    for (int i = 1; i < node->op.output.rank; i++) /* the batch is left out */
-        sum = add_number(sum, node->op.output.dim[i]);
+    for (int i = 0; i < node->op.output.rank; i++)
+        if (node->op.output_axes.use[i] != USE_BATCH)
+            sum = add_number(sum, node->op.output.dim[i]);
     op_get_loops(&node->op, &nest);
-    for (int i = 1; i < nest.n_loops; i++)
-        sum = add_number(sum, nest.loop[i].extent);
+    for (int i = 0; i < nest.n_loops; i++)
+        if (nest.loop[i].use != USE_BATCH)
+            sum = add_number(sum, nest.loop[i].extent);
     for (int i = 0; i < nest.n_inputs; i++)
-        for (int k = 1; k < nest.input[i].rank; k++)
-            sum = add_axis(sum, &nest.input[i].axis[k]);
+        for (int k = 0; k < nest.input[i].rank; k++)
+            if (nest.input[i].axis[k].use != USE_BATCH)
+                sum = add_axis(sum, &nest.input[i].axis[k]);
     return sum;
 }
 
@@ -76,13 +80,14 @@ const char *plan_digest_bytes(const void *bytes, size_t n_bytes, char digest[PLA
 
 /* ---- reading ---- */
 
-static enum status read_input(struct json_place at, int64_t input[3])
+static enum status read_input(struct json_place at, struct shape *input)
 {
     if (!at.value)
         return STATUS_OK;
-    TRY(json_check_list(at, 3, 3));
-    for (size_t i = 0; i < 3; i++)
-        TRY(json_read_integer(json_element(at, i), 1, INT32_MAX, &input[i]));
+    TRY(json_check_list(at, 1, SHAPE_MAX_RANK));
+    input->rank = (int)json_array_size(at.value);
+    for (int i = 0; i < input->rank; i++)
+        TRY(json_read_integer(json_element(at, (size_t)i), 1, INT32_MAX, &input->dim[i]));
     return STATUS_OK;
 }
 
@@ -122,19 +127,27 @@ enum status plan_parse_made_for(struct json_place top, struct plan_made_for *out
         return json_fail(model, "\"made_for\" names the model: leave one of both out");
     TRY(json_check_object(at, keys));
     TRY(read_texts(at, out));
-    TRY(read_input(json_member(at, "input"), out->input));
+    TRY(read_input(json_member(at, "input"), &out->input));
     TRY(json_read_integer(json_member(at, "classes"), 1, INT32_MAX, &out->classes));
     TRY(json_read_integer(json_member(at, "batch"), 1, GRAPH_LARGEST_BATCH, &out->batch));
     return read_calibrate(json_member(at, "calibrate"), out);
 }
 
+/* The input without the batch. */
+static struct shape sample_shape(const struct graph *graph)
+{
+    const struct op_case *input = &graph->nodes[0].op;
+    struct shape sample = {0};
+    for (int i = 0; i < input->output.rank; i++)
+        if (input->output_axes.use[i] != USE_BATCH)
+            sample.dim[sample.rank++] = input->output.dim[i];
+    return sample;
+}
+
 static bool has_shapes_of(const struct plan_made_for *made, const struct graph *graph)
 {
-    const struct shape *input = &graph->nodes[0].op.output;
-    bool same = made->classes == graph->classes;
-    for (int i = 0; i < 3 && same; i++)
-        same = i + 1 < input->rank && made->input[i] == input->dim[i + 1];
-    return same;
+    struct shape sample = sample_shape(graph);
+    return made->classes == graph->classes && shape_equal(&made->input, &sample);
 }
 
 /* For other images a network may have other layers. */
@@ -166,7 +179,7 @@ enum status plan_check_made_for(struct json_place top, const struct plan_made_fo
         return json_refuse(at.value ? json_member(at, "model") : json_member(top, "model"),
                            "the plan is for %.80s, not for %s ('cleave plan %s -o FILE' makes one)",
                            made->model, graph->name, graph->name);
-    if (made->input[0] && !has_shapes_of(made, graph))
+    if (made->input.rank > 0 && !has_shapes_of(made, graph))
         return check_layers(top, graph);
     if (made->digest && has_shapes_of(made, graph) &&
         strcmp(made->digest, plan_digest(graph, digest)) != 0)
@@ -218,12 +231,10 @@ enum status plan_set_made_for(struct plan *plan, const struct graph *graph,
 {
     char digest[PLAN_DIGEST_BYTES];
     struct plan_made_for all = *made;
-    const struct shape *input = &graph->nodes[0].op.output;
     all.model = graph->name;
     all.batch = graph->batch;
     all.classes = graph->classes;
-    for (int i = 0; i < 3; i++)
-        all.input[i] = i + 1 < input->rank ? input->dim[i + 1] : 0;
+    all.input = sample_shape(graph);
     all.digest = plan_digest(graph, digest);
     return plan_copy_made_for(plan->memory, &all, &plan->made_for);
 }
@@ -244,9 +255,9 @@ enum status plan_print_made_for(FILE *f, const struct plan_made_for *made)
     (void)fputs("  \"made_for\": {\"model\": ", f);
     TRY(json_write_text(f, made->model));
     TRY(print_text(f, "data", made->data));
-    if (made->input[0])
-        (void)fprintf(f, ", \"input\": [%" PRId64 ", %" PRId64 ", %" PRId64 "]", made->input[0],
-                      made->input[1], made->input[2]);
+    for (int i = 0; i < made->input.rank; i++)
+        (void)fprintf(f, "%s%" PRId64 "%s", i == 0 ? ", \"input\": [" : ", ", made->input.dim[i],
+                      i + 1 == made->input.rank ? "]" : "");
     if (made->classes)
         (void)fprintf(f, ", \"classes\": %" PRId64, made->classes);
     if (made->batch)

@@ -26,8 +26,8 @@
  *       "micro_batches": 1,
  *       "schedule": "1f1b",                    gpipe | 1f1b | pipedream
  *       "window": 8,                           pipedream: steps between two flushes
- *       "recompute": ["features.3"],           forward again instead of keeping the output;
- *                                              or a number of segments, or "auto"
+ *       "recompute": ["features.4"],           forward again instead of keeping the output;
+ *                                              or a number of segments, or "auto"; see below
  *       "batch_norm": "batch",                 statistics of the whole micro-batch, or, with
  *                                              "worker", of each worker's samples in it
  *       "sync": {"method": "ring",             ring | tree | hierarchical | server
@@ -56,6 +56,10 @@
  * n: there sizes are proportions, because batches (micro-batches, a short last batch) differ. Sizes
  * are at least 1 and sum to at most 10^9. Loop n may have fewer samples than parts: then some
  * pieces are empty. Every other loop must have at least as many iterations as parts.
+ *
+ * Layers that run as one (a convolution, the sum and the activation behind it) keep the output of
+ * the last of them alone. That one, mostly the activation, is named in "recompute": features.4 is
+ * the ReLU of features.3, which keeps nothing. The name of another changes nothing.
  *
  * "made_for" says what the plan was made for, so that its file alone is enough to predict it or to
  * train with it. A plan for another network is refused. "input" (of a sample) and "classes" may be
@@ -109,7 +113,7 @@ struct plan_stage {
 /* What a plan was made for. NULL and 0: that is not recorded. */
 struct plan_made_for {
     const char *model, *data;
-    int64_t input[3]; /* of a sample: [c, h, w] */
+    struct shape input; /* of a sample, so without the batch: [c, h, w] of images */
     int64_t classes, batch;
     const char *precision, *optimizer;
     const char *machine;        /* local, a name, a string, or the path of a file */

@@ -5,8 +5,8 @@
 #include "runtime/initialise.h"
 #include "runtime/trainer_parts.h"
 
-#include <stdio.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the first state ------------------------------------------------------------------------- */

@@ -396,6 +396,7 @@ const struct backend backend_reference = {
     .about = "plain C, one thread, float, double or bf16: slow, and easy to believe",
     .describes_together = true,
     .computes_in = reference_computes_in,
+    .describes_all_precisions = true,
     .device_open = device_open,
     .device_close = device_close,
     .device_threads = device_threads,

@@ -50,15 +50,21 @@ static const struct network_init init = {
 };
 
 const struct network network_alexnet = {
-    "alexnet", "AlexNet: five convolutions, three large linear layers",
-    build,     &alexnet,
-    0.01,      &init,
-    false};
+    .name = "alexnet",
+    .about = "AlexNet: five convolutions, three large linear layers",
+    .build = build,
+    .layout = &alexnet,
+    .sgd_rate = 0.01,
+    .init = &init,
+};
 
 /* That of the tables of DeePa and OptCNN (arXiv 1802.04924), whose bytes are those of 74.7 M
  * parameters: the first linear layer has 7x7x256 inputs. */
 const struct network network_alexnet7 = {
-    "alexnet7", "AlexNet with 7x7 instead of 6x6 images before its linear layers",
-    build,      &alexnet7,
-    0.01,       &init,
-    false};
+    .name = "alexnet7",
+    .about = "AlexNet with 7x7 instead of 6x6 images before its linear layers",
+    .build = build,
+    .layout = &alexnet7,
+    .sgd_rate = 0.01,
+    .init = &init,
+};

@@ -73,5 +73,9 @@ static const struct network_init init = {
 };
 
 const struct network network_googlenet = {
-    "googlenet", "GoogLeNet: nine blocks of four branches", build, NULL, NETWORK_SGD_RATE, &init,
-    false};
+    .name = "googlenet",
+    .about = "GoogLeNet: nine blocks of four branches",
+    .build = build,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};

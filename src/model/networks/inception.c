@@ -159,10 +159,10 @@ static const struct network_init init = {
     .linear = {.weight = INIT_NORMAL, .bias = INIT_KAIMING_UNIFORM, .deviation = 0.1},
 };
 
-const struct network network_inceptionv3 = {"inceptionv3",
-                                            "Inception-v3: eleven blocks of three or four branches",
-                                            build,
-                                            NULL,
-                                            NETWORK_SGD_RATE,
-                                            &init,
-                                            false};
+const struct network network_inceptionv3 = {
+    .name = "inceptionv3",
+    .about = "Inception-v3: eleven blocks of three or four branches",
+    .build = build,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};

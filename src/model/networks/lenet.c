@@ -20,5 +20,9 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_lenet5 = {
-    "lenet5", "LeNet-5: two convolutions, three linear layers", build, NULL, NETWORK_SGD_RATE, NULL,
-    true};
+    .name = "lenet5",
+    .about = "LeNet-5: two convolutions, three linear layers",
+    .build = build,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .small = true,
+};

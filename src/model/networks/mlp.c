@@ -12,5 +12,9 @@ static int build(graph_builder *b, const struct network *self)
 }
 
 const struct network network_mlp = {
-    "mlp", "three linear layers, 512 and 256 hidden units", build, NULL, NETWORK_SGD_RATE, NULL,
-    true};
+    .name = "mlp",
+    .about = "three linear layers, 512 and 256 hidden units",
+    .build = build,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .small = true,
+};

@@ -120,10 +120,9 @@ static const struct network_init init = {
 };
 
 const struct network network_mobilenetv2 = {
-    "mobilenetv2",
-    "MobileNetV2: inverted residual blocks, depthwise convolutions",
-    build,
-    NULL,
-    NETWORK_SGD_RATE,
-    &init,
-    false};
+    .name = "mobilenetv2",
+    .about = "MobileNetV2: inverted residual blocks, depthwise convolutions",
+    .build = build,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};

@@ -9,8 +9,13 @@
  *         return graph_add_linear(b, "fc", x, graph_builder_variant(b)->classes);
  *     }
  *
- *     const struct network network_softmax = {"softmax", "one linear layer", build, NULL,
- *                                             NETWORK_SGD_RATE, NULL};
+ *     const struct network network_softmax = {
+ *         .name = "softmax",
+ *         .about = "one linear layer on the pixels",
+ *         .build = build,
+ *         .sgd_rate = NETWORK_SGD_RATE,
+ *         .small = true,
+ *     };
  */
 #ifndef CLEAVE_MODEL_NETWORKS_NETWORKS_H
 #define CLEAVE_MODEL_NETWORKS_NETWORKS_H

@@ -93,22 +93,34 @@ static const struct network_init init = {
 };
 
 const struct network network_resnet18 = {
-    "resnet18", "ResNet-18: residual blocks of two 3x3", build, &resnet18, NETWORK_SGD_RATE, &init,
-    false};
+    .name = "resnet18",
+    .about = "ResNet-18: residual blocks of two 3x3",
+    .build = build,
+    .layout = &resnet18,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};
 const struct network network_resnet50 = {
-    "resnet50", "ResNet-50: residual bottleneck blocks", build, &resnet50, NETWORK_SGD_RATE, &init,
-    false};
-const struct network network_resnet101 = {"resnet101",
-                                          "ResNet-101: residual bottleneck blocks",
-                                          build,
-                                          &resnet101,
-                                          NETWORK_SGD_RATE,
-                                          &init,
-                                          false};
-const struct network network_resnet152 = {"resnet152",
-                                          "ResNet-152: residual bottleneck blocks",
-                                          build,
-                                          &resnet152,
-                                          NETWORK_SGD_RATE,
-                                          &init,
-                                          false};
+    .name = "resnet50",
+    .about = "ResNet-50: residual bottleneck blocks",
+    .build = build,
+    .layout = &resnet50,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};
+const struct network network_resnet101 = {
+    .name = "resnet101",
+    .about = "ResNet-101: residual bottleneck blocks",
+    .build = build,
+    .layout = &resnet101,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};
+const struct network network_resnet152 = {
+    .name = "resnet152",
+    .about = "ResNet-152: residual bottleneck blocks",
+    .build = build,
+    .layout = &resnet152,
+    .sgd_rate = NETWORK_SGD_RATE,
+    .init = &init,
+};

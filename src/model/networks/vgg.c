@@ -81,6 +81,18 @@ static const struct network_init init = {
 };
 
 const struct network network_vgg11 = {
-    "vgg11", "VGG-11: 3x3 convolutions in five blocks", build, &vgg11, 0.01, &init, false};
+    .name = "vgg11",
+    .about = "VGG-11: 3x3 convolutions in five blocks",
+    .build = build,
+    .layout = &vgg11,
+    .sgd_rate = 0.01,
+    .init = &init,
+};
 const struct network network_vgg16 = {
-    "vgg16", "VGG-16: 3x3 convolutions in five blocks", build, &vgg16, 0.01, &init, false};
+    .name = "vgg16",
+    .about = "VGG-16: 3x3 convolutions in five blocks",
+    .build = build,
+    .layout = &vgg16,
+    .sgd_rate = 0.01,
+    .init = &init,
+};
