@@ -47,7 +47,7 @@ static enum status stop_and_save(trainer *t)
     const char *asker = asked_by == ASKED_BY_CALLER ? "the caller" : stop_signal_name(asked_by);
     long long step = t->state.step;
     atomic_store(&t->asked, false);
-    if (*t->checkpoint && t->info.root)
+    if (*t->checkpoint && t->info.root && asked_by != ASKED_BY_CALLER)
         log_note("%s: it stops, and saves step %lld; a second signal ends it without saving", asker,
                  step);
     TRY(trainer_save(t));
