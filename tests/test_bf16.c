@@ -302,8 +302,8 @@ static void test_memory(void **state)
             program_destroy(train);
             (*b)->device_close(o.device);
         }
-        assert_true(slabs[1][BUFFER_WEIGHTS] < 0.51 * (double)slabs[0][BUFFER_WEIGHTS]);
-        assert_true(slabs[1][BUFFER_OPTIMIZER] > 1.99 * (double)slabs[0][BUFFER_OPTIMIZER]);
+        assert_true((double)slabs[1][BUFFER_WEIGHTS] < 0.51 * (double)slabs[0][BUFFER_WEIGHTS]);
+        assert_true((double)slabs[1][BUFFER_OPTIMIZER] > 1.99 * (double)slabs[0][BUFFER_OPTIMIZER]);
         assert_true(slabs[1][BUFFER_GRADIENTS] >= slabs[0][BUFFER_GRADIENTS]);
     }
     graph_destroy(g);
