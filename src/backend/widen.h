@@ -51,7 +51,7 @@ enum status widen_finish(const struct widen_calls *calls, device *d, const struc
                          const struct group_layouts *wide, struct group_layouts *narrow,
                          struct group_needs *needs, struct widened *out) MUST_USE;
 
-enum status widen_run(const struct widened *w, group *g, enum pass pass, stream *s,
+enum status widen_run(const struct widened *w, group *g, enum pass pass, stream *on,
                       const struct group_args *args, const struct step_state *step) MUST_USE;
 
 /* fold (backend.h) of narrow tensors, a piece at a time. */

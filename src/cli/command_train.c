@@ -76,6 +76,26 @@ static enum status parse_with(const struct option *options, int argc, char **arg
     return options_parse(&set, argc, argv, help);
 }
 
+/* How the weights learn. */
+#define LEARNING_OPTIONS(o)                                                                        \
+    OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,                                            \
+                "learning rate [0.05; of alexnet and vgg 0.01; with adamw 0.001]"),                \
+        OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),                \
+        OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,                         \
+                    "the pull of weights towards 0 [0.0005; with adamw 0.01]"),                    \
+        OPTION_TEXT("--no-decay", "PATTERN,...", &o->no_decay, NULL,                               \
+                    "weights without it, by name: '*.bias,*bn?.*' [none]"),                        \
+        OPTION_TEXT("--lr-factor", "PATTERN=F,...", &o->rate_factors, NULL,                        \
+                    "factors of the learning rate of some weights: 'features.*=0.1,fc.*=10' "      \
+                    "[all have 1]"),                                                               \
+        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, TRAINER_USUAL_SCHEDULE,                \
+                    "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),       \
+        OPTION_INTEGER("--schedule-epochs", "N", &o->schedule_epochs, 1, 1000000, NULL,            \
+                       "its length, where that is not the run's: for one that will be lengthened " \
+                       "or was [as many as are trained]"),                                         \
+        OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",                  \
+                       "steps in which the rate grows from 0")
+
 static enum status parse(int argc, char **argv, struct train_options *o, bool *help)
 {
     *o = (struct train_options){.epochs = NOT_GIVEN,
@@ -95,23 +115,7 @@ static enum status parse(int argc, char **argv, struct train_options *o, bool *h
                        "end after this many steps [no limit]"),
         RUN_OPTIONS(&o->forecast.run),
         RUN_LIMIT_OPTION(&o->forecast.run),
-        OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,
-                    "learning rate [0.05; of alexnet and vgg 0.01; with adamw 0.001]"),
-        OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),
-        OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,
-                    "the pull of weights towards 0 [0.0005; with adamw 0.01]"),
-        OPTION_TEXT("--no-decay", "PATTERN,...", &o->no_decay, NULL,
-                    "weights without it, by name: '*.bias,*bn?.*' [none]"),
-        OPTION_TEXT("--lr-factor", "PATTERN=F,...", &o->rate_factors, NULL,
-                    "factors of the learning rate of some weights: 'features.*=0.1,fc.*=10' "
-                    "[all have 1]"),
-        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, TRAINER_USUAL_SCHEDULE,
-                    "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),
-        OPTION_INTEGER("--schedule-epochs", "N", &o->schedule_epochs, 1, 1000000, NULL,
-                       "its length, where that is not the run's: for one that will be lengthened "
-                       "or was [as many as are trained]"),
-        OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",
-                       "steps in which the rate grows from 0"),
+        LEARNING_OPTIONS(o),
         OPTION_INTEGER("--seed", "N", &o->seed, 0, INT64_MAX, "1",
                        "of weights, order, augmentation and dropout"),
         OPTION_FLAG("--no-eval", &o->forecast.no_eval, "skip the test after each epoch"),
@@ -652,7 +656,7 @@ static enum status settle(struct train_options *o, struct subject_file *s,
  * a failure of all is one error. */
 static enum status join_and_train(struct train_options *o, struct subject_file *s)
 {
-    struct trainer_options options;
+    struct trainer_options options = {0};
     struct graph *graph = NULL;
     comm *process;
     if (o->quiet)

@@ -145,6 +145,12 @@ struct machine_port machine_kind_port(const struct machine_kind *kind)
 
 /* ---- links of nodes as sold ---- */
 
+/* One for every `each` of n devices. */
+static int count_adapters(int n, int each)
+{
+    return (n + each - 1) / each;
+}
+
 /* A node's adapters count as one link: sums use all of them, and so do messages of all devices. A
  * message of a single device alone would get no more than its own adapter. */
 struct machine_port machine_sold_network(const struct machine *m)
@@ -157,7 +163,7 @@ struct machine_port machine_sold_network(const struct machine *m)
         for (int i = node->first_device; i < node->first_device + node->n_devices; i++)
             n += m->devices[i].kind == k;
         if (each > 0)
-            port.bytes_per_s += (n + each - 1) / each * kind->adapter_bytes_per_s;
+            port.bytes_per_s += count_adapters(n, each) * kind->adapter_bytes_per_s;
     }
     return port.bytes_per_s > 0 ? port : machine_usual_network;
 }

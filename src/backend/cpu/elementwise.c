@@ -1,6 +1,7 @@
 /* Activations, sums, dropout, and the folding of gradients: one pass over flat memory, cut evenly
  * among the threads. */
 #include "backend/cpu/convert.h"
+#include "base/numbers.h"
 #include "base/random.h"
 
 /* Less than this is not worth waking other threads for. */
@@ -186,7 +187,7 @@ static void drop_blocked(const struct dropping *d)
 {
     const group *g = d->g;
     const struct random_key key = {d->step->seed, RANDOM_DROPOUT, g->spec.random_stream};
-    const int64_t width = d->numbering.local[3];
+    const int64_t width = int64_max(d->numbering.local[3], 1);
     struct view v;
     layout_view(g->device, g->layouts.output, &v);
 #pragma omp parallel for num_threads(g->device->threads) schedule(static)

@@ -284,6 +284,8 @@ static void *small_room(const struct host *h, int small_slot, int position)
 static void sum_small(const struct host *h, struct reduction *d, const struct comm_reduction *r)
 {
     void *parts[MAX_RANKS];
+    if (r->n_members < 1)
+        return; /* never: order_check has refused it */
     for (int i = 0; i < r->n_members; i++)
         parts[i] = small_room(h, d->small_slot, i);
     int64_t type_bytes = element_bytes(r->type);
