@@ -78,22 +78,22 @@ static enum status parse_with(const struct option *options, int argc, char **arg
 
 /* How the weights learn. */
 #define LEARNING_OPTIONS(o)                                                                        \
-    OPTION_REAL("--lr", "RATE", &o->rate, 0, 1e6, NULL,                                            \
+    OPTION_REAL("--lr", "RATE", &(o)->rate, 0, 1e6, NULL,                                          \
                 "learning rate [0.05; of alexnet and vgg 0.01; with adamw 0.001]"),                \
-        OPTION_FLAG("--nesterov", &o->nesterov, "Nesterov's form of the momentum"),                \
-        OPTION_REAL("--weight-decay", "D", &o->weight_decay, 0, 1e6, NULL,                         \
+        OPTION_FLAG("--nesterov", &(o)->nesterov, "Nesterov's form of the momentum"),              \
+        OPTION_REAL("--weight-decay", "D", &(o)->weight_decay, 0, 1e6, NULL,                       \
                     "the pull of weights towards 0 [0.0005; with adamw 0.01]"),                    \
-        OPTION_TEXT("--no-decay", "PATTERN,...", &o->no_decay, NULL,                               \
+        OPTION_TEXT("--no-decay", "PATTERN,...", &(o)->no_decay, NULL,                             \
                     "weights without it, by name: '*.bias,*bn?.*' [none]"),                        \
-        OPTION_TEXT("--lr-factor", "PATTERN=F,...", &o->rate_factors, NULL,                        \
+        OPTION_TEXT("--lr-factor", "PATTERN=F,...", &(o)->rate_factors, NULL,                      \
                     "factors of the learning rate of some weights: 'features.*=0.1,fc.*=10' "      \
                     "[all have 1]"),                                                               \
-        OPTION_TEXT("--schedule", "SCHEDULE", &o->schedule, TRAINER_USUAL_SCHEDULE,                \
+        OPTION_TEXT("--schedule", "SCHEDULE", &(o)->schedule, TRAINER_USUAL_SCHEDULE,              \
                     "of the learning rate: constant, step:EPOCHS:FACTOR or cosine[:FLOOR]"),       \
-        OPTION_INTEGER("--schedule-epochs", "N", &o->schedule_epochs, 1, 1000000, NULL,            \
+        OPTION_INTEGER("--schedule-epochs", "N", &(o)->schedule_epochs, 1, 1000000, NULL,          \
                        "its length, where that is not the run's: for one that will be lengthened " \
                        "or was [as many as are trained]"),                                         \
-        OPTION_INTEGER("--warmup", "STEPS", &o->warmup, 0, INT64_C(1) << 40, "0",                  \
+        OPTION_INTEGER("--warmup", "STEPS", &(o)->warmup, 0, INT64_C(1) << 40, "0",                \
                        "steps in which the rate grows from 0")
 
 static enum status parse(int argc, char **argv, struct train_options *o, bool *help)
