@@ -176,7 +176,8 @@ static enum status ask(crew *c, struct request r)
 
 static enum status read_of(crew *c, int param, enum executor_tensor which, int worker, float *to)
 {
-    struct tensor_call call = {c, param, which, worker, to};
+    struct tensor_call call = {.crew = c, .param = param, .which = which, .worker = worker};
+    call.whole = to;
     TRY(ask(c, (struct request){REQUEST_READ, param, which, worker, {0}}));
     TRY(thread_team_run(c->thread_team, read_local, &call));
     return c->info.alone ? STATUS_OK : gather(c, &call);

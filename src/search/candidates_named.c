@@ -219,7 +219,7 @@ static enum status list_micro_batches(const struct lister *l, const char *strate
 
 static enum status list_stages(const struct lister *l, int n_stages)
 {
-    int replicas[MAX_STAGES];
+    int replicas[MAX_STAGES] = {1};
     struct plan_request how = {.replicas = replicas, .n_stages = n_stages};
     for (int i = 0; i < n_stages; i++)
         replicas[i] = l->n_workers / n_stages;
