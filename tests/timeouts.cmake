@@ -16,6 +16,7 @@ set(CLEAVE_TEST_TIMEOUTS
 
 # Tests that must run with no other beside them (they measure, or use all cores or memory).
 set(CLEAVE_TESTS_ALONE
+    test_rounds # tells steady hosts from unsteady ones
     test_trial) # sets the times of two trainings side by side
 
 # The large matrices whole, for 'make test-all': program=seconds, or program=seconds:ROW for the rows of
