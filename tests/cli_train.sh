@@ -147,7 +147,7 @@ run 0 train lenet5 --data $data --steps $((last + 2)) --json --no-eval --checkpo
 holds "[e['step'] for e in d if e['event'] == 'step'] == [$last + 1, $last + 2]"
 says stderr "run: going on after step $last"
 [[ $(grep -c " after step $last" stderr) -eq 1 ]] || fail "it says twice that it goes on"
-# a forgotten --resume replaces nothing; what replaces it is named
+# a forgotten --resume replaces nothing; the ways to go on are named
 cp run.json before.json
 refused 2 "run.json: there is a checkpoint of step $((last + 2)) already: go on from it with --resume, replace it with --overwrite" \
     train lenet5 --data $data --steps 3 --no-eval --quiet --checkpoint run --run none

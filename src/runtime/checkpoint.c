@@ -319,7 +319,7 @@ enum status checkpoint_save_weights(const char *path, const struct checkpoint_su
 {
     struct tensor_store weights = *tensors;
     struct safetensors_sum sum;
-    weights.n_workers = 0; /* what workers went on with matters to this run alone */
+    weights.n_workers = 0; /* the workers' own copies matter to this run alone */
     return write_tensors(path, subject, graph, &weights, 0, &sum);
 }
 
